@@ -45,6 +45,8 @@ class Covariance(StrEnum):
     ROBUST = "robust"
     #: Rows of different ids independent.
     CLUSTER = "cluster"
+    #: As "model", of columns at several parties: there is no other, and nobody asks for it by name.
+    JOINT = "joint"
 
 
 #: The name of the release, and its share of the squared budget.
@@ -54,6 +56,7 @@ _EXACT_SQUARE = 1 << 52
 #: The sentences under a table.
 ASSUMED = {
     Covariance.MODEL: "standard errors assume independent rows whose variance is that of the model (covariance = 'robust' drops the second)",
+    Covariance.JOINT: "standard errors assume independent rows whose variance is that of the model",
     Covariance.ROBUST: "standard errors assume independent rows, of any variance (robust, from released second moments of the scores)",
     Covariance.CLUSTER: "standard errors assume independent ids; rows of one id at one party may depend on each other (clustered, from released second moments of the scores)",
 }
@@ -61,8 +64,9 @@ ASSUMED = {
 
 def covariance_of(asked: str, study: Study) -> Covariance:
     """Return the covariance that a study's parameter means for it; refuse an unknown word, and clusters where no id has several rows."""
-    if asked not in set(Covariance):
-        msg = f"covariance is one of {', '.join(Covariance)}, not {asked!r}"
+    known = [word for word in Covariance if word is not Covariance.JOINT]
+    if asked not in known:
+        msg = f"covariance is one of {', '.join(known)}, not {asked!r}"
         raise UsageError(msg)
     several = study.unit == Unit.HOUSEHOLD and study.household_rows > 1
     found = Covariance(asked)

@@ -88,6 +88,8 @@ class Plan(Releases, Generic[Design]):
     links: bool = field(default=False, compare=False)
     #: Whether parties send each other masked rows. It follows from the model, so it is no part of the hash.
     joint: bool = field(default=False, compare=False)
+    #: Whom it protects against, in words, where that does not follow from the split. It follows from the model, so it is no part of the hash.
+    against: str = field(default="", compare=False)
     #: The hash under which an older version of unpooled ran this study: then results of that run are read, and nothing is run.
     formerly: str = field(default="", compare=False)
     #: The distribution and version of a model that is not one of unpooled's own, such as "private-correlation 0.1.0".
@@ -148,6 +150,7 @@ class Plan(Releases, Generic[Design]):
                 "assumptions": (*self.assumptions, *([_REMADE] if self.formerly else [])),
             },
             links=self.links,
+            against=self.against,
         )
 
     def origin(self, what: str) -> ReleasedInput:

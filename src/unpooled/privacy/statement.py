@@ -151,8 +151,12 @@ class Statement:
         failure: float,
         said: Mapping[str, tuple[Sentence, ...]],
         links: bool = False,
+        against: str = "",
     ) -> Statement:
-        """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and what its fields of sentences say."""
+        """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and what its fields of sentences say.
+
+        ``against``: whom it protects against, where that does not follow from the split.
+        """
         voids, trusted = said["voids"], said["trusted"]
         sound = study.calibration == Calibration.SOUND
         hollow = any(origin.voids for origins in study.inputs.values() for origin in origins)
@@ -173,7 +177,7 @@ class Statement:
             warnings.append(
                 f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole unit at random."
             )
-        elsewhere = (
+        elsewhere = against or (
             "all other parties, the coordinator and readers of the results, alone or together"
             if split is Split.VERTICAL
             else "everyone outside the party that holds the row: other parties, the coordinator and readers of the results"

@@ -47,7 +47,7 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
     else:
         table = found.summary(result.level)
         words = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
-    return (*words, f"rows of {', '.join(result.participants)}")
+    return (*words, f"{'columns' if plan.joint else 'rows'} of {', '.join(result.participants)}")
 
 
 def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:

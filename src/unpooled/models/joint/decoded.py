@@ -8,6 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
+from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.moments import Moments
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def moments_of(
     gram = shape.whole(values / GRID**2, one)[np.ix_(order, order)]
     variance = shape.whole(np.square(deviations / GRID**2), 0.0)[np.ix_(order, order)]
     frame = frame_of(design, standards, (float(gram[-1, -1]), float(variance[-1, -1])))
-    return Moments(design.layout, design.rows, gram, variance, plan, statement, frame, holds)
+    return Moments(design.layout, design.rows, gram, variance, plan, statement, frame, holds, Covariance.JOINT)
 
 
 def order_of(design: JointDesign) -> list[int]:

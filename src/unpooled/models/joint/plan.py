@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.errors import UsageError
 from unpooled.models.joint.design import CONSTANTS, JointDesign
-from unpooled.models.joint.sentences import assumed, notes, unprotected
+from unpooled.models.joint.sentences import against, assumed, notes, unprotected
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Split
@@ -30,6 +30,7 @@ def compile_plan(study: Study) -> Plan[JointDesign]:
         design=design,
         notes=notes(design),
         joint=True,
+        against=against(design),
     )
 
 

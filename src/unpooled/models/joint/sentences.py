@@ -33,6 +33,18 @@ def unprotected(design: JointDesign) -> tuple[Sentence, ...]:
     return tuple(found)
 
 
+def against(design: JointDesign) -> str:
+    """Return whom the guarantee protects against, in words."""
+    honest = "" if design.proved else ", as long as they follow the protocol"
+    if design.helpers:
+        helper = design.helpers[0]
+        return (
+            f"all other parties, the coordinator and readers of the results, alone or together, and {helper} alone{honest}; "
+            f"NOT against {helper} together with a party"
+        )
+    return f"every other party, the coordinator and readers of the results, each alone{honest}; NOT against two parties of which one helped the other"
+
+
 def coalitions(design: JointDesign) -> Sentence:
     """Return the sentence about who could read whose rows, if they worked together."""
     if design.helpers:
