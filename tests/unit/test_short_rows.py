@@ -123,6 +123,17 @@ def test_the_range_of_sums_is_the_smallest_that_keeps_the_bound() -> None:
         assert t == 0 or 4 ** (t - 1) < 50 * length**2 * rows
 
 
+def test_the_range_holds_its_lower_end_and_not_its_upper_one() -> None:
+    """The bits of y + 2^t are those of a number from 0 to 2^(t+1) - 1."""
+    shape = BlockShape(3, 2, 100**2)
+    end = 2**shape.wrap
+    for sums, inside in (([0, -end, end - 1], True), ([0, end], False), ([-end - 1, 5], False), ([P // 2], False)):
+        found = words([y % P for y in sums])
+        assert prover.in_range(shape, found) is inside
+        weighed = coins.bits_of(found, shape).astype(object) @ (2 ** np.arange(shape.bits, dtype=object)) - end
+        assert (weighed.tolist() == sums) is inside
+
+
 def test_shapes_whose_squares_could_wrap_are_refused() -> None:
     BlockShape(1 << 14, 20, (13 * 1024) ** 2).check()
     for shape in (BlockShape(1 << 22, 20, (13 * 1024) ** 2), BlockShape(10, 2, 2**55), BlockShape(10, 2**55, 1)):
