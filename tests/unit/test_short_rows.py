@@ -19,7 +19,16 @@ from unpooled.aggregation.joint import coins, prover
 from unpooled.aggregation.joint.evaluator import evaluate
 from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.prover import prove
-from unpooled.aggregation.joint.short_rows import SUMS, BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge, Verdict
+from unpooled.aggregation.joint.short_rows import (
+    SUMS,
+    BlockShape,
+    Evaluation,
+    ProofPlace,
+    ToHelper,
+    ToJudge,
+    Verdict,
+    rows_of_blocks,
+)
 from unpooled.aggregation.joint.words import masked, masks
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.four_squares import four_squares
@@ -154,6 +163,18 @@ def test_shapes_whose_squares_could_wrap_are_refused() -> None:
     at.check()
     with pytest.raises(UsageError, match="coarser"):
         BlockShape(1, 20, 4**largest // 50 + 1).check()
+
+
+def test_blocks_are_as_large_as_their_squares_allow() -> None:
+    assert rows_of_blocks(20, (13 * 1024) ** 2) == 1 << 14
+    for columns, square in ((20, 2**40), (300, 2**38), (1, 2**48)):
+        rows = rows_of_blocks(columns, square)
+        assert 1 <= rows < 1 << 14
+        BlockShape(rows, columns, square).check()
+        with pytest.raises(UsageError):
+            BlockShape(2 * rows, columns, square).check()
+    with pytest.raises(UsageError, match="coarser grid"):
+        rows_of_blocks(1, 2**52)
 
 
 def test_places_and_shapes_have_bytes_of_their_own() -> None:
