@@ -538,6 +538,8 @@ def test_malformed_messages_are_refused_as_such() -> None:
                 judge(PLACE, shape, at_judge, to_judge, replace(found, **{name: wrong}))
         with pytest.raises(ProtocolError):
             evaluate(PLACE, shape, MASKS, ToHelper(wrong, to_helper.digests))
+        with pytest.raises(ProtocolError):
+            evaluate(PLACE, shape, wrong, to_helper)
     for wrong in (b"", to_helper.digests[:-1], to_helper.digests[:-32], to_helper.digests + bytes(32), None):
         with pytest.raises(ProtocolError):
             evaluate(PLACE, shape, MASKS, ToHelper(to_helper.seed, wrong))
