@@ -19,10 +19,19 @@ from unpooled.aggregation.joint import coins, prover
 from unpooled.aggregation.joint.evaluator import evaluate
 from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.prover import prove
-from unpooled.aggregation.joint.short_rows import SUMS, BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge, Verdict
+from unpooled.aggregation.joint.short_rows import (
+    SUMS,
+    BlockShape,
+    Evaluation,
+    ProofPlace,
+    ToHelper,
+    ToJudge,
+    Verdict,
+    rows_of_blocks,
+)
+from unpooled.privacy.field_words import masked, masks
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.four_squares import four_squares
-from unpooled.privacy.field_words import masked, masks
 
 P = 2**61 - 1
 PLACE = ProofPlace("plan", "run", "b", "a", "h", 0)
@@ -123,6 +132,17 @@ def test_the_range_of_sums_is_the_smallest_that_keeps_the_bound() -> None:
         assert t == 0 or 4 ** (t - 1) < 50 * length**2 * rows
 
 
+def test_the_range_holds_its_lower_end_and_not_its_upper_one() -> None:
+    """The bits of y + 2^t are those of a number from 0 to 2^(t+1) - 1."""
+    shape = BlockShape(3, 2, 100**2)
+    end = 2**shape.wrap
+    for sums, inside in (([0, -end, end - 1], True), ([0, end], False), ([-end - 1, 5], False), ([P // 2], False)):
+        found = words([y % P for y in sums])
+        assert prover.in_range(shape, found) is inside
+        weighed = coins.bits_of(found, shape).astype(object) @ (2 ** np.arange(shape.bits, dtype=object)) - end
+        assert (weighed.tolist() == sums) is inside
+
+
 def test_shapes_whose_squares_could_wrap_are_refused() -> None:
     BlockShape(1 << 14, 20, (13 * 1024) ** 2).check()
     for shape in (BlockShape(1 << 22, 20, (13 * 1024) ** 2), BlockShape(10, 2, 2**55), BlockShape(10, 2**55, 1)):
@@ -143,6 +163,18 @@ def test_shapes_whose_squares_could_wrap_are_refused() -> None:
     at.check()
     with pytest.raises(UsageError, match="coarser"):
         BlockShape(1, 20, 4**largest // 50 + 1).check()
+
+
+def test_blocks_are_as_large_as_their_squares_allow() -> None:
+    assert rows_of_blocks(20, (13 * 1024) ** 2) == 1 << 14
+    for columns, square in ((20, 2**40), (300, 2**38), (1, 2**48)):
+        rows = rows_of_blocks(columns, square)
+        assert 1 <= rows < 1 << 14
+        BlockShape(rows, columns, square).check()
+        with pytest.raises(UsageError):
+            BlockShape(2 * rows, columns, square).check()
+    with pytest.raises(UsageError, match="coarser grid"):
+        rows_of_blocks(1, 2**52)
 
 
 def test_places_and_shapes_have_bytes_of_their_own() -> None:
@@ -506,6 +538,8 @@ def test_malformed_messages_are_refused_as_such() -> None:
                 judge(PLACE, shape, at_judge, to_judge, replace(found, **{name: wrong}))
         with pytest.raises(ProtocolError):
             evaluate(PLACE, shape, MASKS, ToHelper(wrong, to_helper.digests))
+        with pytest.raises(ProtocolError):
+            evaluate(PLACE, shape, wrong, to_helper)
     for wrong in (b"", to_helper.digests[:-1], to_helper.digests[:-32], to_helper.digests + bytes(32), None):
         with pytest.raises(ProtocolError):
             evaluate(PLACE, shape, MASKS, ToHelper(to_helper.seed, wrong))

@@ -12,10 +12,10 @@ import numpy as np
 from unpooled.aggregation.joint import coins
 from unpooled.aggregation.joint.claims import claim, folded, helpers_factor
 from unpooled.aggregation.joint.polynomials import minus, pairs, plus, value_at
-from unpooled.aggregation.joint.short_rows import DIGEST_BYTES, LAST_WORDS, ROOTS, SUMS, Evaluation
+from unpooled.aggregation.joint.short_rows import DIGEST_BYTES, LAST_WORDS, ROOTS, SUMS, Evaluation, bytes_of
+from unpooled.privacy.field_words import SEED_BYTES, derived, masks, uniform_words
 from unpooled.kernels.field import fold, subtract
 from unpooled.kernels.proof_sums import weighted_squares
-from unpooled.privacy.field_words import derived, masks, uniform_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,9 +35,11 @@ def helpers_rows(shape: BlockShape, mask_seed: bytes, seed: bytes) -> Words:
 def evaluate(place: ProofPlace, shape: BlockShape, mask_seed: bytes, to_helper: ToHelper) -> Evaluation:
     """Return the helper's numbers for the judge: the value of its factor, and its shares of the sum and of the product (Theorem J.7).
 
-    ``mask_seed`` is the one that the prover sent first, and that the helper's term of the masked product uses.
+    ``mask_seed`` is the one that the prover sent first, and that the helper's term of the masked product uses. A helper answers the first message of
+    a prover for a place and no other: two answers under one seed would be two openings under one random third.
     """
     shape.check()
+    bytes_of("the seed of the masks", mask_seed, SEED_BYTES)
     to_helper.check(shape)
     of_seeds, seed = coins.helper_digest(mask_seed, to_helper.seed), to_helper.seed
     of_rows, of_bits, *of_halvings, of_last = (

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 16
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Seeds:
     """Holds the seeds of one attempt: of the helper's shares, of the judge's random third, and the blind that only the judge gets."""
 
@@ -42,7 +42,7 @@ class Seeds:
     blind: bytes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Opening:
     """Holds the shares of completed rows in one attempt, the digests that fix them, and the first coin."""
 

@@ -26,6 +26,8 @@ SUMS = 128
 #: Integers that complete a row to the full length: their squares add up to what the row's square lacks.
 ROOTS = 4
 DIGEST_BYTES = 32
+#: Rows of a block: its words stay in memory a few times over.
+LARGEST_BLOCK = 1 << 14
 #: Values of the last polynomial, of degree 4, and the random third of the judge's factor.
 LAST_WORDS = 6
 
@@ -159,6 +161,23 @@ class Verdict:
     judge_digest: bytes
     helper_digest: bytes
     coin: bytes
+
+
+def rows_of_blocks(columns: int, square: int) -> int:
+    """Return the number of rows of a full block: 2^14, or the largest smaller power of two for which :meth:`BlockShape.check` passes.
+
+    Raises UsageError where not even one row can be proven.
+    """
+    rows = LARGEST_BLOCK
+    while rows > 1:
+        try:
+            BlockShape(rows, columns, square).check()
+        except UsageError:
+            rows //= 2
+        else:
+            return rows
+    BlockShape(rows, columns, square).check()
+    return rows
 
 
 def bytes_of(name: str, value: object, size: int) -> None:
