@@ -14,7 +14,7 @@ from joint_world import INF, MODEL, people, study_of, world
 from unpooled.aggregation.joint import places, sharing, sides
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, Part
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UnpooledError, UsageError
-from unpooled.models.joint import coordinator, rows
+from unpooled.models.joint import coordinator
 from unpooled.privacy.plan import Card, HelperCard
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
@@ -57,8 +57,7 @@ def test_the_opened_integers_are_the_exact_products_of_the_pooled_rows(
 
 @pytest.mark.parametrize("block", [7, 16, 40])
 def test_any_size_of_blocks_gives_the_same_integers(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides, "BLOCK_ROWS", block)
-    monkeypatch.setattr(rows, "BLOCK", block)
+    monkeypatch.setattr(JointShape, "block_rows", block)
     cards, tables = world(3)
     study = study_of(cards, INF)
     values, standards = opened(study, tables, monkeypatch)
@@ -208,7 +207,7 @@ def test_a_second_first_message_for_a_block_is_refused() -> None:
     from unpooled.aggregation.joint.messages import EvaluateRequest
 
     cards, tables = world(2)
-    plan, members, entries = played(study_of(cards), tables)
+    _, members, entries = played(study_of(cards), tables)
     first, second = until(members, entries, "joint-evaluate")
     members["helper"].answer(first.request)
     other = msgspec.msgpack.decode(open_envelope(second.request).body, type=EvaluateRequest)
@@ -222,7 +221,7 @@ def test_a_message_for_another_place_is_refused() -> None:
     from unpooled.aggregation.joint.messages import EvaluateRequest, JudgeRequest
 
     cards, tables = world(2)
-    plan, members, entries = played(study_of(cards), tables)
+    _, members, entries = played(study_of(cards), tables)
     first, second = until(members, entries, "joint-evaluate")
     theirs = msgspec.msgpack.decode(open_envelope(second.request).body, type=EvaluateRequest)
     with pytest.raises(ProtocolError, match="another place"):
@@ -241,7 +240,7 @@ def test_a_share_is_given_against_the_verdicts_of_all_parties_over_one_digest(wh
     from unpooled.aggregation.joint.messages import ShareRequest
 
     cards, tables = world(2)
-    plan, members, entries = played(study_of(cards), tables)
+    _, members, entries = played(study_of(cards), tables)
     asked = until(members, entries, "joint-fragment")[0]
     body = msgspec.msgpack.decode(open_envelope(asked.request).body, type=ShareRequest)
     fields = {
@@ -263,7 +262,7 @@ def test_a_judge_signs_no_verdict_over_blocks_that_it_did_not_see_or_rejected(mo
 
     cards, tables = world(2)
     study = study_of(cards)
-    plan, members, entries = played(study, tables)
+    _, members, entries = played(study, tables)
     asked = until(members, entries, "joint-judge")[0]
     verdict = next(e for e in entries if open_envelope(e.request).step == "joint-verdict" and e.to == asked.to)
     with pytest.raises(ProtocolError, match="has not arrived"):
@@ -333,7 +332,7 @@ def test_a_party_whose_rows_are_too_long_is_caught(monkeypatch: pytest.MonkeyPat
 def test_data_that_change_after_they_were_masked_are_refused() -> None:
     cards, tables = world(2)
     study = study_of(cards)
-    plan, members, entries = played(study, tables)
+    _, members, entries = played(study, tables)
     asked = until(members, entries, "joint-fragment")[0]
     assert asked.to == "p0"
     other = tables["p0"].replace(3, {"a0": 0.123})
@@ -346,7 +345,7 @@ def test_requests_name_the_members_that_the_plan_has() -> None:
     from unpooled.aggregation.joint.messages import MaskRequest
 
     cards, tables = world(3, helper=False)
-    plan, members, entries = played(study_of(cards, helper=False), tables)
+    _, members, entries = played(study_of(cards, helper=False), tables)
     asked = until(members, entries, "joint-mask")[0]
     body = msgspec.msgpack.decode(open_envelope(asked.request).body, type=MaskRequest)
     with pytest.raises(PlanMismatch, match="where the plan has"):  # a helper that is of the pair
@@ -446,7 +445,7 @@ def test_cards_that_do_not_fit_are_refused() -> None:
 
 def test_helpers_have_a_card_of_their_own() -> None:
     for wrong in ({"role": "party"}, {"key": "12"}, {"contact": "a\nb"}, {"name": ""}):
-        with pytest.raises(UsageError, match="helper|contact"):
+        with pytest.raises(UsageError, match=r"helper|contact"):
             HelperCard(**{"name": "h", **wrong})
     assert HelperCard("h", contact="ask us").circumstances == {"contact": "ask us"}
     assert HelperCard("h").circumstances == {}

@@ -29,9 +29,9 @@ from unpooled.aggregation.joint.short_rows import (
     Verdict,
     rows_of_blocks,
 )
-from unpooled.privacy.field_words import masked, masks
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.four_squares import four_squares
+from unpooled.privacy.field_words import masked, masks
 
 P = 2**61 - 1
 PLACE = ProofPlace("plan", "run", "b", "a", "h", 0)

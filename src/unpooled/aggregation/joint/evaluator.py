@@ -13,9 +13,9 @@ from unpooled.aggregation.joint import coins
 from unpooled.aggregation.joint.claims import claim, folded, helpers_factor
 from unpooled.aggregation.joint.polynomials import minus, pairs, plus, value_at
 from unpooled.aggregation.joint.short_rows import DIGEST_BYTES, LAST_WORDS, ROOTS, SUMS, Evaluation, bytes_of
-from unpooled.privacy.field_words import SEED_BYTES, derived, masks, uniform_words
 from unpooled.kernels.field import fold, subtract
 from unpooled.kernels.proof_sums import weighted_squares
+from unpooled.privacy.field_words import SEED_BYTES, derived, masks, uniform_words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

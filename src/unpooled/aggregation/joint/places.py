@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from unpooled.aggregation.joint.sides import blocks_of
 from unpooled.aggregation.keys import checked
 from unpooled.errors import PlanMismatch
 from unpooled.protocol.context import Receiver
@@ -42,7 +41,7 @@ class Spot(NamedTuple):
 
 def spots_of(design: Joint) -> tuple[Spot, ...]:
     """Return all blocks of all sides: side by side, and block by block within each."""
-    rows = blocks_of(design.shape.rows)
+    rows = design.shape.row_blocks
     return tuple(
         Spot(number, side, block, first, last)
         for number, side in enumerate(design.sides)
@@ -52,12 +51,12 @@ def spots_of(design: Joint) -> tuple[Spot, ...]:
 
 def times(plan: Plan[Joint]) -> int:
     """Return the number of requests that a step for single blocks may get."""
-    return len(plan.design.sides) * len(blocks_of(plan.design.shape.rows))
+    return len(plan.design.sides) * len(plan.design.shape.row_blocks)
 
 
 def spot_of(context: Context[Joint], role: str) -> Spot:
     """Return the block that a request is about; refused unless this member has this role (sender, receiver or helper) in it."""
-    blocks = blocks_of(context.design.shape.rows)
+    blocks = context.design.shape.row_blocks
     number, block = divmod(context.index, len(blocks))
     side = context.design.sides[number]
     if getattr(side, role) != context.name:

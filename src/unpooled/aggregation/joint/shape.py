@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.joint.short_rows import rows_of_blocks
 from unpooled.privacy.mechanisms import Block
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ class JointShape:
         first, second = np.triu_indices(width, 1)
         diagonal = np.arange(self.columns)
         return np.concatenate([diagonal, first]), np.concatenate([diagonal, second])
+
+    @cached_property
+    def block_rows(self) -> int:
+        """Return the number of rows of a block: as many as can be proven of every part."""
+        return min(rows_of_blocks(part.columns, part.square) for part in self.parts)
+
+    @cached_property
+    def row_blocks(self) -> tuple[tuple[int, int], ...]:
+        """Return the first row of every block, and the row behind its last."""
+        size = self.block_rows
+        return tuple((start, min(start + size, self.rows)) for start in range(0, self.rows, size))
 
     @property
     def size(self) -> int:

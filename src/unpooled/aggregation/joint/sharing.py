@@ -12,7 +12,6 @@ from unpooled.aggregation.joint.masking import DATA, HELD_SEED, OWN_SEED, ROWS, 
 from unpooled.aggregation.joint.messages import VerdictReply
 from unpooled.aggregation.joint.places import part_of, spots_of, verdict_parts
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
-from unpooled.aggregation.joint.sides import blocks_of
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.aggregation.keys import checked, purpose
 from unpooled.aggregation.messages import FragmentReply
@@ -111,7 +110,7 @@ def _first(context: Context[Joint], spot: Spot) -> bool:
 
 def _other(context: Context[Joint], spot: Spot) -> int:
     """Return the number of the same block in the other direction of its pair."""
-    blocks = len(blocks_of(context.design.shape.rows))
+    blocks = len(context.design.shape.row_blocks)
     back = context.design.sides.index(spot.side._replace(sender=spot.side.receiver, receiver=spot.side.sender))
     return back * blocks + spot.block
 
@@ -125,7 +124,7 @@ def _of_own_rows(context: Context[Joint], whole: Words) -> None:
         )
     own, part = shape.places[context.name], part_of(context.design, context.name)
     gram, sums = np.zeros((part.columns, part.columns), dtype=np.int64), np.zeros(part.columns, dtype=np.int64)
-    for first, last in blocks_of(shape.rows):
+    for first, last in shape.row_blocks:
         rows = context.design.block(context, first, last)
         real = rows.astype(np.float64)  # sums of a block's products stay below 2^53: exact in any order
         gram += (real.T @ real).astype(np.int64)

@@ -10,9 +10,6 @@ from unpooled.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Rows that are masked, proved and sent together.
-BLOCK_ROWS = 1 << 14
-
 
 class Side(NamedTuple):
     """One direction of a pair: whose masked rows travel, who receives them and judges the proof, and who knows their masks."""
@@ -43,8 +40,3 @@ def sides_of(parties: Sequence[str], helpers: Sequence[str] = ()) -> tuple[Side,
         helper = helper_of((first, second), parties, helpers)
         found += [Side(first, second, helper), Side(second, first, helper)]
     return tuple(found)
-
-
-def blocks_of(rows: int) -> tuple[tuple[int, int], ...]:
-    """Return the first row of every block and the row behind its last."""
-    return tuple((start, min(start + BLOCK_ROWS, rows)) for start in range(0, rows, BLOCK_ROWS))

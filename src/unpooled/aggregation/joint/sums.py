@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from unpooled.aggregation.distributed import Distributed
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Ints = NDArray[Any]
 
+#: How far the view of a proof is from one that its verifiers could have made themselves (Theorem J.10).
+PROOF_DISTANCE = 2.0**-64
 #: The name of the release.
 JOINT = "joint"
 
@@ -34,6 +36,8 @@ class JointSum(Distributed):
     """All members, parties and helpers, are participants: with one share missing the total would be weighted rows of one party."""
 
     prime: ClassVar[bool] = True
+    #: The number of blocks of rows that are proven to be short, each of which adds its distance to delta (Theorem J.10).
+    proofs: int = 0
 
     def multiplier(self, study: Study) -> float:
         """Return the mu of the whole budget by zCDP, times sqrt(honest / members): only the noise of honest members counts."""
@@ -43,6 +47,8 @@ class JointSum(Distributed):
         """Return a fragment of the noise for every member: together they are one release of the joint rows."""
         rho = budget_rho(study.epsilon, study.delta) * vector.share
         fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
+        assert isinstance(fragment, FieldGaussian)
+        fragment = replace(fragment, distance=self.proofs * PROOF_DISTANCE)
         once = Exposure(together=1)
         return tuple(Release(vector.name, name, vector.step("fragment"), fragment, 1, once) for name in self.parties)
 

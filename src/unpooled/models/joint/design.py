@@ -175,6 +175,9 @@ class JointDesign:
         names = tuple(card.name for card in study.parties)
         about = parameters, layout, features, names, holder.name, rows, Adjacency(study.adjacency), budget, limits
         design = cls(*about, aggregation, tuple(card.name for card in study.helpers))
+        if design.proved:
+            proofs = len(design.sides) * len(design.shape.row_blocks)
+            design = replace(design, aggregation=replace(aggregation, proofs=proofs))
         design.check_size()
         return design
 
@@ -221,7 +224,7 @@ class JointDesign:
 
     def block(self, context: Context[Any], first: int, last: int) -> NDArray[np.int64]:
         """Return a party's part of these rows as integers."""
-        return self.party_rows(context.name).block(context.table, self.standard(context), first, last)
+        return self.party_rows(context.name).block(context.table, self.standard(context), first, last, self.shape.block_rows)
 
     def scales(self, party: str) -> PartScales:
         """Return the sums from which the means and deviations of a party's columns follow."""

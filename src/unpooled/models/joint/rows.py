@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.joint.shape import GRID
-from unpooled.aggregation.joint.sides import BLOCK_ROWS
+from unpooled.aggregation.joint.short_rows import LARGEST_BLOCK
 from unpooled.aggregation.row_blocks import coded_rows, feature_rows
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Rows of a block, if nobody asks for another number.
-BLOCK = BLOCK_ROWS
+BLOCK = LARGEST_BLOCK
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class JointRows:
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
         yield from self._coded(table.blocks(names, rows), standard)
 
-    def block(self, table: Table, standard: Standard, first: int, last: int) -> Ints:
-        """Return the rows from ``first`` to ``last``, which begin and end a block of :data:`BLOCK` rows; a row that was left out is of zeros."""
+    def block(self, table: Table, standard: Standard, first: int, last: int, size: int) -> Ints:
+        """Return the rows from ``first`` to ``last``, which are one block of so many (the last may be smaller); a row that was left out is of zeros."""
         if not table.complete:
             return table.blank(table.whole(self.coded(table, standard)))[first:last]
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        raw = itertools.islice(table.blocks(names, BLOCK), first // BLOCK, first // BLOCK + 1)
+        raw = itertools.islice(table.blocks(names, size), first // size, first // size + 1)
         return next(self._coded(raw, standard))
 
     def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Ints]:

@@ -107,6 +107,9 @@ class FieldGaussian(DistributedGaussian):
     A share of a total is uniform modulo the prime, so nothing of it can be floored: noise beyond the sampler's range is drawn in two parts.
     """
 
+    #: The distance from what members could have made themselves of everything else that they see, which is charged to delta.
+    distance: float = 0.0
+
     @property
     def name(self) -> str:
         """Return its name in plans and ledgers."""
@@ -119,7 +122,9 @@ class FieldGaussian(DistributedGaussian):
     def event(self, unit: Unit) -> Event:
         """ZCDP as of a discrete Gaussian's fragment; each part of the noise counts with the distance of its sampler."""
         found = DistributedGaussian.event(self, unit)
-        return found if found is UNBOUNDED else replace(found, total_variation=3 * found.total_variation)
+        if found is UNBOUNDED:
+            return found
+        return replace(found, total_variation=3 * found.total_variation + self.distance)
 
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
         """Return the member's share plus its fragment of the noise: private only inside the secure sum."""
