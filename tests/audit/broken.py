@@ -317,8 +317,8 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
         patch.setattr(
             KeySource, "stream", lambda self, *names, content=b"": stream(self, *names, next(turn), content=content)
         )
-        patch.setattr(Ledger, "reply", lambda *_: None)
-        patch.setattr(Ledger, "commit", lambda *_: None)
+        patch.setattr(Ledger, "reply", lambda *_, **__: None)
+        patch.setattr(Ledger, "commit", lambda *_, **__: None)
     return audit_account(model, plain_sums.study(), plain_sums.tables(), registry=lambda _: model)
 
 

@@ -19,10 +19,10 @@ def main() -> None:
 
     reserve, commit = Ledger.reserve, Ledger.commit
 
-    def dying_commit(self: Ledger, plan: str, name: str, *rest: object) -> None:
+    def dying_commit(self: Ledger, plan: str, name: str, *rest: object, **more: object) -> None:
         if name == step and point == "debited":
             die()
-        commit(self, plan, name, *rest)
+        commit(self, plan, name, *rest, **more)
         if name == step and point == "stored":
             die()
 

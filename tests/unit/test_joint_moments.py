@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from unpooled.models.joint import coordinator
 from unpooled.privacy.plan import Card, HelperCard
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
+from unpooled.protocol import shortened
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Commitment, Dropped, Masked, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
@@ -582,3 +584,89 @@ def test_parts_that_are_asked_for_nowhere_are_refused() -> None:
     with pytest.raises(PlanMismatch, match="no statistic"):
         sharing.QUANTITY.statistic(type("Context", (), {"name": "a"})(), ())
     assert places.theta(("a",)) != places.theta(("b",))
+
+
+# --- transcripts without ciphertext ----------------------------------------------------------------------------------------
+
+
+def test_a_transcript_on_disk_keeps_digests_and_a_run_that_was_cut_anywhere_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut after every message: the result, the debits and what travelled are those of a run without a cut."""
+    monkeypatch.setattr(shortened, "_LONGEST", 64)
+    cards, tables = world(2)
+    study = study_of(cards)
+    plan = MODEL.compile(study)
+    calm_record = Transcript.open(tmp_path / "calm")
+    calm = drive(MODEL, plan, in_process(people(study, tables)), calm_record)
+    entries = calm_record.entries
+    assert any(entry.short for entry in entries)
+    full = Transcript()
+    drive(MODEL, plan, in_process(people(study, tables)), full)
+    assert sum(len(e.request) + len(e.reply or b"") for e in entries) < 0.8 * sum(
+        len(e.request) + len(e.reply or b"") for e in full.entries
+    )
+    calm_record.close()
+    for cut in range(len(entries)):
+        members, path = people(study, tables), tmp_path / f"cut{cut}"
+        left = cut
+
+        def exchange(batch: list[Any], members: Any = members) -> list[Any]:
+            nonlocal left
+            answers = []
+            for ask, request in batch:
+                if left <= 0:
+                    raise ConnectionError("cut")
+                answers.append(members[ask.to].answer(request))
+                left -= 1
+            return answers
+
+        record = Transcript.open(path)
+        with pytest.raises(ConnectionError):
+            drive(MODEL, plan, exchange, record)
+        record.close()
+        record = Transcript.open(path)
+        again = drive(MODEL, plan, in_process(members), record)
+        assert again == calm
+        assert [entry.reply for entry in record.entries] == [entry.reply for entry in entries]
+        record.close()
+        replayed = Transcript.open(path)
+        assert drive(MODEL, plan, in_process({}), replayed) == calm
+        replayed.close()
+
+
+def test_a_party_that_answers_with_other_bytes_than_before_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shortened, "_LONGEST", 64)
+    cards, tables = world(2)
+    study = study_of(cards)
+    plan = MODEL.compile(study)
+    members, honest = people(study, tables), in_process(people(study, tables))
+
+    def until_judged(batch: list[Any]) -> list[Any]:
+        if batch[0][0].step == "joint-judge":
+            raise ConnectionError("cut")
+        return honest(batch)
+
+    record = Transcript.open(tmp_path / "one")
+    with pytest.raises(ConnectionError):
+        drive(MODEL, plan, until_judged, record)
+
+    def other(batch: list[Any]) -> list[Any]:
+        answers = honest(batch)
+        if batch[0][0].step != "joint-mask":
+            return answers
+        reply = next(step.reply for step in MODEL.steps if step.name == "joint-mask")
+        return [shortened.whole(shortened.shortened(one, reply), reply, lambda mark: bytes(300)) for one in answers]
+
+    with pytest.raises(ProtocolError, match="other bytes than it did before"):
+        drive(MODEL, plan, other, record.replay())
+
+    def gone(batch: list[Any]) -> list[Any]:
+        return [Dropped(ask.to, "gone") if ask.step == "joint-mask" else honest([(ask, r)])[0] for ask, r in batch]
+
+    with pytest.raises(StudyAborted, match="dropped out at step 'joint-mask'"):
+        drive(MODEL, plan, gone, record.replay())
+    assert members
+    record.close()

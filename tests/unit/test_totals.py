@@ -766,7 +766,7 @@ def test_without_that_rule_two_sums_differ_by_one_partys_vector(monkeypatch) -> 
     """The control: nodes that forget what they signed open a party's vector, with one share of noise (Theorem B.2)."""
     notes = Notebook(monkeypatch)
     scene = Scene(n=4)
-    monkeypatch.setattr(Ledger, "reply", lambda *_: None)
+    monkeypatch.setattr(Ledger, "reply", lambda *_, **__: None)
     monkeypatch.setattr(Ledger, "commit", lambda *_: None)
     opened = []
     for keep in ((0, 1, 2, 3), (0, 1, 2)):

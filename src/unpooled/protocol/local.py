@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 import numpy as np
 
-from unpooled.errors import ProtocolError, UsageError, raised_at
+from unpooled.errors import ProtocolError, StudyAborted, UsageError, raised_at
 from unpooled.privacy.budget import notice
 from unpooled.privacy.ledger import Entries, Ledger
 from unpooled.privacy.noise import KeySource
@@ -24,9 +24,10 @@ from unpooled.privacy.table import NoRows
 from unpooled.protocol.conversation import converse, find_step
 from unpooled.protocol.identity import verify
 from unpooled.protocol.keeper import Keeper, MemoryKeeper
-from unpooled.protocol.messages import Ask, Dropped, Envelope, encode, open_body, open_envelope, reply_parts
+from unpooled.protocol.messages import Ask, Dropped, Envelope, encode, open_body, open_envelope, reply_digests, reply_parts
 from unpooled.protocol.party import Party
 from unpooled.protocol.replies import check_reply
+from unpooled.protocol.shortened import Shortening, ShortReply, ciphertexts, marks, shortened, shortening_of, whole
 from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def drive(
 ) -> Outcome:
     """Run a study to its end, playing first whatever the transcript already holds."""
     conversation = converse(model, plan)
-    recorded = None if transcript is None else _Recorded(exchange, transcript)
+    recorded = None if transcript is None else _Recorded(exchange, transcript, model)
     communication = {card.name: {"sent": 0, "received": 0} for card in plan.study.members}
     try:
         asks = next(conversation)
@@ -65,8 +66,9 @@ def drive(
             requests = [(ask, encode(plan.hash, ask.step, ask.index, ask.payload)) for ask in asks]
             answers = (recorded or exchange)(requests)
             for (ask, request), answer in zip(requests, answers, strict=True):
-                communication[ask.to]["sent"] += len(request)
-                communication[ask.to]["received"] += 0 if isinstance(answer, Dropped) else len(answer)
+                sent, received = lengths(request, answer)
+                communication[ask.to]["sent"] += sent
+                communication[ask.to]["received"] += received
             replies = []
             for (ask, request), answer in zip(requests, answers, strict=True):
                 replies.append(_opened(model, plan, ask, request, answer))
@@ -93,8 +95,10 @@ class _Recorded:
     is recorded only once the coordinator has gone on without it: a study that ended because a party was away asks that party again, too.
     """
 
-    def __init__(self, exchange: Exchange, transcript: Transcript) -> None:
-        self._exchange, self._transcript = exchange, transcript
+    def __init__(self, exchange: Exchange, transcript: Transcript, model: Model) -> None:
+        self._exchange, self._transcript, self._model = exchange, transcript, model
+        #: Where ciphertext comes from that a transcript keeps the digest of.
+        self._sources: dict[bytes, tuple[Ask, bytes]] = {}
         self._opening: list[tuple[Ask, bytes]] | None = None
         #: The answers of the last batch that are not yet accepted (None: it was played), and those that wait behind a silence.
         self._answered: deque[tuple[str, bytes, bytes | Dropped] | None] = deque()
@@ -104,9 +108,12 @@ class _Recorded:
         self.settle()
         known: list[bytes | Dropped] = []
         for ask, request in batch:
-            played = self._transcript.play(ask.to, request)
+            played = self._transcript.play(ask.to, self._short(ask, request))
             if played is None:
                 break
+            if isinstance(played, ShortReply):
+                found = marks(played, find_step(self._model, ask.step).reply)
+                self._sources |= dict.fromkeys(found, (ask, request))
             known.append(played)
         if self._opening is None:
             self._opening = batch[: len(known)]
@@ -115,7 +122,13 @@ class _Recorded:
             if self._opening:  # parties that were started anew have the study's replies on disk, but have not opened it yet
                 self._exchange(self._opening)
                 self._opening = []
-            fresh = self._exchange(missing)
+            filled = [(ask, self._whole(ask, request)) for ask, request in missing]
+            fresh = [
+                answer
+                if sent is request or isinstance(answer, Dropped)
+                else ShortReply.of(answer, shortening_of(sent, answer))
+                for (_, request), (_, sent), answer in zip(missing, filled, self._exchange(filled), strict=True)
+            ]
         new = [(ask.to, request, answer) for (ask, request), answer in zip(missing, fresh, strict=True)]
         self._answered = deque([*[None] * len(known), *new])
         return known + fresh
@@ -123,10 +136,47 @@ class _Recorded:
     def accept(self) -> None:
         """Record the next answer of the batch, which fits the plan; or let it wait, from the first silence of the batch on."""
         answered = self._answered.popleft()
+        if answered is not None:
+            answered = self._shortened(*answered)
         if answered is not None and (self._unsettled or isinstance(answered[2], Dropped)):
             self._unsettled.append(answered)
         elif answered is not None:
             self._transcript.record(*answered)
+
+    def _short(self, ask: Ask, request: bytes) -> bytes:
+        """Return a request as the transcript has it."""
+        step = find_step(self._model, ask.step)
+        return shortened(request, step.request) if step.bulky and self._transcript.shortens else request
+
+    def _shortened(self, to: str, request: bytes, answer: bytes | Dropped) -> tuple[str, bytes, bytes | Dropped]:
+        """Return an exchange as the transcript keeps it."""
+        step = find_step(self._model, open_envelope(request).step)
+        if not (step.bulky and self._transcript.shortens) or isinstance(answer, Dropped):
+            return to, request, answer
+        before = answer.shortening if isinstance(answer, ShortReply) else shortening_of(request, answer)
+        return to, shortened(request, step.request), ShortReply.of(shortened(answer, step.reply), before)
+
+    def _whole(self, ask: Ask, request: bytes) -> bytes:
+        """Return a request with the ciphertext for which it holds digests: the parties that sent it are asked for it again."""
+        step = find_step(self._model, ask.step)
+        if not step.bulky or not self._sources:
+            return request
+        found: dict[bytes, bytes] = {}
+
+        def find(mark: bytes) -> bytes:
+            if mark not in found:
+                source, again = self._sources[mark]
+                (answer,) = self._exchange([(source, self._whole(source, again))])
+                if isinstance(answer, Dropped):
+                    msg = f"{source.to} ({answer.reason}) dropped out at step {source.step!r}: run the study again once they are back"
+                    raise StudyAborted(msg)
+                found.update(ciphertexts(answer, find_step(self._model, source.step).reply))
+            if mark not in found:
+                msg = f"party {source.to!r} answers step {source.step!r} with other bytes than it did before"
+                raise ProtocolError(msg)
+            return found[mark]
+
+        return whole(request, step.request, find)
 
     def settle(self) -> None:
         """Record what came from the first silence of a batch on: the coordinator has gone on without it."""
@@ -143,17 +193,28 @@ def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | 
         if (envelope.plan, envelope.step, envelope.index) != (plan.hash, ask.step, ask.index):
             msg = f"party {ask.to!r} answered another question than {ask.step!r}"
             raise ProtocolError(msg)
-        check_signature(plan.study.member(ask.to), request, envelope)
+        short = answer.shortening if isinstance(answer, ShortReply) else None
+        check_signature(plan.study.member(ask.to), request, envelope, short)
         reply = open_body(envelope, find_step(model, ask.step).reply)
         check_reply(plan, ask, reply)
     return reply
 
 
-def check_signature(card: Card | HelperCard, request: bytes, reply: Envelope) -> None:
-    """Refuse a reply that the holder of this card's key did not give to this request, wherever it was kept in between."""
+def lengths(request: bytes, answer: bytes | Dropped) -> tuple[int, int]:
+    """Return the bytes of a request and of its answer, as they travelled."""
+    if isinstance(answer, ShortReply):
+        return answer.shortening.sent, answer.shortening.received
+    return len(request), 0 if isinstance(answer, Dropped) else len(answer)
+
+
+def check_signature(card: Card | HelperCard, request: bytes, reply: Envelope, short: Shortening | None = None) -> None:
+    """Refuse a reply that the holder of this card's key did not give to this request, wherever it was kept in between (``short``: without ciphertext)."""
     if card.key:
         try:
-            verify(card.key, reply.signature, *reply_parts(reply, card.name, request))
+            parts = reply_parts(reply, card.name, request)
+            if short is not None:
+                parts = reply_digests(reply, card.name, short.request, short.body)
+            verify(card.key, reply.signature, *parts)
         except ProtocolError:
             msg = (
                 f"the reply of party {card.name!r} to step {reply.step!r} does not carry the signature of the key on its card: it was edited, or "

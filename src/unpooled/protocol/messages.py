@@ -252,8 +252,13 @@ def encode(plan: str, step: str, index: int, body: msgspec.Struct, sign: Callabl
 
 def reply_parts(envelope: Envelope, party: str, request: bytes) -> tuple[bytes, ...]:
     """Return what a party signs under a reply: plan, step, index, its own name, the request and the body."""
+    return reply_digests(envelope, party, digest(request), digest(bytes(envelope.body)))
+
+
+def reply_digests(envelope: Envelope, party: str, request: bytes, body: bytes) -> tuple[bytes, ...]:
+    """Return the same from the digests of request and body."""
     place = (envelope.plan.encode(), envelope.step.encode(), str(envelope.index).encode())
-    return (b"reply", *place, party.encode(), digest(request), digest(bytes(envelope.body)))
+    return (b"reply", *place, party.encode(), request, body)
 
 
 def open_envelope(blob: bytes, limit: int = SIZE_LIMIT) -> Envelope:

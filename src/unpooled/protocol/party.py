@@ -141,7 +141,7 @@ class Party:
             request = open_body(envelope, step.request)
             # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
             asked = self.fingerprint(digest(blob, self.table.digest))
-            stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
+            stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked, kept=not step.bulky)
             if stored is not None:
                 return stored
             desk = OpenDesk(self, plan, step.name, envelope.index, asked)
@@ -149,7 +149,7 @@ class Party:
                 reply = step.answer(context, request)
             check_minted(step, reply, desk.minted, plan.study)
             answer = encode(plan.hash, step.name, envelope.index, reply, self._signature(blob))
-            self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer)
+            self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer, keep=not step.bulky)
             return answer
 
     def _signature(self, request: bytes) -> Callable[[Envelope], str] | None:

@@ -40,6 +40,8 @@ class Step:
     answer: Callable[[Context, Any], msgspec.Struct]
     #: The release that it belongs to without making it (adding up what others released): it is asked for as often as that one is made.
     of: str = ""
+    #: Whether its messages hold long ciphertext, of which ledgers and transcripts keep digests: the reply is made again, bit by bit, when it is asked for.
+    bulky: bool = False
     #: How often it may be asked for, of a plan without releases; else as often as its releases are planned.
     times: Callable[[Plan], int] | None = None
 

@@ -14,6 +14,7 @@ import msgspec
 
 from unpooled.errors import ProtocolError
 from unpooled.protocol.messages import Dropped, digest
+from unpooled.protocol.shortened import Shortening, ShortReply
 
 if TYPE_CHECKING:
     from io import BufferedRandom
@@ -21,17 +22,22 @@ if TYPE_CHECKING:
 _HEADER = 12  # 8 bytes of length, 4 of checksum
 
 
-class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One request and what came back: bytes, or the reason why nothing did."""
 
     to: str
     request: bytes
     reply: bytes | None
     reason: str = ""
+    #: Of an exchange whose long ciphertext was left out.
+    short: Shortening | None = None
 
 
 class Transcript:
     """Records in memory, or in a file when opened with :meth:`open`."""
+
+    #: Whether it leaves long ciphertext out: on disk it does.
+    shortens: bool = False
 
     def __init__(self) -> None:
         self.entries: list[Exchanged] = []
@@ -45,6 +51,7 @@ class Transcript:
         path = Path(path)
         path.touch(mode=0o600, exist_ok=True)
         transcript._file = file = path.open("r+b")
+        transcript.shortens = True
         whole, size = 0, path.stat().st_size
         while len(header := file.read(_HEADER)) == _HEADER:
             length = int.from_bytes(header[:8], "big")
@@ -75,12 +82,14 @@ class Transcript:
             msg = f"the transcript is of another study: request {self._played} differs from the recorded one"
             raise ProtocolError(msg)
         self._played += 1
-        return Dropped(entry.to, entry.reason) if entry.reply is None else entry.reply
+        if entry.reply is None:
+            return Dropped(entry.to, entry.reason)
+        return entry.reply if entry.short is None else ShortReply.of(entry.reply, entry.short)
 
     def record(self, to: str, request: bytes, reply: bytes | Dropped) -> None:
         """Append an exchange; on disk it is durable when this returns."""
-        body, reason = (None, reply.reason) if isinstance(reply, Dropped) else (reply, "")
-        entry = Exchanged(to, request, body, reason)
+        body, reason = (None, reply.reason) if isinstance(reply, Dropped) else (bytes(reply), "")
+        entry = Exchanged(to, request, body, reason, reply.shortening if isinstance(reply, ShortReply) else None)
         self.entries.append(entry)
         self._played = len(self.entries)
         if self._file is not None:

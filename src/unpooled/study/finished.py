@@ -113,7 +113,7 @@ class Run:
             found = dict.fromkeys(known, 0)
             for entry in transcript.entries:
                 if entry.reply is not None:
-                    check_signature(known[entry.to], entry.request, open_envelope(entry.reply))
+                    check_signature(known[entry.to], entry.request, open_envelope(entry.reply), entry.short)
                     found[entry.to] += 1
         finally:
             transcript.close()

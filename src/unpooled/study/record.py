@@ -59,8 +59,8 @@ def counted(entries: Sequence[Exchanged]) -> tuple[StepCount, ...]:
     for entry in entries:
         numbers = found.setdefault((open_envelope(entry.request).step, entry.to), [0, 0, 0])
         numbers[0] += 1
-        numbers[1] += len(entry.request)
-        numbers[2] += len(entry.reply or b"")
+        numbers[1] += len(entry.request) if entry.short is None else entry.short.sent
+        numbers[2] += len(entry.reply or b"") if entry.short is None else entry.short.received
     return tuple(StepCount(step, party, *numbers) for (step, party), numbers in found.items())
 
 

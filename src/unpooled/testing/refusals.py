@@ -109,7 +109,7 @@ def test_changed_data_between_debit_and_reply_are_refused(case: Case, monkeypatc
     column = case.study.parties[0].columns[0]
     changed = case.tables[own[0].to].replace(0, {column.name: column.low}).replace(1, {column.name: column.low})
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "commit", lambda *_: None)
+        patch.setattr(Ledger, "commit", lambda *_, **__: None)
         for entry in own:
             party.answer(entry.request)
     stale = dataclasses.replace(party, table=changed)

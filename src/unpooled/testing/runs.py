@@ -125,7 +125,7 @@ def test_a_party_that_dies_between_debit_and_reply_repeats_its_noise(case: Case,
     class PartyDied(Exception):
         pass
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise PartyDied
 
     for entry in whole.entries:

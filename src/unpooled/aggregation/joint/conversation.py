@@ -42,9 +42,9 @@ _MASK, _EVALUATE, _JUDGE, _VERDICT, _FRAGMENT = (
 
 #: Everything that a member is asked for: the last two steps are those of every secure sum.
 STEPS = (
-    Step(_MASK, MaskRequest, MaskReply, mask, times=times),
-    Step(_EVALUATE, EvaluateRequest, EvaluateReply, evaluated, times=times),
-    Step(_JUDGE, JudgeRequest, JudgeReply, judged, times=times),
+    Step(_MASK, MaskRequest, MaskReply, mask, bulky=True, times=times),
+    Step(_EVALUATE, EvaluateRequest, EvaluateReply, evaluated, bulky=True, times=times),
+    Step(_JUDGE, JudgeRequest, JudgeReply, judged, bulky=True, times=times),
     Step(_VERDICT, VerdictRequest, VerdictReply, verdict),
     Step(_FRAGMENT, ShareRequest, FragmentReply, share),
     *distributed.steps(QUANTITY)[1:],

@@ -164,8 +164,11 @@ class Ledger:
             self._judge(history, new, budget, scope, allow_unbounded=allow_unbounded)
             self._store.append(*map(Row.of, new.values()))
 
-    def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes) -> None:
-        """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed."""
+    def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes, *, keep: bool = True) -> None:
+        """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed.
+
+        Without ``keep`` its digest alone is stored: whoever asks again must be given the same bytes, which are made anew.
+        """
         check_step(plan, step, index)
         check_digest("request", request)
         right = type(reply) is bytes and len(reply) <= LARGEST_REPLY
@@ -174,14 +177,15 @@ class Ledger:
         with self._store.locked() as history:
             known = history.answers.get((plan, step, index))
             if known is None:
-                self._store.keep(content, reply)
+                if keep:
+                    self._store.keep(content, reply)
                 self._store.append(Row(0, 0, "commit", plan, step, index, "", request, content))
             elif (known.fingerprint, known.content) != (request, content):
                 msg = f"{where(plan, step, index)} was answered before, to another request or with another reply"
                 raise ReleaseConflict(msg)
 
-    def reply(self, plan: str, step: str, index: int, request: bytes) -> bytes | None:
-        """Return the stored reply of a step, or None while there is none."""
+    def reply(self, plan: str, step: str, index: int, request: bytes, *, kept: bool = True) -> bytes | None:
+        """Return the stored reply of a step, or None while there is none, or where its digest alone is stored (``kept`` is False)."""
         check_step(plan, step, index)
         check_digest("request", request)
         with self._store.locked() as history:
@@ -195,7 +199,7 @@ class Ledger:
                     "the run's own transcript, or raise `run` in the study and have it approved again"
                 )
                 raise ReleaseConflict(msg)
-            return self._store.body(known.content)
+            return self._store.body(known.content) if kept else None
 
     def align(
         self, plan: str, parties: str, guesses: int, most: int, in_total: int | None = None, *, only_check: bool = False
