@@ -23,6 +23,7 @@ from unpooled.privacy.mechanisms import (
     Block,
     Contribution,
     DistributedGaussian,
+    FieldGaussian,
     GaussianRelease,
     Mechanism,
     NoisyChoice,
@@ -472,6 +473,7 @@ EXAMPLES = {
     GaussianRelease: GaussianRelease((Block(2, 0.5), Block(1, 3.0)), both(2.0, 3), 7.0),
     ScaledGaussian: ScaledGaussian(3, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0),
     DistributedGaussian: DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2),
+    FieldGaussian: FieldGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2, 1e-9),
     Contribution: Contribution(GaussianRelease((Block(3, 1.0),), both(2.0, 3), 3.0), "clinic"),
     NoisyChoice: NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.1)), RECORD),
     ObjectivePerturbation: ObjectivePerturbation(3, 50, 1.0, 0.1, 2.0, 2.0, 0.001),
@@ -593,3 +595,57 @@ def test_what_is_given_is_in_the_noise_key() -> None:
     # Where equal numbers lie in memory is no part of what they are.
     ordered = (np.asfortranarray(np.arange(6.0).reshape(2, 3)),)
     assert fit.content(Objective(lambda b: b, ordered)) == fit.content(Objective(lambda b: b, DIFFERENT[5]))
+
+
+# --- noise of any scale, in a field (Theorem F.24) ---------------------------------------------------------------------------
+
+
+def wide_law(scale: float, step: int, fine: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return (integers, probabilities) of ``step`` times a discrete Gaussian plus a fine one of this scale, of joint variance ``scale^2``."""
+    reach = int(12 * scale)
+    integers = np.arange(-reach, reach + 1)
+    coarse = math.sqrt(scale**2 - fine**2) / step
+    places = np.arange(-(reach // step) - 1, reach // step + 2)
+    own = np.exp(-(places**2) / (2 * coarse**2))
+    left = integers[:, None] - step * places[None, :]
+    law = np.exp(-(left**2) / (2 * fine**2)) @ own
+    return integers, law / law.sum()
+
+
+@pytest.mark.parametrize("step", [2, 4, 16])
+def test_noise_of_two_parts_has_the_law_of_one_discrete_gaussian(step: int) -> None:
+    integers, law = wide_law(25.0 * step, step, 3.0 * step)
+    one = np.exp(-(integers.astype(float) ** 2) / (2 * (25.0 * step) ** 2))
+    one /= one.sum()
+    inner = np.abs(integers) < 150 * step
+    assert np.abs(law[inner] / one[inner] - 1).max() < 1e-9
+    # The control: a fine part that does not reach over a coarse step leaves the low bits of the statistic readable.
+    _, broken = wide_law(25.0 * step, step, 0.25 * step)
+    assert np.abs(broken[inner] / one[inner] - 1).max() > 0.5
+
+
+def test_wide_noise_is_one_law_over_the_whole_range_and_floors_nothing() -> None:
+    for scale in (5.0, 2.0**19, 2.0**19 + 1, 2.0**28, 2.0**35):
+        drawn = noise.wide_gaussian(scale, 40_000, stream=KeySource.simulation(3).stream("wide"))
+        assert drawn.std() == pytest.approx(scale, rel=0.02)
+        assert (drawn % 2).mean() == pytest.approx(0.5, abs=0.02)
+        parts = [noise.wide_gaussian(scale, 100, stream=KeySource.simulation(3).stream("wide"), start=at) for at in (0, 100)]
+        assert np.array_equal(np.concatenate(parts), drawn[:200])
+    coarse, fine = noise.wide_scales(2.0**28)
+    assert (coarse * 2 ** noise.wide_steps(2.0**28)) ** 2 + fine**2 == pytest.approx(2.0**56)
+    assert len(noise.wide_gaussian(4.0, 3)) == 3
+    assert len(noise.wide_gaussian(2.0**22, 3)) == 3  # a fresh stream
+    fragment = FieldGaussian((Block(2, 1.0), Block(1, 0.5)), both(2.0, 3), 2.0**30, 2)
+    assert not fragment.floored
+    assert fragment.floor(np.array([1, 2, 3])).tolist() == [1, 2, 3]
+    assert fragment.decode(np.array([1, 2, 3])).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_the_event_of_a_joint_fragment_holds_the_distance_of_both_parts_and_of_the_proofs() -> None:
+    one = DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2).event(RECORD)
+    joint = FieldGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2, 1e-9).event(RECORD)
+    assert (joint.kind, joint.value) == (one.kind, one.value)
+    assert joint.total_variation == 3 * one.total_variation + 1e-9
+    silent = FieldGaussian((Block(3, 1.0),), both(2.0, 3), 0.0, 2)
+    assert silent.event(RECORD).kind is Kind.UNBOUNDED
+    assert silent.name == "no noise"

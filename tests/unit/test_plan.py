@@ -25,7 +25,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, NoisyChoice, Reach
 from unpooled.privacy.origin import PastEvent, ReleasedInput
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters, default_delta
+from unpooled.privacy.plan import Card, HelperCard, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
@@ -141,6 +141,7 @@ BASE = {
 }
 FIELD_CHANGES = {
     "model": ["other"],
+    "helpers": [(HelperCard("registry"),), (HelperCard("registry", key="ab" * 32),), (HelperCard("other"),)],
     "epsilon": [1.0000000000000002, math.inf],
     "delta": [1.0000001e-5, 0],
     "unit": ["attribute"],

@@ -141,8 +141,8 @@ class Notebook:
             self.vectors.append(draw(mechanism, given, bits))
             return self.vectors[-1].copy()
 
-        def noted_opened(partials):
-            self.opened.append(opened(partials))
+        def noted_opened(partials, **how):
+            self.opened.append(opened(partials, **how))
             return self.opened[-1]
 
         monkeypatch.setattr(DistributedGaussian, "draw", noted_share)
@@ -767,7 +767,7 @@ def test_without_that_rule_two_sums_differ_by_one_partys_vector(monkeypatch) -> 
     notes = Notebook(monkeypatch)
     scene = Scene(n=4)
     monkeypatch.setattr(Ledger, "reply", lambda *_, **__: None)
-    monkeypatch.setattr(Ledger, "commit", lambda *_: None)
+    monkeypatch.setattr(Ledger, "commit", lambda *_, **__: None)
     opened = []
     for keep in ((0, 1, 2, 3), (0, 1, 2)):
         names = tuple(f"site00{k}" for k in keep)
