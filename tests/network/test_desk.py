@@ -45,7 +45,7 @@ COORDINATOR = Identity(b"c" * 32)
 STRANGER = Identity(b"s" * 32)
 
 
-@pytest.fixture(params=sorted(CASES if FULL else FIRST.values()))
+@pytest.fixture(params=sorted(CASES if FULL else [*FIRST.values(), "bayes, columns"]))
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return make_world(tmp_path, CASES[request.param](), COORDINATOR.public)
 

@@ -27,8 +27,8 @@ from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import Outcome, drive, in_process
-from unpooled.study.files import read_card
-from unpooled.study.party import DiskKeeper, create_party, open_party
+from unpooled.study.files import read_card, write_card
+from unpooled.study.party import DiskKeeper, create_helper, create_party, open_party
 from unpooled.study.run import compile_study
 
 ANALYST = "analyst@study.example"
@@ -57,7 +57,7 @@ class World:
 
     @property
     def names(self) -> list[str]:
-        return [card.name for card in self.study.parties]
+        return [card.name for card in self.study.members]
 
     def variant(self, **changes) -> Study:
         return msgspec.structs.replace(self.study, **changes)
@@ -100,7 +100,8 @@ class World:
         """Every planned release was debited once; of those that are limited together some are left over, none is too many."""
         charges, planned = self.charges(study), self.planned(study)
         if any(release.exposure.together for release in compile_study(study).releases):
-            return all(0 < charges[name] <= planned[name] for name in planned)
+            helpers = {card.name for card in study.helpers}
+            return all(charges[name] == 0 if name in helpers else 0 < charges[name] <= planned[name] for name in planned)
         return charges == planned
 
     def write_study(self, path: Path, study: Study) -> Path:
@@ -111,8 +112,9 @@ class World:
         if study.ids:
             lines.append(f'ids = "{study.ids}"')
         lines += ["[privacy]", f"epsilon = {study.epsilon!r}", f"delta = {study.delta!r}", f'unit = "{study.unit}"']
-        if study.trust:
-            lines += ["[trust]", *(f"{role} = {json.dumps(trusted)}" for role, trusted in study.trust.items())]
+        helped = [f"helpers = {json.dumps([card.name for card in study.helpers])}"] if study.helpers else []
+        if study.trust or helped:
+            lines += ["[trust]", *helped, *(f"{role} = {json.dumps(trusted)}" for role, trusted in study.trust.items())]
         lines += ["[parameters]", *(f"{key} = {toml(value)}" for key, value in study.parameters.items())]
         for name in self.names:
             lines += ["[[party]]", f'card = "{self.root / name / f"{name}.card.toml"}"']
@@ -150,10 +152,20 @@ def make_world(
         )
         config = home / "party.toml"
         text = config.read_text().replace("allow_simulation = false", "allow_simulation = true")
+        text = text.replace('joint = "no"', 'joint = "allowed"') if case.study.helpers else text
         config.write_text(text.replace("trust = []", f"trust = {json.dumps(sorted(set(case.study.trust.values())))}"))
+        with open_party(config) as party:
+            (home / f"{card.name}.card.toml").write_text(write_card(party.declared))
         cards.append(read_card(home / f"{card.name}.card.toml"))
         shutil.copytree(home, root / PRISTINE / card.name)
-    study = msgspec.structs.replace(case.study, parties=tuple(cards), coordinator=coordinator)
+    helpers = []
+    for card in case.study.helpers:
+        home = root / card.name
+        config, own = create_helper(home, card.name)
+        config.write_text(config.read_text() + "allow_simulation = true\n")
+        helpers.append(read_card(own))
+        shutil.copytree(home, root / PRISTINE / card.name)
+    study = msgspec.structs.replace(case.study, parties=tuple(cards), helpers=tuple(helpers), coordinator=coordinator)
     return World(root, case, study)
 
 
@@ -197,7 +209,7 @@ class Rehearsal:
 def make_rehearsal(root: Path, *models: str, ids: dict[str, list[str]] | None = None, studies: int = 3) -> Rehearsal:
     root.mkdir(parents=True, exist_ok=True)
     port, admin_port = free_ports()
-    names = [card.name for model in models for card in CASES[model]().study.parties]
+    names = [card.name for model in models for card in CASES[model]().study.members]
     lines = ["[network]", 'name = "rehearsal"', 'server = "localhost"', f'analyst = "{ANALYST}"']
     lines += [f"port = {port}", f"admin_port = {admin_port}"]
     for name in names:

@@ -166,7 +166,7 @@ def _cards(study: Study) -> str:
         listed = ", ".join(f"{name} {n}" for name, n in rows.items())
         msg = f"the parties of a column-split study declare different numbers of rows ({listed}): link their rows first (docs/linkage.md), or align their files and renew the cards"
         raise UsageError(msg)
-    keyless = [card.name for card in study.parties if not card.key]
+    keyless = [card.name for card in study.members if not card.key]
     if keyless:
         msg = f"the cards of {', '.join(keyless)} have no key: use the cards that `unpooled party init` writes"
         raise UsageError(msg)
@@ -185,7 +185,7 @@ def _coordinator(kit: Kit | None, study: Study) -> str:
 
 def _roster(kit: Kit, study: Study) -> str:
     present = connected(kit)
-    missing = [card.name for card in study.parties if card.name not in present]
+    missing = [card.name for card in study.members if card.name not in present]
     if missing:
         msg = f"not connected: {', '.join(missing)} (connected: {', '.join(sorted(present)) or 'nobody'})"
         raise UsageError(msg)
@@ -199,6 +199,9 @@ def _party(config: Path, kit: Kit | None, study: Study | None) -> str:
             raise UsageError(msg)
         if study is None:
             return f"{party.name!r}: {party.table.n_rows} rows, ledger and key in order"
+        if party.helps:
+            party.consider(compile_study(study), approved=True)
+            return f"{party.name!r}: a helper without data, ledger and key in order"
         card = study.card(party.name)
         for what, theirs, ours in (
             ("rows", card.rows, party.declared.rows),

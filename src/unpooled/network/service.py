@@ -169,7 +169,7 @@ def _check_keys(study: Study, coordinator: Identity) -> None:
     if study.coordinator != coordinator.public:
         msg = f'the study pins another coordinator: set [study] coordinator = "{coordinator.public}" and have it approved'
         raise UsageError(msg)
-    for card in study.parties:
+    for card in study.members:
         if not card.key:
             msg = f"the card of {card.name!r} has no key, so its answers could not be told from a stranger's: ask for its new card"
             raise UsageError(msg)

@@ -141,7 +141,7 @@ class Party:
             request = open_body(envelope, step.request)
             # The data are part of what is answered: an old request over changed data is a conflict, not an old answer.
             asked = self.fingerprint(digest(blob, self.table.digest))
-            stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked, kept=not step.bulky)
+            stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
             if stored is not None:
                 return stored
             desk = OpenDesk(self, plan, step.name, envelope.index, asked)

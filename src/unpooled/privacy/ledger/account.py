@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from unpooled.errors import BudgetRefusal, PolicyRefusal, ReleaseConflict
-from unpooled.privacy.ledger.chain import Approval, Row, read_costs
+from unpooled.privacy.ledger.chain import DIGEST_ALONE, Approval, Row, read_costs
 from unpooled.privacy.ledger.charges import (
     Charge,
     Entry,
@@ -179,13 +179,14 @@ class Ledger:
             if known is None:
                 if keep:
                     self._store.keep(content, reply)
-                self._store.append(Row(0, 0, "commit", plan, step, index, "", request, content))
+                detail = b"" if keep else DIGEST_ALONE
+                self._store.append(Row(0, 0, "commit", plan, step, index, "", request, content, detail))
             elif (known.fingerprint, known.content) != (request, content):
                 msg = f"{where(plan, step, index)} was answered before, to another request or with another reply"
                 raise ReleaseConflict(msg)
 
-    def reply(self, plan: str, step: str, index: int, request: bytes, *, kept: bool = True) -> bytes | None:
-        """Return the stored reply of a step, or None while there is none, or where its digest alone is stored (``kept`` is False)."""
+    def reply(self, plan: str, step: str, index: int, request: bytes) -> bytes | None:
+        """Return the stored reply of a step, or None while there is none, or where its digest alone is stored."""
         check_step(plan, step, index)
         check_digest("request", request)
         with self._store.locked() as history:
@@ -199,7 +200,7 @@ class Ledger:
                     "the run's own transcript, or raise `run` in the study and have it approved again"
                 )
                 raise ReleaseConflict(msg)
-            return self._store.body(known.content) if kept else None
+            return None if known.detail else self._store.body(known.content)
 
     def align(
         self, plan: str, parties: str, guesses: int, most: int, in_total: int | None = None, *, only_check: bool = False

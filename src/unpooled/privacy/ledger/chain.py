@@ -10,7 +10,7 @@ A row is one of
 * ``charge``: one release of this party, and what it costs each unit;
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
 * ``alignment``: rows were linked with a set of parties, and the number of ids that they could try out;
-* ``commit``: the reply of a step;
+* ``commit``: the reply of a step, or its digest alone where it is made again when it is asked for;
 * ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1);
 * ``countersignature``: somebody signed a head of this chain (nobody does yet; a later version may).
 
@@ -73,6 +73,10 @@ def read_costs(detail: bytes) -> tuple[Cost, ...]:
         event = Event(Kind(row.kind), float.fromhex(row.value), row.count, float.fromhex(row.variation), tails)
         costs.append(Cost(Unit(row.unit), row.part, event))
     return tuple(costs)
+
+
+#: The detail of a reply of which the ledger keeps no bytes.
+DIGEST_ALONE = b"digest alone"
 
 
 class Approval(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,7 @@ import msgspec
 from unpooled.errors import PolicyRefusal, ReleaseConflict
 from unpooled.privacy.events import Kind
 from unpooled.privacy.exposure import account
-from unpooled.privacy.ledger.chain import NOTHING, Head, Row, link, read_costs
+from unpooled.privacy.ledger.chain import DIGEST_ALONE, NOTHING, Head, Row, link, read_costs
 from unpooled.privacy.ledger.charges import Charge, Entry, ReleaseKey, require
 from unpooled.privacy.ledger.place import Place
 from unpooled.privacy.unit import Scope, Unit
@@ -60,6 +60,8 @@ class History:
                 if self.alignments.setdefault(row.plan, row) is not row:
                     raise ValueError
             case "commit":
+                if row.detail not in {b"", DIGEST_ALONE}:
+                    raise ValueError
                 self.answers[row.plan, row.step, row.number] = row
             case "approval" | "withdrawal":
                 agrees, _ = row.kind == "approval", row.approval

@@ -65,7 +65,8 @@ class Store:
                     self._lay_out()
             with self.locked(inspect=True) as history:
                 for answer in history.answers.values():
-                    self.body(answer.content)
+                    if not answer.detail:
+                        self.body(answer.content)
                 self._find(moved=moved)
         except BaseException:
             self.close()
