@@ -919,3 +919,18 @@ def test_an_entry_says_what_it_costs_each_unit() -> None:
     assert entry.words(Unit.ATTRIBUTE) == "nothing"
     assert entry.words(Unit.HOUSEHOLD) == str(UNBOUNDED)
     assert entry.units == (Unit.RECORD, Unit.ATTRIBUTE)
+
+
+def test_a_reply_whose_digest_alone_is_kept_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
+    plan, asked = "ab" * 32, bytes(32)
+    with Ledger.create(tmp_path / "one.ledger") as ledger:
+        ledger.commit(plan, "bulky", 0, asked, b"a long reply", keep=False)
+        assert ledger.reply(plan, "bulky", 0, asked) is None
+        ledger.commit(plan, "bulky", 0, asked, b"a long reply", keep=False)
+        with pytest.raises(ReleaseConflict, match="answered before"):
+            ledger.commit(plan, "bulky", 0, asked, b"another one", keep=False)
+        with pytest.raises(ReleaseConflict, match="answered before"):
+            ledger.reply(plan, "bulky", 0, bytes([1]) * 32)
+    assert b"a long reply" not in (tmp_path / "one.ledger").read_bytes()
+    with Ledger.open(tmp_path / "one.ledger") as ledger:
+        assert ledger.reply(plan, "bulky", 0, asked) is None
