@@ -171,7 +171,8 @@ def test_blocks_are_the_rows():
     for party in design.parties:
         rows = design.party_rows(party)
         whole = rows.coded(tables[party], known[party])
-        assert whole.dtype == np.int64 and whole.shape == (300, rows.part.columns)
+        assert whole.dtype == np.int64
+        assert whole.shape == (300, rows.part.columns)
         np.testing.assert_array_equal(np.concatenate(list(rows.blocks(tables[party], known[party], 7))), whole)
         alone = [
             rows.coded(Table({k: v[i : i + 2] for k, v in _raw(tables[party]).items()}), known[party])[0] for i in (0, 55)
@@ -225,7 +226,7 @@ KINDS = {
 SPLITS = (
     {"a": ("arm", "v"), "b": ("u", "sex", "y")},
     {"a": ("arm", "v", "y"), "b": ("u", "sex")},
-    {"a": tuple(KINDS)[:3] + ("sex",), "b": ("y",)},
+    {"a": (*tuple(KINDS)[:3], "sex"), "b": ("y",)},
 )
 
 
@@ -326,7 +327,8 @@ def test_without_noise_it_is_pooled_least_squares():
         assert (
             abs(line.estimate - estimate) < 1e-6 * error + 4 * 2.0**-20 / 2
         )  # values are coded toward zero in steps of 2^-20
-        assert line.std_error == pytest.approx(error, rel=1e-4) and line.privacy < 1e-6
+        assert line.std_error == pytest.approx(error, rel=1e-4)
+        assert line.privacy < 1e-6
 
 
 HOLDERS = [
@@ -405,7 +407,8 @@ def test_intervals_hold_the_truth_with_noise():
         design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, Budget(0.5, 1.5))
         table = fitted(design, tables, rng=np.random.default_rng([seed, 1])).summary()
         hits += [t.conf_low <= truth[t.term] <= t.conf_high for t in table.terms if t.term in truth]
-    assert len(hits) > 90 and 0.88 <= np.mean(hits) <= 1.0
+    assert len(hits) > 90
+    assert 0.88 <= np.mean(hits) <= 1.0
 
 
 def test_moments_of_joint_rows_are_kept_in_files(tmp_path):
@@ -414,7 +417,8 @@ def test_moments_of_joint_rows_are_kept_in_files(tmp_path):
     found = fitted(design, tables, rng=np.random.default_rng(0))
     found.save(tmp_path / "joint.moments")
     again = Moments.load(tmp_path / "joint.moments")
-    assert again == found and again.frame.mean_square == found.frame.mean_square
+    assert again == found
+    assert again.frame.mean_square == found.frame.mean_square
     np.testing.assert_array_equal(again.posterior().coef_, found.posterior().coef_)
 
 
