@@ -200,7 +200,7 @@ class JointDesign:
     def check_size(self) -> None:
         """Refuse a study whose total may leave the range of the sum."""
         most = max(part.square for part in self.shape.parts)
-        noise = _TAIL * float(self.deviations.max()) * math.sqrt(self.budget.factor)
+        noise = _TAIL * float(self.deviations.max())
         if self.rows * most + noise >= _HEADROOM:
             raise UsageError(
                 "the total of the second moments may not fit into the sum: ask for a larger epsilon, or for fewer rows"
