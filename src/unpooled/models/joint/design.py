@@ -207,7 +207,7 @@ class JointDesign:
             )
 
     def _layout(self, party: str) -> MomentsLayout:
-        """Return the layout of one party's features; the response is the study's, whoever holds it."""
+        """Return the layout of one party's features; its response is that of the study, at any party."""
         return replace(self.layout, features=self.features[self.parties.index(party)])
 
 
