@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from joint_world import INF, MODEL, people, study_of, world
+from joint_members import INF, MODEL, people, study_of, world
 
 from unpooled.aggregation.joint import places, sharing, sides
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, Part

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import numpy as np
 
 from unpooled.aggregation import derived, inference
@@ -67,7 +68,10 @@ class Moments:
     nuisance: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Moments) and self.stored() == other.stored()
+        if not isinstance(other, Moments):
+            return False
+        one, two = self.stored(), other.stored()
+        return one == two or msgspec.msgpack.encode(one) == msgspec.msgpack.encode(two)  # where nan is nan
 
     def __repr__(self) -> str:
         layout = self.layout

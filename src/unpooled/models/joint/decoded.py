@@ -1,4 +1,4 @@
-"""From the released means and deviations and the noisy total of joint second moments to :class:`~unpooled.aggregation.moments.Moments`."""
+"""Moments (:class:`~unpooled.aggregation.moments.Moments`) from the released means and deviations and the noisy total of joint second moments."""
 
 from __future__ import annotations
 

@@ -259,14 +259,14 @@ class JointDesign:
     def check_size(self) -> None:
         """Refuse a study whose total may leave the range of the sum."""
         most = max(part.square for part in self.shape.parts)
-        noise = _TAIL * float(self.deviations.max()) * math.sqrt(self.budget.factor)
+        noise = _TAIL * float(self.deviations.max())
         if self.rows * most + noise >= _HEADROOM:
             raise UsageError(
                 "the total of the second moments may not fit into the sum: ask for a larger epsilon, or for fewer rows"
             )
 
     def _layout(self, party: str) -> MomentsLayout:
-        """Return the layout of one party's features; the response is the study's, whoever holds it."""
+        """Return the layout of one party's features; its response is that of the study, at any party."""
         return replace(self.layout, features=self.features[self.parties.index(party)])
 
 

@@ -1,0 +1,62 @@
+"""Parties with columns of the same people, and a helper: studies of joint moments for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from unpooled.models import load
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.noise import KeySource
+from unpooled.privacy.plan import Card, HelperCard, Study
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.table import NoRows, Table
+from unpooled.protocol.party import Party
+
+MODEL = load("bayes")
+INF = float("inf")
+
+
+def world(
+    parties: int = 2, rows: int = 40, *, helper: bool = True, seed: int = 0
+) -> tuple[tuple[Card, ...], dict[str, Table]]:
+    """Cards and tables: every party has two numbers and, but for the first, a category; the last one has the response as well."""
+    rng = np.random.default_rng(seed)
+    cards, tables = [], {}
+    signal = np.zeros(rows)
+    for k in range(parties):
+        values: dict[str, Any] = {f"a{k}": rng.uniform(-1, 1, rows), f"b{k}": rng.uniform(-1, 1, rows)}
+        columns = [Column(f"a{k}", -1.0, 1.0), Column(f"b{k}", -1.0, 1.0)]
+        signal += values[f"a{k}"]
+        if k:
+            values[f"c{k}"] = rng.choice(np.array(["u", "v"], dtype=object), rows)
+            columns.append(Column(f"c{k}", categories=("u", "v")))
+        if k == parties - 1:
+            values["y"] = (signal + 0.3 * rng.normal(size=rows)).clip(-4, 4)
+            columns.append(Column("y", -4.0, 4.0))
+        name = f"p{k}"
+        cards.append(Card(name, rows, tuple(columns)))
+        tables[name] = Table(values)
+    if helper:
+        tables["helper"] = NoRows()
+    return tuple(cards), tables
+
+
+def study_of(cards: tuple[Card, ...], epsilon: float = 1.0, *, helper: bool = True, **parameters: Any) -> Study:
+    """A study of the columns of these parties."""
+    asked = {"response": "y", "split": "columns", **parameters}
+    helpers = (HelperCard("helper"),) if helper else ()
+    return Study("bayes", cards, epsilon, 1e-6, parameters=asked, derived=(), helpers=helpers)
+
+
+def people(study: Study, tables: Mapping[str, Table], rules: Policy | None = None) -> dict[str, Party]:
+    """All members, with ledgers in memory."""
+    found = {}
+    for card in study.members:
+        ledger = Ledger.in_memory(card.name.encode().ljust(32, b"."))
+        keys = KeySource(ledger.root_key)
+        found[card.name] = Party(card.name, tables[card.name], card, ledger, keys, rules or Policy.in_process(), load)
+    return found
