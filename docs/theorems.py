@@ -65,6 +65,7 @@ SAID = {
     "F.20": r"The probability that the privacy loss exceeds $\varepsilon$ is at most $\delta(e') / (1 - e^{e' - \varepsilon})$ for every $e' < \varepsilon$.",
     "F.21": "Releases whose losses have known tails cost at most the mean of the others' curve over independent draws from those tails.",
     "F.22": "Where one of several compositions holds and nobody knows which, the largest of each number covers all of them.",
+    "F.24": r"Noise of two parts, $2^s X + Y$, is within a factor of $1 + 2^{-1000}$ of one discrete Gaussian at every integer, so F.10 holds for its fragments.",
     "F.23": r"A $\rho$-zCDP mechanism is $(\varepsilon, \delta)$-private with the $\delta$ of every order $a > 1$, and with $\delta = \sqrt{1 - e^{-\rho}}$.",
     "G.1": r"A sum of vectors in the unit cube of $c$ dimensions moves by at most $\sqrt{c}$, and by at most 1 when one value changes.",
     "G.2": "Pulls scaled by any $h$ and cut on the integers give a sum that moves by at most $C$ under zero-out and by $2C$ under replace or when one value changes.",

@@ -6,16 +6,16 @@ import numpy as np
 
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.totals import Total
-from unpooled.models.joint.decoded import moments_of, standards_of
-from unpooled.models.joint.design import JointDesign
-from unpooled.models.joint.limits import Budget
+from unpooled.models.bayes.columns.decoded import moments_of, standards_of
+from unpooled.models.bayes.columns.design import JointDesign
+from unpooled.models.bayes.columns.limits import JointBudget
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 
 ARMS = ("placebo", "low", "high")
-QUIET = Budget(math.inf)
+QUIET = JointBudget(math.inf)
 
 
 def number(name, low=-4.0, high=4.0, **more):
@@ -25,7 +25,9 @@ def number(name, low=-4.0, high=4.0, **more):
 def study_of(parties, rows, epsilon=1.0, adjacency="replace", **parameters):
     cards = tuple(Card(name, rows, tuple(columns)) for name, columns in parties.items())
     given = {"response": "y"} | parameters
-    return Study("joint", cards, epsilon, 1e-5, derived=(), adjacency=adjacency, parameters=given)
+    return Study(
+        "joint", cards, epsilon, 1e-5, derived=(), adjacency=adjacency, parameters=given, helpers=(HelperCard("helper"),)
+    )
 
 
 def mixed(n, seed=0, share=0.05):

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unpooled.models.joint.design import JointDesign
-from unpooled.models.joint.limits import Budget
+from unpooled.models.bayes.columns.design import JointDesign
+from unpooled.models.bayes.columns.limits import JointBudget
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
 
 NORMAL, FACTOR, SKEWED, HEAVY, BINARY, LEVELS = (
@@ -118,7 +118,9 @@ def drawn(cell: Cell, rng: np.random.Generator) -> Drawn:
             own.append((Column("y", -8.0, 8.0), y))
         cards.append(Card(f"p{k}", n, tuple(column for column, _ in own)))
         tables[f"p{k}"] = Table({column.name: held for column, held in own})
-    study = Study("joint", tuple(cards), cell.epsilon, DELTA, derived=(), parameters={"response": "y"})
-    design = JointDesign.of(study, Budget.of(study, max(cell.parties, 3)))
+    study = Study(
+        "joint", tuple(cards), cell.epsilon, DELTA, derived=(), parameters={"response": "y"}, helpers=(HelperCard("helper"),)
+    )
+    design = JointDesign.of(study, JointBudget.of(study, max(cell.parties, 3)))
     scale = float(y.std())
     return Drawn(design, tables, made.truth, {name: value / scale for name, value in made.spread.items()})

@@ -21,10 +21,10 @@ from experiments.joint.played import play
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from unpooled.models.joint.design import JointDesign
-from unpooled.models.joint.limits import Budget
+from unpooled.models.bayes.columns.design import JointDesign
+from unpooled.models.bayes.columns.limits import JointBudget
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
 
 CELLS = (
@@ -78,12 +78,12 @@ def errors(n: int, d: int, epsilon: float, seed: int) -> list[float]:
         Card("one", n, tuple(columns[:half])),
         Card("two", n, (*columns[half:], Column("y", -3.0, 3.0))),
     )
-    study = Study("joint", cards, epsilon, DELTA, derived=(), parameters={"response": "y"})
+    study = Study("joint", cards, epsilon, DELTA, derived=(), parameters={"response": "y"}, helpers=(HelperCard("helper"),))
     tables = {
         "one": Table({f"x{j}": own[:, j] for j in halves[0]}),
         "two": Table({f"x{j}": own[:, j] for j in halves[1]} | {"y": y[:n]}),
     }
-    design = JointDesign.of(study, Budget(mu_of(epsilon), FACTOR))
+    design = JointDesign.of(study, JointBudget(mu_of(epsilon), FACTOR))
     moments = play(design, tables, np.random.default_rng([seed, 7]))
     fits = [moments.posterior(), moments.ols()]
     ours = [error(fit.coef_, fit.intercept_) for fit in fits]

@@ -10,8 +10,8 @@ import numpy as np
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
-from unpooled.models.joint.decoded import moments_of, standards_of
-from unpooled.models.joint.design import JointDesign
+from unpooled.models.bayes.columns.decoded import moments_of, standards_of
+from unpooled.models.bayes.columns.design import JointDesign
 from unpooled.privacy.table import Table
 
 

@@ -12,9 +12,9 @@ from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.standard import FIRST, Standard
 from unpooled.errors import UsageError
-from unpooled.models.joint.decoded import order_of
-from unpooled.models.joint.design import JointDesign
-from unpooled.models.joint.limits import CONSTANTS_SHARE, Budget, Limits
+from unpooled.models.bayes.columns.decoded import order_of
+from unpooled.models.bayes.columns.design import JointDesign
+from unpooled.models.bayes.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -77,7 +77,7 @@ def test_totals_are_the_moments_of_the_pooled_rows():
 
 def test_blocks_are_the_rows():
     columns, values = mixed(300)
-    design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, Budget(0.3, 1.5))
+    design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, JointBudget(0.3, 1.5))
     known = standards(design, tables)
     for party in design.parties:
         rows = design.party_rows(party)
@@ -102,7 +102,7 @@ def test_no_row_is_longer_than_its_bound(columns):
     values = {name: rng.normal(size=400) * 10.0 ** rng.integers(-3, 3, 400) for name in names}
     values |= {"z": rng.normal(size=400), "y": rng.standard_cauchy(size=400)}
     declared = {name: number(name) for name in (*names, "z", "y")}
-    design, tables = of(declared, values, {"a": (*names, "y"), "b": ("z",)}, Budget(0.2, 1.5))
+    design, tables = of(declared, values, {"a": (*names, "y"), "b": ("z",)}, JointBudget(0.2, 1.5))
     rows = design.party_rows("a")
     for scale in (1e-3, 1e-2, 0.3):
         known = Standard(np.zeros(columns + 1), np.full(columns + 1, scale), 0.0, (1.0, 0.0))
@@ -160,7 +160,7 @@ def test_a_person_moves_the_moments_by_no_more_than_planned(split):
     rng = np.random.default_rng(3)
     values = _corners(rng, KINDS, 400)
     for adjacency in Adjacency:
-        design, tables = of(KINDS, values, split, Budget(0.02, 1.5), adjacency=str(adjacency))
+        design, tables = of(KINDS, values, split, JointBudget(0.02, 1.5), adjacency=str(adjacency))
         distance = design.shape.distance(adjacency)
         for middle, width in itertools.product((-0.5, 0.0, 0.9), (0.003, 0.05, 1.0)):
             known = {}
@@ -188,7 +188,7 @@ def test_constants_are_one_release_over_all_columns(adjacency):
     columns = dict(KINDS)
     values = _corners(rng, columns, 500)
     values["u"][:250] = rng.uniform(-1, 3, 250)
-    design, tables = of(columns, values, SPLITS[0], Budget(0.5, 1.5), adjacency=str(adjacency))
+    design, tables = of(columns, values, SPLITS[0], JointBudget(0.5, 1.5), adjacency=str(adjacency))
     squares, mus = np.zeros((500, 500)), []
     for party in design.parties:
         vector, scales = design.constants(party), design.scales(party)
@@ -283,7 +283,7 @@ def test_contrasts_across_parties_and_submodels():
 def test_a_constant_column_is_not_printed_and_the_others_are():
     columns, values = mixed(3000)
     columns["still"], values["still"] = number("still", 0, 8), np.full(3000, 3.0)
-    design, tables = of(columns, values, {"a": ("arm", "still"), "b": ("u", "y")}, Budget(0.8, 1.5))
+    design, tables = of(columns, values, {"a": ("arm", "still"), "b": ("u", "y")}, JointBudget(0.8, 1.5))
     table = fitted(design, tables, rng=np.random.default_rng(4)).summary()
     assert "still" in table.not_determined
     known = {t.term: t for t in table.terms}
@@ -295,7 +295,7 @@ def test_a_constant_column_is_not_printed_and_the_others_are():
 def test_a_rare_level_has_its_own_coefficient(share):
     """Were rows of the level shortened by a factor f, the coefficient would be 1/f times as large."""
     columns, values = mixed(60_000, share=share)
-    design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, Budget(0.5, 1.5))
+    design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, JointBudget(0.5, 1.5))
     found = fitted(design, tables, standards(design, tables))
     estimate = {t.term: t for t in found.summary().terms}["arm: high - placebo"]
     assert abs(estimate.estimate + 1.0) < 3 * (estimate.std_error**2 - estimate.privacy**2) ** 0.5 + 0.08
@@ -315,7 +315,7 @@ def test_intervals_hold_the_truth_with_noise():
     hits = []
     for seed in range(10):
         columns, values = mixed(6000, seed)
-        design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, Budget(0.5, 1.5))
+        design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, JointBudget(0.5, 1.5))
         table = fitted(design, tables, rng=np.random.default_rng([seed, 1])).summary()
         hits += [t.conf_low <= truth[t.term] <= t.conf_high for t in table.terms if t.term in truth]
     assert len(hits) > 45
@@ -324,7 +324,7 @@ def test_intervals_hold_the_truth_with_noise():
 
 def test_moments_of_joint_rows_are_kept_in_files(tmp_path):
     columns, values = mixed(2000)
-    design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, Budget(0.5, 1.5))
+    design, tables = of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "y")}, JointBudget(0.5, 1.5))
     found = fitted(design, tables, rng=np.random.default_rng(0))
     found.save(tmp_path / "joint.moments")
     again = Moments.load(tmp_path / "joint.moments")
@@ -353,19 +353,19 @@ def test_studies_that_it_does_not_answer_are_refused_by_name():
     ]
     for parties, parameters, words in cases:
         with pytest.raises(UsageError, match=words):
-            JointDesign.of(study_of(parties, 100, **parameters), Budget(0.3, 1.5))
+            JointDesign.of(study_of(parties, 100, **parameters), JointBudget(0.3, 1.5))
     uneven = Study(
         "joint", (Card("a", 100, (u,)), Card("b", 99, (v, y))), 1.0, 1e-5, derived=(), parameters={"response": "y"}
     )
     with pytest.raises(UsageError, match="different numbers of rows"):
-        JointDesign.of(uneven, Budget(0.3))
+        JointDesign.of(uneven, JointBudget(0.3))
     with pytest.raises(UsageError, match="whole persons"):
         JointDesign.of(
             Study("joint", uneven.parties, 1.0, 1e-5, derived=(), unit="attribute", parameters={"response": "y"}),
-            Budget(0.3),
+            JointBudget(0.3),
         )
     with pytest.raises(UsageError, match="noise that protects"):
-        Budget.of(study_of(good, 100), 3, 2)
+        JointBudget.of(study_of(good, 100), 3, 2)
     with pytest.raises(UsageError, match="may not fit"):
-        JointDesign.of(study_of(good, 10**11), Budget(0.3))
-    assert Budget.of(study_of(good, 100), 3).factor == 1.5
+        JointDesign.of(study_of(good, 10**11), JointBudget(0.3))
+    assert JointBudget.of(study_of(good, 100), 3).factor == 1.5

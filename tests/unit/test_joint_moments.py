@@ -13,9 +13,9 @@ import pytest
 from joint_members import INF, MODEL, people, study_of, world
 
 from unpooled.aggregation.joint import places, sharing, sides
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, Part
+from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, RowPart
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UnpooledError, UsageError
-from unpooled.models.joint import coordinator
+from unpooled.models.bayes.columns import coordinator
 from unpooled.privacy.plan import Card, HelperCard
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
@@ -560,7 +560,7 @@ def test_shares_are_uniform_and_a_missing_one_hides_the_total() -> None:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_no_person_moves_the_matrix_farther_than_the_shape_says(adjacency: Adjacency) -> None:
     """Brute force over rows at the bounds of both parties; a distance of one party's part alone is too small (the control)."""
-    shape = JointShape((Part("a", 2, 50**2), Part("b", 2, 80**2)), 10)
+    shape = JointShape((RowPart("a", 2, 50**2), RowPart("b", 2, 80**2)), 10)
     rng, largest = np.random.default_rng(0), 0.0
     for _ in range(4000):
         ends = []

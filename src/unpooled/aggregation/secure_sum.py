@@ -18,8 +18,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import ProtocolError
-from unpooled.kernels import field
-from unpooled.privacy.field_words import uniform_words
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 SharedKey = Callable[..., bytes]
 
 _SEED_BYTES = 32
+#: The modulus of sums of joint moments.
+PRIME = (1 << 61) - 1
 #: Each key encrypts one message, so that its nonce may be constant.
 _NONCE = bytes(12)
 _TAG_BYTES = 16
@@ -48,6 +48,9 @@ def split(vector: NDArray[np.int64], nodes: int, secret: bytes, *, prime: bool =
     """
     seeds = [hmac.digest(secret, b"seed %d" % k, "sha256") for k in range(nodes - 1)]
     if prime:
+        from unpooled.kernels import field
+        from unpooled.privacy.field_words import uniform_words
+
         left = field.encode(vector)
         for seed in seeds:
             left = field.subtract(left, uniform_words(seed, left.size))
@@ -65,6 +68,9 @@ def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int, *, p
         if len(fragment) != _SEED_BYTES:
             raise ProtocolError("a fragment that is not a seed of 32 bytes")
         if prime:
+            from unpooled.kernels import field
+            from unpooled.privacy.field_words import uniform_words
+
             total[:] = field.add(total, uniform_words(bytes(fragment), total.size))
             return
         for at, words in _expanded(bytes(fragment), total.size):
@@ -73,6 +79,8 @@ def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int, *, p
         msg = f"a fragment that does not hold {total.size} numbers of 8 bytes"
         raise ProtocolError(msg)
     elif prime:
+        from unpooled.kernels import field
+
         total[:] = field.add(total, residues(np.frombuffer(fragment, dtype="<u8")))
     else:
         total += np.frombuffer(fragment, dtype="<u8")
@@ -80,7 +88,7 @@ def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int, *, p
 
 def residues(words: Words) -> Words:
     """Return words that somebody sent, refused unless each of them is below 2^61 - 1."""
-    if words.size and int(words.max()) >= field.MODULUS:
+    if words.size and int(words.max()) >= PRIME:
         raise ProtocolError("words that are no residues of the study's prime")
     return words.astype(np.uint64)
 
@@ -96,6 +104,8 @@ def opened(partials: Sequence[Words], *, prime: bool = False) -> NDArray[np.int6
     """Return the total that the partial sums of all nodes add up to."""
     total = np.zeros(partials[0].size, dtype=np.uint64)
     if prime:
+        from unpooled.kernels import field
+
         for part in partials:
             total = field.add(total, residues(part))
         return field.decode(total)

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.exposure import release_costs
-from unpooled.privacy.field_words import masked
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
@@ -169,6 +168,8 @@ class OpenDesk:
         self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]
     ) -> tuple[Masked, bytes]:
         """Return masked rows for one party, and the seed of their mask."""
+        from unpooled.privacy.field_words import masked
+
         self._must_be_joint()
         self.party.table.verify()
         receivers = to.name.encode(), to.agreement.encode(), helper.name.encode(), helper.agreement.encode()

@@ -35,11 +35,11 @@ UNCHECKED = "unchecked"
 _LONGEST, _LONGEST_NAME = 500, 100
 
 
-class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FileSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A strict table of a TOML file."""
 
 
-class StudySection(Section, frozen=True):
+class StudySection(FileSection, frozen=True):
     """``[study]``: which model, a number to raise for a fresh run of the same question, and the coordinator's public key."""
 
     model: str
@@ -53,7 +53,7 @@ class StudySection(Section, frozen=True):
     purpose: str = ""
 
 
-class PrivacySection(Section, frozen=True):
+class PrivacySection(FileSection, frozen=True):
     """``[privacy]``: what is asked for. Without ``delta`` it is min(1e-5, 0.1 / smallest number of rows)."""
 
     epsilon: float
@@ -65,13 +65,13 @@ class PrivacySection(Section, frozen=True):
     justification: str = ""
 
 
-class PartyReference(Section, frozen=True):
+class PartyReference(FileSection, frozen=True):
     """``[[party]]``: the card of a participant, a path relative to the study file."""
 
     card: str
 
 
-class StudyFile(Section, frozen=True):
+class StudyFile(FileSection, frozen=True):
     """study.toml."""
 
     study: StudySection
@@ -90,7 +90,7 @@ def check_party_name(name: str) -> None:
         raise UsageError(msg)
 
 
-class PartySection(Section, frozen=True):
+class PartySection(FileSection, frozen=True):
     """``[party]``: its name, its data file, its ledger, and columns that are not data to be protected.
 
     ``id`` is the column with the row ids (never used), ``labels`` are columns that the party uses itself and that never leave.
@@ -118,7 +118,7 @@ class PartySection(Section, frozen=True):
         check_party_name(self.name)
 
 
-class PolicySection(Section, frozen=True):
+class PolicySection(FileSection, frozen=True):
     """``[policy]``: the total that all studies together may spend, and what else is allowed."""
 
     epsilon: float
@@ -146,7 +146,7 @@ class PolicySection(Section, frozen=True):
     elsewhere: str = BELIEVED
 
 
-class PartyFile(Section, frozen=True):
+class PartyFile(FileSection, frozen=True):
     """party.toml."""
 
     party: PartySection

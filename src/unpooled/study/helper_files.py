@@ -8,11 +8,11 @@ import msgspec
 import tomli_w
 
 from unpooled.privacy.study import HelperCard
-from unpooled.study.files import Section, read_party, read_strictly, top_of
+from unpooled.study.files import FileSection, read_party, read_strictly, top_of
 from unpooled.study.rules import rules_of
 
 
-class HelperSection(Section, frozen=True):
+class HelperSection(FileSection, frozen=True):
     """``[helper]``: the name of an organisation without data, its ledger, and whom to ask."""
 
     name: str
@@ -20,7 +20,7 @@ class HelperSection(Section, frozen=True):
     contact: str = ""
 
 
-class HelperPolicy(Section, frozen=True):
+class HelperPolicy(FileSection, frozen=True):
     """``[policy]`` of a helper: which plans it helps with."""
 
     approval: str | tuple[str, ...] = "ask"
@@ -28,7 +28,7 @@ class HelperPolicy(Section, frozen=True):
     allow_simulation: bool = False
 
 
-class HelperFile(Section, frozen=True):
+class HelperFile(FileSection, frozen=True):
     """party.toml of a helper."""
 
     helper: HelperSection

@@ -12,7 +12,7 @@ from unpooled.protocol.context import Receiver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unpooled.aggregation.joint.shape import Part
+    from unpooled.aggregation.joint.shape import RowPart
     from unpooled.aggregation.joint.sides import Side
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.aggregation.messages import Member
@@ -65,7 +65,7 @@ def spot_of(context: Context[Joint], role: str) -> Spot:
     return Spot(number, side, block, *blocks[block])
 
 
-def part_of(design: Joint, party: str) -> Part:
+def part_of(design: Joint, party: str) -> RowPart:
     """Return a party's part of every row."""
     return next(part for part in design.shape.parts if part.party == party)
 

@@ -27,7 +27,7 @@ JOINT_CONSTANT = CONSTANT_STEPS / GRID
 
 
 @dataclass(frozen=True)
-class Part:
+class RowPart:
     """One party's part of every row: its number of integers, and the bound on their sum of squares in squared steps."""
 
     party: str
@@ -39,7 +39,7 @@ class Part:
 class JointShape:
     """The parts of a row in the study's order, and last a constant that belongs to nobody."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[RowPart, ...]
     rows: int
 
     @cached_property

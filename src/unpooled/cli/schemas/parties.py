@@ -31,6 +31,14 @@ class PartyInitOutput(Output, kw_only=True, tag="unpooled/party-init/1"):
     findings: list[FaultData]
 
 
+class PartyInitHelperOutput(Output, tag="unpooled/party-init-helper/1"):
+    """``unpooled party init --helper``: the party file and the card of an organisation without data."""
+
+    helper: str
+    party: Path
+    card: Path
+
+
 class PartyInitTemplateOutput(Output, tag="unpooled/party-init-template/1"):
     """``unpooled party init --template``: the file that was written, and the kinds of the data's columns."""
 

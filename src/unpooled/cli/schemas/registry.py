@@ -30,7 +30,12 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "party check": (parties.PartyCheckOutput,),
     "party export": (parties.PartyExportOutput,),
     "party forget": (parties.PartyForgetOutput,),
-    "party init": (parties.PartyInitOutput, parties.PartyInitTemplateOutput, parties.PartyInitRefusedOutput),
+    "party init": (
+        parties.PartyInitOutput,
+        parties.PartyInitHelperOutput,
+        parties.PartyInitTemplateOutput,
+        parties.PartyInitRefusedOutput,
+    ),
     "party ledger": (parties.PartyLedgerOutput,),
     "party rows": (parties.PartyRowsOutput,),
     "party show": (parties.PartyShowOutput, parties.PartyShowPlansOutput),

@@ -1,12 +1,12 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
+from unpooled.models.bayes.columns.party import STEPS as COLUMN_STEPS
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
 from unpooled.models.bayes.party import STEPS
 from unpooled.models.bayes.splits import compile_plan, coordinate
 from unpooled.models.bayes.template import TEMPLATE
 from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
-from unpooled.models.joint.party import STEPS as COLUMN_STEPS
 from unpooled.protocol.step import Model
 
 MODEL = Model(

@@ -11,7 +11,6 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
-from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
@@ -20,11 +19,11 @@ from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
+from unpooled.models.bayes.columns.design import PROOF
+from unpooled.models.bayes.columns.estimating import ColumnSplit
 from unpooled.models.bayes.following import Following
 from unpooled.models.bayes.plan import NAIVE
 from unpooled.models.bayes.rounds import ROUNDS
-from unpooled.models.joint.design import PROOF
-from unpooled.models.joint.estimating import ColumnSplit, in_order
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
@@ -52,6 +51,9 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
     Parameters
     ----------
+    parties : int or mapping from names to columns, optional
+        Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody sees
+        another's rows. None: rows are split, by ``sites`` in ``fit``.
     epsilon : float, default 1.0
         The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
@@ -100,13 +102,10 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
     noise_precision : float or "estimate", default "estimate"
         Precision of y around its mean, or what the release says of it.
-    parties : int or mapping from names to columns, optional
-        Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody sees
-        another's rows. None: rows are split, by ``sites`` in ``fit``.
     response_at : str, optional
         With ``parties``, who holds the response; None is the first party, or of frames the one that has it.
     helpers : {1, 0}, default 1
-        With ``parties``, whether an organisation without data knows the masks; 0 with three parties or more: they help each other.
+        With ``parties``, whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
     check : {"proof", "none"}, default "proof"
         With ``parties``, whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
     weights_bounds : (low, high), optional
@@ -188,6 +187,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     def __init__(
         self,
         *,
+        parties: int | Mapping[str, Sequence[int | str]] | None = None,
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
@@ -209,7 +209,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         multiple: float | None = None,
         prior_precision: float | str = ESTIMATE,
         noise_precision: float | str = ESTIMATE,
-        parties: int | Mapping[str, Sequence[int | str]] | None = None,
         response_at: str | None = None,
         helpers: int = 1,
         check: str = PROOF,
@@ -290,12 +289,12 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         """Release the moments of all sites (``sites``: a label per row; None is one site; ``unit_id``: an id per row) and compute the posterior.
 
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="y ~ age * ward")`` whatever the formula names; a frame may
-        hold other columns in addition to those that are declared. ``weights``: a number from 0 on for each row, inside ``weights_bounds``, or the
-        column of the frame that holds them. Standard errors take them as precisions, as in weighted least squares. With ``parties``, or with a frame
-        of each party and ``on`` (the ids by which their rows are linked), columns are split.
+        hold other columns in addition to those that are declared. ``weights``: precisions, as in weighted least squares, inside ``weights_bounds``, or
+        their column in the frame. With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split.
         """
         if on is not None or self.parties is not None:
-            return self._fit_columns(X, y, on, {"sites": sites, "unit_id": unit_id, "formula": formula, "weights": weights})
+            self._fit_columns(X, y, on, {"sites": sites, "unit_id": unit_id, "formula": formula, "weights": weights})
+            return self
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         features, declared, response = self._numeric(asked.X, asked.y)
@@ -313,22 +312,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             self.focused_ = Moments.of(result.focused)
         coef = np.array([c.value for c in result.coefficients])
         return self._take(LinearFit.without_errors(coef, result.intercept, has_intercept=self.fit_intercept))
-
-    def _fit_columns(self, X: Any, y: Any, on: On | None, of_rows: Mapping[str, Any]) -> Self:  # noqa: ANN401 - whatever a user passes
-        """Release the joint moments of columns at several parties."""
-        if given := [name for name, value in of_rows.items() if value is not None]:
-            msg = f"{given[0]} goes with rows that are split: with parties= or on= the columns are"
-            raise UsageError(msg)
-        if on is not None:
-            self._held_by(X, y)
-        joined, response_of, *_ = self._joined(X, y, on)
-        asked = self._framed(joined, response_of, None)
-        features, declared, response = self._numeric(asked.X, asked.y)
-        study = self._columns_study(features.n_rows, declared)
-        result = self._run(study, self._column_tables(study, features, response)).outcome.result
-        self.projection_, self.method_ = result.projection, result.method
-        self._forget()
-        return self._from(in_order(Moments.of(result.moments), features.names))
 
     @classmethod
     def from_moments(cls, moments: Moments, **parameters: Any) -> Self:  # noqa: ANN401 - this class's own parameters

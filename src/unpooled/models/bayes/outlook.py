@@ -9,11 +9,11 @@ import numpy as np
 
 from unpooled.estimation.imagined import imagine, made_up_rows
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.bayes.columns.design import COLUMNS
+from unpooled.models.bayes.columns.outlook import outlook as of_columns
 from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.plan import compile_plan
-from unpooled.models.joint.design import COLUMNS
-from unpooled.models.joint.outlook import outlook as of_columns
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 

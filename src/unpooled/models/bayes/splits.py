@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unpooled.models.bayes import coordinator, plan
+from unpooled.models.bayes.columns import plan as columns
+from unpooled.models.bayes.columns.coordinator import joint_moments
+from unpooled.models.bayes.columns.design import COLUMNS, JointDesign
 from unpooled.models.bayes.coordinator import BayesResult, coefficients_of
-from unpooled.models.joint import plan as columns
-from unpooled.models.joint.coordinator import joint_moments
-from unpooled.models.joint.design import COLUMNS, JointDesign
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study

@@ -8,7 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.totals import Total
-from unpooled.models.joint.decoded import moments_of, standards_of
+from unpooled.models.bayes.columns.decoded import moments_of, standards_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.moments import Moments
-    from unpooled.models.joint.design import JointDesign
+    from unpooled.models.bayes.columns.design import JointDesign
     from unpooled.privacy.table import Table
 
     Floats = NDArray[np.float64]

@@ -31,14 +31,14 @@ _WIDEST = 64.0
 
 
 @dataclass(frozen=True)
-class Budget:
+class JointBudget:
     """The budget of a study as ``mu``, the sensitivity over the deviation of its noise, and the factor on the variance of distributed noise."""
 
     mu: float
     factor: float = 1.0
 
     @classmethod
-    def of(cls, study: Study, members: int, tolerate: int = 0) -> Budget:
+    def of(cls, study: Study, members: int, tolerate: int = 0) -> JointBudget:
         """Return the budget by zCDP, and N / (N - 1 - T) for N members of the sum (helpers included) of whom T may collude or stay silent."""
         honest = members - 1 - tolerate
         if tolerate < 0 or honest < 1:

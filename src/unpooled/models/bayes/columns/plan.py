@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.errors import UsageError
-from unpooled.models.joint.design import CONSTANTS, JointDesign
-from unpooled.models.joint.sentences import against, assumed, notes, unprotected
+from unpooled.models.bayes.columns.design import CONSTANTS, JointDesign
+from unpooled.models.bayes.columns.sentences import against, assumed, notes, unprotected
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Split

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unpooled.aggregation.joint.conversation import STEPS as JOINT_STEPS
-from unpooled.models.joint.design import CONSTANTS
+from unpooled.models.bayes.columns.design import CONSTANTS
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
-    from unpooled.models.joint.design import JointDesign
+    from unpooled.models.bayes.columns.design import JointDesign
     from unpooled.protocol.context import Context
 
 

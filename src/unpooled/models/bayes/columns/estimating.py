@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.tables import RESPONSE, columns_of, part
-from unpooled.models.joint.design import COLUMNS, MOMENTS
+from unpooled.models.bayes.columns.design import COLUMNS, MOMENTS
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import Moments
     from unpooled.estimation.base import Declared
+    from unpooled.estimation.linking import On
 
 #: Parameters that are of rows at several parties, with the values that leave them out.
 _OF_ROWS: dict[str, Any] = {
@@ -40,6 +41,9 @@ _OF_ROWS: dict[str, Any] = {
 _HELPER = "(helper)"
 
 
+# ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
+
+
 class ColumnSplit:
     """Columns of the same people at several parties, whose joint moments are released."""
 
@@ -57,7 +61,7 @@ class ColumnSplit:
         response = declared.response
         assert response is not None
         estimator: Any = self  # an estimator has more than this part of it says
-        groups: dict[str, list[str]] = estimator._groups(declared.names)  # noqa: SLF001 - its own
+        groups: dict[str, list[str]] = estimator._groups(declared.names)
         holder = self._holder(groups)
         columns = {column.name: column for column in declared.columns}
         cards = tuple(
@@ -72,12 +76,29 @@ class ColumnSplit:
             "nodes": [str(node) for node in self.nodes],
             "check": self.check,
         }
-        study: Study = estimator._asked(cards, parameters, declared.derived)  # noqa: SLF001 - its own
+        study: Study = estimator._asked(cards, parameters, declared.derived)
         if self.helpers not in {0, 1}:
             raise UsageError(
                 "helpers must be 1 (an organisation without data) or 0 (three parties or more help each other): three helpers have no proof yet"
             )
         return msgspec.structs.replace(study, helpers=(HelperCard(_HELPER),) * self.helpers)
+
+    def _fit_columns(self, X: Any, y: Any, on: On | None, of_rows: Mapping[str, Any]) -> None:  # noqa: ANN401 - whatever a user passes
+        """Release the joint moments of columns at several parties."""
+        if given := [name for name, value in of_rows.items() if value is not None]:
+            msg = f"{given[0]} goes with rows that are split: with parties= or on= the columns are"
+            raise UsageError(msg)
+        estimator: Any = self
+        if on is not None:
+            self._held_by(X, y)
+        joined, response_of, *_ = estimator._joined(X, y, on)
+        asked = estimator._framed(joined, response_of, None)
+        features, declared, response = estimator._numeric(asked.X, asked.y)
+        study = self._columns_study(features.n_rows, declared)
+        result = estimator._run(study, self._column_tables(study, features, response)).outcome.result
+        estimator.projection_, estimator.method_ = result.projection, result.method
+        estimator._forget()
+        estimator._from(in_order(Moments.of(result.moments), features.names))
 
     def _column_tables(self, study: Study, features: Table, response: NDArray[np.float64]) -> dict[str, Table]:
         """Return the table of every party."""

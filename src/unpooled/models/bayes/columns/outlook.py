@@ -9,8 +9,8 @@ import numpy as np
 
 from unpooled.estimation.imagined import made_up_rows
 from unpooled.estimation.outlook import Outlook, Range, drawn, in_words, simulated
-from unpooled.models.joint.design import JointDesign
-from unpooled.models.joint.imagined import imagine
+from unpooled.models.bayes.columns.design import JointDesign
+from unpooled.models.bayes.columns.imagined import imagine
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 

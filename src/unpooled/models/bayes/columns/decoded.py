@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.standard import Standard
     from unpooled.aggregation.totals import Total
-    from unpooled.models.joint.design import JointDesign
+    from unpooled.models.bayes.columns.design import JointDesign
 
     Floats = NDArray[np.float64]
 

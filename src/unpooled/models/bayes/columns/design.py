@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.joint.shape import GRID, JointShape, Part
+from unpooled.aggregation.joint.shape import GRID, JointShape, RowPart
 from unpooled.aggregation.joint.sides import sides_of
 from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
 from unpooled.aggregation.layout import MomentsLayout
@@ -19,8 +19,8 @@ from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import Scales, Standard
 from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
-from unpooled.models.joint.limits import CONSTANTS_SHARE, Budget, Limits
-from unpooled.models.joint.rows import JointRows
+from unpooled.models.bayes.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
+from unpooled.models.bayes.columns.rows import JointRows
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
 from unpooled.privacy.plan import Study, check_parameters
@@ -148,18 +148,18 @@ class JointDesign:
     holder: str
     rows: int
     adjacency: Adjacency
-    budget: Budget
+    budget: JointBudget
     limits: Limits
     #: The sum over all members, parties and helpers.
     aggregation: JointSum
     helpers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, study: Study, budget: Budget | None = None) -> JointDesign:
+    def of(cls, study: Study, budget: JointBudget | None = None) -> JointDesign:
         """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
         parameters = check_parameters(study, Parameters)
         members = tuple(card.name for card in study.members)
-        budget = budget or Budget.of(study, len(members), parameters.tolerate)
+        budget = budget or JointBudget.of(study, len(members), parameters.tolerate)
         aggregation = joint_sum(members, parameters.tolerate, parameters.nodes)
         _check(study, parameters)
         holder = _holder(study, parameters.response)
@@ -187,7 +187,7 @@ class JointDesign:
         parts = []
         for place, party in enumerate(self.parties):
             own, holds = len(self._layout(party).coding.attribute), party == self.holder
-            parts.append(Part(party, own + holds, self.limits.square(place, response=holds)))
+            parts.append(RowPart(party, own + holds, self.limits.square(place, response=holds)))
         return JointShape(tuple(parts), self.rows)
 
     @cached_property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.shape import Part
+    from unpooled.aggregation.joint.shape import RowPart
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.standard import Standard
     from unpooled.privacy.table import Table
@@ -39,7 +39,7 @@ class JointRows:
 
     #: The party's own features.
     layout: MomentsLayout
-    part: Part
+    part: RowPart
     #: The limit on the length of the columns and on the weighted response, in steps of the grid.
     columns: int
     response: int
