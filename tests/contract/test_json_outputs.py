@@ -57,7 +57,7 @@ WALKS = {
         *("plan", "party-check", "run", "result", "report", "party-show", "party-show-plans", "party-export", "audit"),
         *("party-forget", "party-rows", "party-ledger"),
     },
-    "init": {"party-init", "party-init-template", "party-init-refused"},
+    "init": {"party-init", "party-init-helper", "party-init-template", "party-init-refused"},
     "network": {"network-provision", "network-start", "network-up"},
     "link": {"link"},
     "demo": {"demo"},
@@ -412,6 +412,7 @@ def test_parties_that_are_set_up_described_and_refused(tmp_path: Path) -> None:
     assert "budget" not in walk("party", "init", "--config", "west/party.toml", "--new-budget")
     refused = walk("party", "init", "holes.csv", "--name", "holes", "--column", "age=0:9", "--folder", "holes", code=2)
     assert refused["findings"][0]["refused"]
+    assert walk("party", "init", "--helper", "registry", "--folder", "registry")["helper"] == "registry"
     assert walk.seen == WALKS["init"]
 
 

@@ -140,14 +140,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         The released moments of the columns of ``focus``, the others taken out; absent without a focus.
     projection_ : object
         The ranges that the data were projected to.
-    statement_ : Statement
-        What the fit promises, and what it does not.
-    plan_ : Plan
-        What was released, with which noise.
-    ledger_ : tuple of Entry
-        What was debited.
-    communication_ : dict
-        Bytes sent to and received from each party.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
     Examples
     --------

@@ -8,6 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
+from unpooled.models.bayes.columns.design import JointDesign
 from unpooled.models.bayes.estimator import PrivateLinearRegression
 
 if TYPE_CHECKING:
@@ -18,7 +19,13 @@ if TYPE_CHECKING:
 
 def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegression:
     """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
-    design = plan.design
+    design: Any = plan.design
+    if isinstance(design, JointDesign) and result.moments is not None:
+        of_columns = PrivateLinearRegression.from_moments(
+            Moments.of(result.moments), epsilon=plan.study.epsilon, delta=plan.study.delta
+        )
+        of_columns.projection_, of_columns.method_ = result.projection, result.method
+        return of_columns.of_study(plan, design.layout.features)
     layout, given = design.layout, design.parameters
     parameters: dict[str, Any] = {
         "epsilon": plan.study.epsilon,

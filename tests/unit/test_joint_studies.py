@@ -1,0 +1,190 @@
+"""Studies of joint moments as files: helpers, cards, policies, and the commands that two parties and a helper run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from commands import command as run_command
+
+from unpooled.errors import StudyError, UsageError
+from unpooled.privacy.plan import HelperCard
+from unpooled.study.files import read_card, read_party, read_study
+from unpooled.study.helper_files import is_helper, ledger_of, read_helper
+from unpooled.study.party import create_helper, open_party
+
+STUDY = """\
+[study]
+model = "bayes"
+[privacy]
+epsilon = {epsilon}
+[parameters]
+response = "y"
+split = "columns"
+[trust]
+helpers = {helpers}
+"""
+
+
+def command(*words: str, code: int = 0) -> str:
+    """Run the command in the folder that the test is in."""
+    return run_command(Path(), *words, code=code)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two parties and a helper on disk, whose policies let masked rows travel, and their study."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    n = 400
+    a, b = rng.uniform(-1, 1, (2, n))
+    ids = [f"p{k}" for k in range(n)]
+    pl.DataFrame({"id": ids, "a": a, "g": rng.choice(["u", "v"], n)}).write_csv("east.csv")
+    pl.DataFrame({"id": ids, "b": b, "y": (a + b + 0.3 * rng.normal(size=n)).clip(-4, 4)}).write_csv("west.csv")
+    command(
+        "party",
+        "init",
+        "east.csv",
+        "--name",
+        "east",
+        "--folder",
+        "east",
+        "--id",
+        "id",
+        "--column",
+        "a=-1:1",
+        "--column",
+        "g=u,v",
+        "--epsilon",
+        "20",
+    )
+    command(
+        "party",
+        "init",
+        "west.csv",
+        "--name",
+        "west",
+        "--folder",
+        "west",
+        "--id",
+        "id",
+        "--column",
+        "b=-1:1",
+        "--column",
+        "y=-4:4",
+        "--epsilon",
+        "20",
+    )
+    command("party", "init", "--helper", "registry", "--folder", "registry", "--contact", "ask the registry")
+    for name in ("east", "west"):
+        config = Path(name, "party.toml")
+        assert 'joint = "no"' in config.read_text()
+        config.write_text(config.read_text().replace('joint = "no"', 'joint = "allowed"'))
+        command("party", "card", "--config", str(config))
+    write(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, helpers: str = '["registry"]', *names: str, epsilon: float = 10.0) -> None:
+    """Write the study."""
+    cards = names or ("east", "west", "registry")
+    parties = "".join(f'[[party]]\ncard = "{name}/{name}.card.toml"\n' for name in cards)
+    (folder / "study.toml").write_text(STUDY.format(helpers=helpers, epsilon=epsilon) + parties)
+
+
+PARTIES = ("--party", "east/party.toml", "--party", "west/party.toml", "--party", "registry/party.toml")
+
+
+def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> None:
+    plan = command("plan", "study.toml")
+    assert "registry for east and west" in plan
+    assert "NOT against registry together with a party" in plan
+    for name in ("east", "west"):
+        said = command("party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+        assert "after this plan epsilon = 10" in said
+    helped = command("party", "check", "study.toml", "--config", "registry/party.toml", "--json")
+    assert json.loads(helped)["spent_epsilon"] == 0
+    assert "is not approved here (helper 'registry')" in command("run", "study.toml", *PARTIES, code=3)
+    assert "nothing is debited here" in command(
+        "party", "check", "study.toml", "--config", "registry/party.toml", "--approve"
+    )
+    table = command("run", "study.toml", *PARTIES, "--out", "out")
+    for term in ("a ", "b ", "g: v - u", "columns of east, west"):
+        assert term in table
+    assert "robust" not in table
+    assert "a " in command("result", "out")
+    assert "epsilon = 10" in command("party", "ledger", "--config", "east/party.toml")
+    assert (folder / "out" / "transcript").is_file()
+    assert command("run", "study.toml", *PARTIES, "--out", "out")  # from its transcript
+    contrast = command("contrast", "out", "g: v - u")
+    assert "g" in contrast
+    pl.DataFrame({"a": [0.1], "g": ["u"], "b": [0.2]}).write_csv("new.csv")
+    assert command("predict", "out", "--data", "new.csv")
+    command("party", "withdraw", "study.toml", "--config", "registry/party.toml")
+    assert "is not approved here" in command("run", "study.toml", *PARTIES, "--out", "again", code=3)
+
+
+def test_a_party_that_says_no_is_named_when_the_plan_is_made(folder: Path) -> None:
+    config = folder / "east" / "party.toml"
+    config.write_text(config.read_text().replace('joint = "allowed"', 'joint = "no"'))
+    command("party", "card", "--config", "east/party.toml")
+    said = command("plan", "study.toml", code=2)
+    assert "party 'east' does not let masked rows travel" in said
+    assert 'joint = "allowed" under [policy]' in said
+    assert "pride" in said
+    config.write_text(config.read_text().replace('joint = "no"', 'joint = "perhaps"'))
+    assert 'joint is "no"' in command("party", "card", "--config", "east/party.toml", code=2)
+
+
+def test_trust_names_the_helpers_whose_cards_the_study_has(folder: Path) -> None:
+    for helpers, names in (('["other"]', ()), ("[]", ()), ('["registry"]', ("east", "west"))):
+        write(folder, helpers, *names)
+        with pytest.raises(StudyError, match="helpers is the list of the helpers"):
+            read_study(folder / "study.toml")
+    write(folder, '"registry"')
+    with pytest.raises(StudyError, match="helpers is the list"):
+        read_study(folder / "study.toml")
+    write(folder)
+    study = read_study(folder / "study.toml")
+    assert [card.name for card in study.helpers] == ["registry"]
+    assert study.ids == "aligned"  # of the parties: a helper has no ids
+    assert study.delta == min(1e-5, 0.1 / 400)
+
+
+def test_the_files_of_a_helper(folder: Path) -> None:
+    config = folder / "registry" / "party.toml"
+    assert is_helper(config)
+    assert not is_helper(folder / "east" / "party.toml")
+    assert not is_helper(folder / "nowhere.toml")
+    card = read_card(folder / "registry" / "registry.card.toml")
+    assert isinstance(card, HelperCard)
+    assert card.contact == "ask the registry"
+    assert ledger_of(config) == folder / "registry" / "registry.ledger"
+    with open_party(config) as helper:
+        assert helper.card == card
+        assert helper.table.n_rows == 0
+        assert helper.table.names == ()
+    with pytest.raises(StudyError, match="helper"):
+        read_party(config)
+    with pytest.raises(StudyError, match="exists already"):
+        create_helper(folder / "registry", "registry")
+    with pytest.raises(UsageError, match="name of a party"):
+        create_helper(folder / "two", "a/b")
+    assert "give --helper NAME alone" in command("party", "init", "east.csv", "--helper", "x", code=2)
+    text = config.read_text()
+    for wrong, words in (
+        (text.replace('approval = "ask"', 'approval = "always"'), "approval must be"),
+        (text.replace('approval = "ask"', 'approval = ["12"]'), "not a plan hash"),
+        (text.replace('approval = "ask"', "epsilon = 1.0"), "unknown field"),
+        (text + 'models = ["no such model"]\n', "models lists"),
+    ):
+        config.write_text(wrong)
+        with pytest.raises((StudyError, UsageError), match=words):
+            read_helper(config)
+    config.write_text(text + 'models = ["describe"]\n')
+    command("party", "check", "study.toml", "--config", "registry/party.toml", code=3)
+    config.write_text(text.replace('approval = "ask"', f'approval = ["{"ab" * 32}"]'))
+    assert read_helper(config).policy.approval == ("ab" * 32,)
