@@ -121,7 +121,7 @@ def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> Non
     assert command("run", "study.toml", *PARTIES, "--out", "out")  # from its transcript
     contrast = command("contrast", "out", "g: v - u")
     assert "g" in contrast
-    pl.DataFrame({"a": [0.1], "g": ["u"], "b": [0.2]}).write_csv("new.csv")
+    pl.DataFrame({"a": [0.1, 0.3], "g": ["u", "v"], "b": [0.2, 0.4]}).write_csv("new.csv")
     assert command("predict", "out", "--data", "new.csv")
     command("party", "withdraw", "study.toml", "--config", "registry/party.toml")
     assert "is not approved here" in command("run", "study.toml", *PARTIES, "--out", "again", code=3)
