@@ -31,6 +31,7 @@ SAID = {
     "B.3": r"The classical deviation of Gaussian noise is not $(\varepsilon, \delta)$-private for every $\varepsilon$: it is too small at $\varepsilon = 10$.",
     "B.12": r"Where $m$ rows of an id count and sums of scores of $j$ rows are at most $S \sqrt{j}$ long, an id moves their products by $\sqrt{2} m S^2$ at most.",
     "B.13": r"Counts of columns in cells move by the root of the sum of 2 a column (1 under zero-out), and 1 more for marks of missing values.",
+    "B.15": r"Sums and sums of squares that parties release of their own columns, with one scale of noise, cost a person what one release of all costs.",
     "B.14": "Errors of nuisance coefficients and of relations between columns enter the score of a focus as their product alone.",
     "B.4": "The covariance of the noise in the normal equations, and the posterior as a fixed point that uses it, averaged over likely Grams (an approximation).",
     "B.5": "A sum of vectors of length at most $C$ moves by at most $C$ under zero-out, by $2C$ under replace, and by $2C$ when one value changes.",
