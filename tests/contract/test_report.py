@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from cases import CASES
+from joint_world import study_of, world
 
 from unpooled.errors import DataError, ProtocolError, UsageError
 from unpooled.privacy.bounds import Column
@@ -188,6 +189,43 @@ def test_a_browser_shows_pages_without_overflow_and_figures_at_their_size(tmp_pa
         # A figure's letters have 12 pixels at its own size (points to pixels: 4/3): here at least 9.6.
         assert found[which]["sizes"], which
         assert min(found[which]["sizes"]) > 0.8 * 4 / 3, which
+
+
+def joint(tmp_path: Path, *, helper: bool, **parameters: str) -> str:
+    """Return the page of a study of joint moments."""
+    cards, tables = world(2 if helper else 3, helper=helper)
+    return page(Run.read(ran(tmp_path, study_of(cards, helper=helper, **parameters), tables)))
+
+
+def cells(text: str) -> list[str]:
+    """Return the cells of the table that says who could read rows together."""
+    section = text.split("<h2>Who could read rows together</h2>")[1].split("</section>", maxsplit=1)[0]
+    return re.findall(r"<td[^>]*>([^<]*)</td>", section)
+
+
+def test_the_page_of_joint_moments_says_who_could_read_whose_rows_together(tmp_path: Path) -> None:
+    text = joint(tmp_path, helper=True)
+    assert cells(text) == [
+        *("p0", "a0, b0", "p1", "helper", "p1 with helper"),
+        *("p1", "a1, b1, c1, y", "p0", "helper", "p0 with helper"),
+    ]
+    assert "A helper of this study has no data" in text
+    assert ">no data</td>" in text
+    assert "2 parties with columns" in text
+    assert "proves to the receiver" in text
+    assert "nodes that open it" not in text  # both parties are nodes: nobody is left
+
+
+def test_the_page_names_every_pair_where_parties_help_each_other_the_nodes_and_a_missing_proof(tmp_path: Path) -> None:
+    text = joint(tmp_path, helper=False, check="none")
+    assert {cells(text)[k] for k in range(4, 30, 5)} == {f"p{a} with p{b}" for a in range(3) for b in range(3) if a != b}
+    assert "no data" not in text
+    assert "The nodes that open it are p0, p1: all of them together" in text
+    assert "No sender proves that its rows are short" in text
+
+
+def test_a_page_without_joint_moments_says_nothing_of_masks(tmp_path: Path) -> None:
+    assert "masks" not in page(Run.read(describe(tmp_path)))
 
 
 def test_a_model_without_figures_has_none() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from unpooled.errors import listed
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.unit import Split
 from unpooled.protocol.terms import as_rows
@@ -100,6 +101,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         f"adjacency = {study.adjacency}, calibration = {study.calibration}"
     )
     return {
+        **_joint(plan),
         "model": study.model,
         "plan": plan.hash,
         "statement": statement,
@@ -109,10 +111,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
             for unit in plan.units
         ],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
-        "parties": [
-            (c.name, c.size, len(c.columns), len(c.labels), f"{c.key[:16]}…" if c.key else "one process")
-            for c in study.parties
-        ],
+        "parties": [(c.name, c.size, len(c.columns), len(c.labels), _key(c.key)) for c in study.parties],
         "columns": columns[:_COLUMNS],
         "hidden": len(columns[_COLUMNS:]),
         "parameters": [
@@ -131,6 +130,26 @@ def _facts(plan: Plan) -> dict[str, Any]:
         ],
         "study": study,
     }
+
+
+def _joint(plan: Plan) -> dict[str, Any]:
+    """Return the section on joint moments: a line for each direction in which masked rows travel, and whether rows are proved to be short."""
+    if not plan.joint:
+        return {"masked": (), "proved": False, "helpers": (), "nodes": ""}
+    names = {card.name: ", ".join(column.name for column in card.columns) for card in plan.study.parties}
+    masked = [
+        (side.sender, names[side.sender], side.receiver, side.helper, f"{side.receiver} with {side.helper}")
+        for side in plan.design.sides
+    ]
+    helpers = [(card.name, "no data", 0, 0, _key(card.key)) for card in plan.study.helpers]
+    # Where every party is a node, nobody is left whose rows the nodes together could read.
+    nodes = plan.design.aggregation.nodes[: plan.design.aggregation.count]
+    others = not set(names) <= set(nodes)
+    return {"masked": masked, "proved": plan.design.proved, "helpers": helpers, "nodes": listed(nodes) if others else ""}
+
+
+def _key(key: str) -> str:
+    return f"{key[:16]}…" if key else "one process"
 
 
 def _figures(plan: Plan, panels: Sequence[Panel], traffic: figures.Drawn | None) -> dict[str, Any]:
