@@ -84,7 +84,7 @@ SAID = {
     "J.7": "A too long row is accepted with probability below 2^-119 for each hash that the prover evaluates, if judge and helper are honest.",
     "J.8": "What a malicious judge sees is within 2^-64 a block of a view that is simulated without the rows.",
     "J.9": "What a malicious helper sees is simulated without the rows, and so is the verdict on whatever it answers.",
-    "J.11": "What a coalition without a helper next to a party of its pair, and without all nodes, sees follows from its inputs and the noisy totals.",
+    "J.11": "What a coalition without a helper next to a party of its pair sees follows from its inputs and the noisy totals.",
     "J.10": r"With $N$ blocks proven, delta grows by at most $(1 + e^{\varepsilon}) N 2^{-64}$.",
     "L.1": "One value meets $T$ picks, $T$ scores and one released column with its moments (two columns if it is categorical): the noise follows.",
     "L.2": r"One row meets $K T$ picks and scores, and at most $\min(T, d)$ or $\min(K T, d)$ columns, also with a dishonest coordinator.",

@@ -113,14 +113,73 @@ def test_the_share_of_a_member_is_hidden_from_every_coalition_that_lacks_a_node(
     drive(MODEL, plan, in_process(people(study, tables)), record)
     replies = [e.reply for e in record.entries if open_envelope(e.request).step == "joint-total"]
     partials = [open_body(open_envelope(reply), TotalReply).part.values.numpy() for reply in replies]
-    assert len(partials) == 3
-    for some in range(1, 3):
+    assert len(partials) == 4  # whoever lacks one member's lacks every share
+    for some in range(1, 4):
         for chosen in itertools.combinations(partials, some):
             words = chosen[0]
             for other in chosen[1:]:
                 words = field.add(words, other)
-            assert uniform(np.concatenate([words] * 1)) > ALARM
+            assert uniform(np.concatenate([words])) > ALARM
     whole = partials[0]
     for other in partials[1:]:
         whole = field.add(whole, other)
     assert np.abs(field.decode(whole)).max() < 1 << 50
+
+
+def read_by_nodes(monkeypatch: pytest.MonkeyPatch, nodes: int) -> tuple[int, list[int]]:
+    """Return one value of a row of p2, and the values that fit what p0 and p1 hold of p2's share, where so many members are nodes.
+
+    They know all other values of p2. Its share holds -(A + R_a)'R_c and p2's own noise; p0 adds (A + R_a)'(C + R_c), and has weights of 61 bits on C.
+    """
+    from unpooled.aggregation import secure_sum
+    from unpooled.aggregation.joint import sharing
+    from unpooled.aggregation.joint.masking import OWN_SEED
+    from unpooled.aggregation.joint.sums import JointSum
+    from unpooled.models.bayes.columns import design as designs
+
+    monkeypatch.setattr(designs, "joint_sum", lambda members, tolerate: JointSum(members, tolerate, members, nodes))
+    cards, tables = world(3, 40)
+    study = study_of(cards)
+    sent: list[list[Any]] = []
+    split = secure_sum.split
+
+    def noted(*given: Any, **how: Any) -> Any:
+        sent.append(split(*given, **how))
+        return sent[-1]
+
+    monkeypatch.setattr(sharing.secure_sum, "split", noted)
+    plan, members = ran(study, tables)
+    shape, spots = plan.design.shape, spots_of(plan.design)
+    held = [np.zeros(shape.size, dtype=np.uint64) for _ in range(2)]
+    for at, part in enumerate(sent[2][:2]):  # members answer in the study's order: the third share is that of p2
+        secure_sum.add_fragment(held[at], part, at, nodes, prime=True)
+    whole = np.zeros((shape.columns + 1, shape.columns + 1), dtype=np.uint64)
+    whole[shape.pairs] = field.add(*held)
+    there = next(s for s in spots if s.side[:2] == ("p0", "p2"))
+    back = next(s for s in spots if s.side[:2] == ("p2", "p0"))
+    rows, truth = rows_of(plan, members, there).astype(object), rows_of(plan, members, back).astype(object)
+    seed = bytes(members["p0"].keeper.kept(plan.hash, f"{OWN_SEED}_{there.key}"))
+    weights = (rows + masks(seed, *rows.shape).astype(object)) % field.MODULUS
+    received = members["p0"].keeper.kept(plan.hash, f"{ROWS}_{back.key}").astype(object)
+    share = whole[shape.places["p0"], shape.places["p2"]].astype(object)
+    row, column = 7, 0
+    known = truth[:, column].copy()
+    known[row] = 0
+    rest = (weights.T @ received[:, column] + share[:, column] - weights.T @ known) % field.MODULUS
+    noise, half = 8 * float(plan.design.deviations.max()), field.MODULUS // 2
+
+    def fits(value: int) -> bool:
+        left = ((int(r) - int(w) * value + half) % field.MODULUS - half for r, w in zip(rest, weights[row], strict=True))
+        return all(abs(one) < noise for one in left)
+
+    return int(truth[row, column]), [value for value in range(-3000, 3001) if fits(value)]
+
+
+def test_two_nodes_would_read_a_row_of_the_third_party_and_so_all_members_are_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        truth, found = read_by_nodes(patch, 2)
+        assert found == [truth]  # through all noise: the control
+    _, found = read_by_nodes(monkeypatch, 4)
+    assert found == []
+    cards, _ = world(3)
+    assert MODEL.compile(study_of(cards)).design.aggregation.count == 4

@@ -107,7 +107,8 @@ def _exchanged(
             side = spot.side
             msg = (
                 f"the proof that the rows of {side.sender!r} are short was not accepted by {side.receiver!r} with the numbers of helper "
-                f"{side.helper!r}: one of these three did not follow the protocol, and nobody can say which. Nothing was opened and nothing debited"
+                f"{side.helper!r}: one of these three did not follow the protocol, and nobody can say which. The moments were not opened. The constants "
+                "were released before, and the ledgers of the parties hold what the plan costs"
             )
             raise StudyAborted(msg)
     return tuple(judgement.digest.value for judgement in judgements)

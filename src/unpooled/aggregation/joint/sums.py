@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from unpooled.aggregation.distributed import Distributed
-from unpooled.errors import ProtocolError, StudyAborted, UsageError
+from unpooled.errors import ProtocolError, StudyAborted
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import FieldGaussian
@@ -87,12 +87,9 @@ class Joint(Protocol):
         ...
 
 
-def joint_sum(members: tuple[str, ...], tolerate: int, nodes: tuple[str, ...]) -> JointSum:
-    """Return the sum over these members, of whom ``tolerate`` may collude; ``nodes`` are those that may open it (empty: all)."""
-    if not set(nodes) <= set(members) or len(set(nodes)) != len(nodes):
-        raise UsageError("nodes must be members of the study, each once")
-    fewest = max(2, tolerate + 1)
-    if nodes and len(nodes) < fewest:
-        msg = f"{len(nodes)} node(s) could all be among the {tolerate} tolerated colluders: name at least {fewest}"
-        raise UsageError(msg)
-    return JointSum(members, tolerate, tuple(name for name in members if name in nodes) or members, fewest)
+def joint_sum(members: tuple[str, ...], tolerate: int) -> JointSum:
+    """Return the sum over these members, of whom ``tolerate`` may collude. All of them are its nodes.
+
+    Whoever has the fragments of all nodes has every member's share, and a share is weights on somebody's rows (Theorem J.1).
+    """
+    return JointSum(members, tolerate, members, len(members))

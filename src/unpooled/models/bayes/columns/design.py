@@ -59,9 +59,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     method: str = AUTO
     #: Columns are split: the only value of this model.
     split: str = COLUMNS
-    #: The most members that may collude or stay silent about their noise; and the members that may open the total (empty: all of them).
+    #: The most members that may know each other's noise, or stay silent about their own.
     tolerate: int = 0
-    nodes: tuple[str, ...] = ()
     #: "proof": every party proves that its masked rows are short; "none": it does not, and the guarantee is only against parties that follow the protocol.
     check: str = PROOF
     #: Of the intervals that are reported.
@@ -160,7 +159,7 @@ class JointDesign:
         parameters = check_parameters(study, Parameters)
         members = tuple(card.name for card in study.members)
         budget = budget or JointBudget.of(study, len(members), parameters.tolerate)
-        aggregation = joint_sum(members, parameters.tolerate, parameters.nodes)
+        aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
         holder = _holder(study, parameters.response)
         features = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
@@ -233,7 +232,7 @@ class JointDesign:
         return PartScales(self._layout(party), party == self.holder, weight, longest)
 
     def constants(self, party: str) -> Summed:
-        """Return a party's sums as a release of its own; all parties' releases have the noise of one over all their columns.
+        """Return a party's sums as a release of its own; all parties' releases have the noise of one over all their columns (Theorem B.15).
 
         Squared distances add up over columns (Theorem B.7), so a party's share of the squared budget is its part of the squared distance: then
         the squared budgets of all parties add up to the planned share, and the noise is the same at every party.

@@ -11,8 +11,9 @@ import numpy as np
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.tables import RESPONSE, columns_of, part
-from unpooled.models.bayes.columns.design import COLUMNS, MOMENTS
+from unpooled.models.bayes.columns.design import COLUMNS, MOMENTS, PROOF
 from unpooled.privacy.plan import Card, HelperCard, Study
+from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _OF_ROWS: dict[str, Any] = {
     "rows_per_household": 1,
     "aggregation": "distributed",
+    "nodes": (),
     "geometry": "ball",
     "posterior": "noise-aware",
     "projection": 0.0,
@@ -52,7 +54,6 @@ class ColumnSplit:
     response_at: str | None
     check: str
     tolerate: int
-    nodes: Sequence[str]
     method: str
 
     def _columns_study(self, rows: int, declared: Declared) -> Study:
@@ -65,7 +66,12 @@ class ColumnSplit:
         holder = self._holder(groups)
         columns = {column.name: column for column in declared.columns}
         cards = tuple(
-            Card(name, rows, (*(columns[own] for own in held), *([response] if name == holder else [])))
+            Card(
+                name,
+                rows,
+                (*(columns[own] for own in held), *([response] if name == holder else [])),
+                joint=ALLOWED if self.check == PROOF else TRUSTING,
+            )
             for name, held in groups.items()
         )
         parameters = {
@@ -73,7 +79,6 @@ class ColumnSplit:
             "split": COLUMNS,
             "method": MOMENTS if self.method == "auto" else self.method,
             "tolerate": int(self.tolerate),
-            "nodes": [str(node) for node in self.nodes],
             "check": self.check,
         }
         study: Study = estimator._asked(cards, parameters, declared.derived)

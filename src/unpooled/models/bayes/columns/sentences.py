@@ -16,33 +16,28 @@ def unprotected(design: JointDesign) -> tuple[Sentence, ...]:
     most = max(design.aggregation.tolerate, 1)
     noise = Sentence(
         "joint.noise",
-        "Anything against a coalition of more than {most} member{s} whose noise is known to each other: then less noise is left than stated.",
+        "Epsilon against more than {most} member{s} who tell each other the noise that they added: then less noise is left than stated.",
         most=most,
         s="s" if most > 1 else "",
     )
     found = [coalitions(design), noise]
     if not design.proved:
-        found.insert(
-            0,
-            Sentence(
-                "joint.unproved",
-                "Anything against a party that does not follow the protocol: no party proves that its rows are short, and one that sends long rows "
-                "can read the others' rows.",
-            ),
+        unproved = Sentence(
+            "joint.unproved",
+            "Anything against a party that does not follow the protocol: no party proves that its rows are short, and one that sends long rows "
+            "can read the others' rows.",
         )
+        found.insert(0, unproved)
     return tuple(found)
 
 
 def against(design: JointDesign) -> str:
     """Return whom the guarantee protects against, in words."""
-    honest = "" if design.proved else ", as long as they follow the protocol"
-    if design.helpers:
-        helper = design.helpers[0]
-        return (
-            f"all other parties, the coordinator and readers of the results, alone or together, and {helper} alone{honest}; "
-            f"NOT against {helper} together with a party"
-        )
-    return f"every other party, the coordinator and readers of the results, each alone{honest}; NOT against two parties of which one helped the other"
+    most = max(design.aggregation.tolerate, 1)
+    others = "every other member of the study" if most == 1 else f"any {most} other members of the study together"
+    honest = "" if design.proved else ", ONLY if all parties follow the protocol"
+    pair = f"{design.helpers[0]} together with a party" if design.helpers else "two parties of which one helped the other"
+    return f"{others}, the coordinator and readers of the results{honest}; NOT against {pair}"
 
 
 def coalitions(design: JointDesign) -> Sentence:
@@ -51,7 +46,7 @@ def coalitions(design: JointDesign) -> Sentence:
         return Sentence(
             "joint.helper",
             "Rows against {helper} together with any one party: {helper} knows the masks, and a party has masked rows. Neither {helper} alone nor "
-            "any coalition of parties without it can read a row.",
+            "any number of parties without it can read a row.",
             helper=design.helpers[0],
         )
     return Sentence(
@@ -64,14 +59,14 @@ def coalitions(design: JointDesign) -> Sentence:
 
 def assumed(design: JointDesign) -> tuple[Sentence, ...]:
     """Return the sentences about what must be true for the guarantee to hold."""
-    nodes = Sentence(
-        "joint.nodes",
-        "At least one of the {count} nodes of the sum keeps its fragments to itself. Messages are encrypted with X25519, HKDF-SHA-256 and "
+    sealed = Sentence(
+        "joint.sealed",
+        "Every one of the {count} members keeps its fragments of the sum to itself. Messages are encrypted with X25519, HKDF-SHA-256 and "
         "AES-256-GCM; masks are AES-256 key streams.",
         count=design.aggregation.count,
     )
     order = Sentence("joint.order", "All parties hold the same people in the same order.")
-    return (nodes, order)
+    return (sealed, order)
 
 
 def notes(design: JointDesign) -> tuple[str, ...]:
