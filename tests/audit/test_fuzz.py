@@ -184,7 +184,7 @@ def test_party_files_are_opened_or_refused_and_the_ledger_stays_as_it_is(tmp_pat
     def act(blob: bytes) -> None:
         nonlocal opened
         config.write_bytes(blob)
-        policy_of(read_party(config))
+        policy_of(read_party(config).policy)
         opened += 1
         if opened % 4 == 1:  # ten times as dear as the rest
             with open_party(config) as party:

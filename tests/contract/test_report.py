@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 from cases import CASES
-from joint_world import study_of, world
+from joint_members import study_of, world
 
 from unpooled.errors import DataError, ProtocolError, UsageError
 from unpooled.privacy.bounds import Column
@@ -213,14 +213,12 @@ def test_the_page_of_joint_moments_says_who_could_read_whose_rows_together(tmp_p
     assert ">no data</td>" in text
     assert "2 parties with columns" in text
     assert "proves to the receiver" in text
-    assert "nodes that open it" not in text  # both parties are nodes: nobody is left
 
 
-def test_the_page_names_every_pair_where_parties_help_each_other_the_nodes_and_a_missing_proof(tmp_path: Path) -> None:
+def test_the_page_names_every_pair_where_parties_help_each_other_and_a_missing_proof(tmp_path: Path) -> None:
     text = joint(tmp_path, helper=False, check="none")
     assert {cells(text)[k] for k in range(4, 30, 5)} == {f"p{a} with p{b}" for a in range(3) for b in range(3) if a != b}
     assert "no data" not in text
-    assert "The nodes that open it are p0, p1: all of them together" in text
     assert "No sender proves that its rows are short" in text
 
 

@@ -183,7 +183,7 @@ def test_a_person_moves_the_moments_by_no_more_than_planned(split):
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_constants_are_one_release_over_all_columns(adjacency):
-    """The sums of all parties, moved by one person at its corners; and the squared budgets add up to the planned share."""
+    """The sums of all parties, moved by one person at its corners; and the squared budgets add up to the planned share (Theorem B.15)."""
     rng = np.random.default_rng(1)
     columns = dict(KINDS)
     values = _corners(rng, columns, 500)

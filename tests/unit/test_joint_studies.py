@@ -154,6 +154,17 @@ def test_trust_names_the_helpers_whose_cards_the_study_has(folder: Path) -> None
     assert study.delta == min(1e-5, 0.1 / 400)
 
 
+def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
+    cards = [word for name in ("east", "west", "registry") for word in ("--card", f"{name}/{name}.card.toml")]
+    command("new", "bayes", *cards, "--out", "new.toml")
+    text = (folder / "new.toml").read_text()
+    assert 'split = "columns"' in text
+    assert 'helpers = ["registry"]' in text
+    assert "columns of the same people" in text
+    assert "registry for east and west" in command("plan", "new.toml")
+    assert "goes without helpers" in command("new", "describe", *cards, "--out", "other.toml", code=2)
+
+
 def test_the_files_of_a_helper(folder: Path) -> None:
     config = folder / "registry" / "party.toml"
     assert is_helper(config)

@@ -36,6 +36,8 @@ class _Released(Protocol):
     def gram(self) -> Matrix: ...
     @property
     def variance(self) -> Matrix: ...
+    @property
+    def covariance(self) -> str: ...
 
 
 M = TypeVar("M", bound=_Released)
@@ -157,6 +159,6 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
         gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
         variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
         standard=frame,
-        covariance=Covariance.MODEL,
+        covariance=Covariance.JOINT if moments.covariance == Covariance.JOINT else Covariance.MODEL,
         meat=None,
     )

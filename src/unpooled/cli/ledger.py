@@ -40,7 +40,7 @@ def ledger(
     from unpooled.study.rules import policy_of
 
     text = read_party(config)
-    policy = policy_of(text)
+    policy = policy_of(text.policy)
     budget = policy.budget
     assert budget is not None
     path = config.parent / text.party.ledger

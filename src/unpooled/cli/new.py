@@ -32,6 +32,7 @@ def new(
     from unpooled.cli.say import say_json
     from unpooled.errors import UsageError
     from unpooled.study.formulas import checked_formula, right_side
+    from unpooled.study.helper_files import helpers_of
     from unpooled.study.templates import prediction, template
 
     cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
@@ -42,7 +43,7 @@ def new(
         raise UsageError("new rows are predicted by the model that was fitted: leave --formula out")
     said = None if formula is None else checked_formula(formula, card)
     if fitted is None:
-        text = template(model, cards, 1.0 if epsilon is None else epsilon, calibration, said)
+        text = template(model, cards, 1.0 if epsilon is None else epsilon, calibration, said, helpers_of(card))
     elif calibration == "sound":
         text = prediction(fitted, cards, epsilon)
     else:

@@ -28,7 +28,7 @@ def withdraw(
     from unpooled.privacy.ledger import Ledger
     from unpooled.study.about import account
     from unpooled.study.files import read_study
-    from unpooled.study.helper_files import ledger_of
+    from unpooled.study.helper_files import is_helper, ledger_of
     from unpooled.study.run import compile_study
 
     plan = compile_study(read_study(study)).hash
@@ -37,6 +37,11 @@ def withdraw(
         released = sum(entry.kind == "charge" for entry in ledger.entries() if entry.plan == plan)
     if as_json:
         say_json("party-withdraw", {"plan": plan, "approved": False, "released_before": released})
+        return
+    if is_helper(config):
+        typer.echo(
+            f"withdrawn: plan {plan[:16]}; this helper answers nothing of it any more. What was opened before stays opened"
+        )
         return
     said = f"{released} release(s) of it were debited before, and stay so" if released else "nothing of it had been released"
     typer.echo(f"withdrawn: plan {plan[:16]}; {said}")

@@ -100,7 +100,7 @@ def everybody(asks: list[Ask]) -> Generator[list[Ask], Replies, Replies]:
     if not asks:
         return []
     replies = yield asks
-    gone = [f"{r.party} ({r.reason})" for r in replies if isinstance(r, Dropped)]
+    gone = list(dict.fromkeys(f"{r.party} ({r.reason})" for r in replies if isinstance(r, Dropped)))
     if gone:
         msg = f"{', '.join(gone)} dropped out at step {asks[0].step!r}: run the study again once they are back"
         raise StudyAborted(msg)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -36,20 +36,76 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.mechanisms import Given
+    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.policy import Policy
+    from unpooled.privacy.table import Table
     from unpooled.protocol.context import Receiver
-    from unpooled.protocol.party import Party
+    from unpooled.protocol.identity import Identity
+    from unpooled.protocol.keeper import Keeper
     from unpooled.protocol.step import Step
 
 #: Each key seals one message, so that its nonce may be constant.
 _NONCE = bytes(12)
 
 
+class Owner(Protocol):
+    """What a desk needs of the party that it works for."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the study."""
+        ...
+
+    @property
+    def table(self) -> Table:
+        """Its rows."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where it debits and keeps what it answered."""
+        ...
+
+    @property
+    def keys(self) -> KeySource:
+        """Its secret keys of noise."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """What it allows."""
+        ...
+
+    @property
+    def keeper(self) -> Keeper:
+        """Where it keeps values between requests."""
+        ...
+
+    @property
+    def identity(self) -> Identity:
+        """The keys that it signs and agrees with."""
+        ...
+
+    def keys_for(self, study: Study) -> KeySource:
+        """Return its keys of noise in this study."""
+        ...
+
+    def fingerprint(self, content: bytes) -> bytes:
+        """Return a keyed digest."""
+        ...
+
+    def debit(self, plan: Plan, charges: list[Charge], *, only_check: bool = False) -> None:
+        """Debit releases durably, or refuse."""
+        ...
+
+
 @dataclass(slots=True)
 class OpenDesk:
     """A party's side of one request: everything that a context can ask for, and a list of what was handed out."""
 
-    party: Party
+    party: Owner
     plan: Plan
     step: str
     index: int

@@ -33,6 +33,8 @@ class Template:
     beside_formula: tuple[tuple[str, str], ...] = ()
     #: Whether a formula may have an offset.
     offsets: bool = False
+    #: The template of studies with the cards of helpers; None: the model has no use for a helper.
+    with_helpers: Template | None = None
 
     @property
     def takes_formula(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from unpooled.errors import listed
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.unit import Split
 from unpooled.protocol.terms import as_rows
@@ -135,17 +134,14 @@ def _facts(plan: Plan) -> dict[str, Any]:
 def _joint(plan: Plan) -> dict[str, Any]:
     """Return the section on joint moments: a line for each direction in which masked rows travel, and whether rows are proved to be short."""
     if not plan.joint:
-        return {"masked": (), "proved": False, "helpers": (), "nodes": ""}
+        return {"masked": (), "proved": False, "helpers": ()}
     names = {card.name: ", ".join(column.name for column in card.columns) for card in plan.study.parties}
     masked = [
         (side.sender, names[side.sender], side.receiver, side.helper, f"{side.receiver} with {side.helper}")
         for side in plan.design.sides
     ]
     helpers = [(card.name, "no data", 0, 0, _key(card.key)) for card in plan.study.helpers]
-    # Where every party is a node, nobody is left whose rows the nodes together could read.
-    nodes = plan.design.aggregation.nodes[: plan.design.aggregation.count]
-    others = not set(names) <= set(nodes)
-    return {"masked": masked, "proved": plan.design.proved, "helpers": helpers, "nodes": listed(nodes) if others else ""}
+    return {"masked": masked, "proved": plan.design.proved, "helpers": helpers}
 
 
 def _key(key: str) -> str:

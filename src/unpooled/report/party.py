@@ -39,7 +39,7 @@ class PartyView:
         kept, text = KeptValues.of(config, study), read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
             entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)
-            left = BudgetLeft.of(kept.party, ledger, policy_of(text))
+            left = BudgetLeft.of(kept.party, ledger, policy_of(text.policy))
         return cls(kept.party, kept.plan, kept.terms, entries, purpose_of(study), left)
 
     @property

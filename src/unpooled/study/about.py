@@ -73,7 +73,7 @@ def write_about(folder: Path, study: Path, parties: Sequence[Path] = (), by: str
             continue  # it has no budget
         text = read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
-            budgets.append(BudgetLeft.of(text.party.name, ledger, policy_of(text)))
+            budgets.append(BudgetLeft.of(text.party.name, ledger, policy_of(text.policy)))
     about = About(f"{moment(time.time())} UTC", by or account(), purpose_of(study), tuple(budgets))
     path.write_bytes(msgspec.json.format(msgspec.json.encode(about)))
 

@@ -16,13 +16,13 @@ from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
-from unpooled.privacy.policy import BELIEVED, NO
+from unpooled.privacy.policy import NO
 from unpooled.privacy.study import CIRCUMSTANCES, LINKED
 from unpooled.privacy.unit import Split, Target
 from unpooled.study.cited import with_cited
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.reading import DataFormat
-from unpooled.study.rules import policy_of
+from unpooled.study.rules import FileSection, PolicySection, policy_of
 from unpooled.study.sources.source import SourceSection
 
 T = TypeVar("T")
@@ -33,10 +33,6 @@ HELPERS = "helpers"
 UNCHECKED = "unchecked"
 #: How long a purpose may be, and the name of a party.
 _LONGEST, _LONGEST_NAME = 500, 100
-
-
-class FileSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A strict table of a TOML file."""
 
 
 class StudySection(FileSection, frozen=True):
@@ -78,9 +74,9 @@ class StudyFile(FileSection, frozen=True):
     party: tuple[PartyReference, ...]
     #: Every study has it but one that links rows, which has no epsilon.
     privacy: PrivacySection | None = None
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     #: Who is trusted with what; ``helpers`` names those who have no data and know the masks of joint moments.
-    trust: dict[str, str | tuple[str, ...]] = {}
+    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 def check_party_name(name: str) -> None:
@@ -116,34 +112,6 @@ class PartySection(FileSection, frozen=True):
 
     def __post_init__(self) -> None:
         check_party_name(self.name)
-
-
-class PolicySection(FileSection, frozen=True):
-    """``[policy]``: the total that all studies together may spend, and what else is allowed."""
-
-    epsilon: float
-    delta: float
-    unit: str = "record"
-    calibrations: tuple[str, ...] = ("sound",)
-    #: The models that this party runs; left out: every model of unpooled itself, and none of another distribution.
-    models: tuple[str, ...] | None = None
-    trust: tuple[str, ...] = ()
-    #: Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").
-    bounds: str = "person"
-    #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
-    approval: str | tuple[str, ...] = "ask"
-    allow_simulation: bool = False
-    #: "intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.
-    psi: str = NO
-    #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
-    psi_runs: int = 1
-    psi_max_rows: int | None = None
-    #: How many ids all other parties may test against this one's, over all studies and all parties (default: no limit).
-    psi_max_guesses: int | None = None
-    #: "allowed": masked rows may travel where every party proves that its rows are short; "trusting": without a proof too; "no": not at all.
-    joint: str = NO
-    #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
-    elsewhere: str = BELIEVED
 
 
 class PartyFile(FileSection, frozen=True):
@@ -254,9 +222,14 @@ def top_of(path: Path) -> dict[str, Any]:
 def read_party(path: str | Path) -> PartyFile:
     """Return a party file."""
     path = Path(path)
+    if "helper" in top_of(path):
+        msg = (
+            f"{path.name} is the file of a helper, which has no data and no budget: this command is for the file of a party"
+        )
+        raise StudyError(msg)
     text = read_strictly(path, PartyFile)
     try:
-        policy_of(text)
+        policy_of(text.policy)
     except UsageError as error:
         msg = f"{path.name}, [policy]: {error}"
         raise StudyError(msg) from None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import tomli_w
 
 from unpooled.privacy.study import HelperCard
-from unpooled.study.files import FileSection, read_party, read_strictly, top_of
-from unpooled.study.rules import rules_of
+from unpooled.study.files import read_card, read_party, read_strictly, top_of
+from unpooled.study.rules import FileSection, HelperPolicy, rules_of
 
 
 class HelperSection(FileSection, frozen=True):
@@ -18,14 +19,6 @@ class HelperSection(FileSection, frozen=True):
     name: str
     ledger: str
     contact: str = ""
-
-
-class HelperPolicy(FileSection, frozen=True):
-    """``[policy]`` of a helper: which plans it helps with."""
-
-    approval: str | tuple[str, ...] = "ask"
-    models: tuple[str, ...] | None = None
-    allow_simulation: bool = False
 
 
 class HelperFile(FileSection, frozen=True):
@@ -43,8 +36,14 @@ def is_helper(path: str | Path) -> bool:
 def read_helper(path: str | Path) -> HelperFile:
     """Return the party file of a helper."""
     text = read_strictly(Path(path), HelperFile)
-    rules_of(text)
+    rules_of(text.policy)
     return text
+
+
+def helpers_of(cards: Sequence[Path]) -> tuple[str, ...]:
+    """Return the names of the helpers among these cards; those that cannot be read are not."""
+    found = (read_card(path) for path in cards if "role" in top_of(path))
+    return tuple(card.name for card in found)
 
 
 def ledger_of(path: Path) -> Path:

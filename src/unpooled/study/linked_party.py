@@ -43,7 +43,7 @@ def linked_party(config: Path, study: Path, folder: Path) -> tuple[Path, Path]:
         ledger=os.path.relpath(config.parent / own.ledger, folder),
         linked=name,
     )
-    budget = policy_of(text).budget
+    budget = policy_of(text.policy).budget
     assert budget is not None  # a party file always has one
     folder.mkdir(parents=True, exist_ok=True)
     new.write_text(

@@ -74,7 +74,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
             ),
             ledger,
             KeySource(ledger.root_key),
-            policy_of(text),
+            policy_of(text.policy),
             load,
             keeper,
         )
@@ -88,7 +88,7 @@ def _open_helper(path: Path) -> Iterator[Party]:
     with Ledger.open(path.parent / own.ledger) as ledger:
         card = HelperCard(own.name, Identity(ledger.root_key).public, contact=own.contact)
         keys = KeySource(ledger.root_key)
-        yield Party(own.name, NoRows(), card, ledger, keys, rules_of(text), load, keeper_of(path))
+        yield Party(own.name, NoRows(), card, ledger, keys, rules_of(text.policy), load, keeper_of(path))
 
 
 def create_helper(folder: Path, name: str, contact: str = "") -> tuple[Path, Path]:
@@ -237,7 +237,7 @@ def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
         key = Identity(ledger.root_key).public
     made = card_of(party, text.columns, table.n_rows, key, (table.household or (0,))[0])
     folder.mkdir(parents=True, exist_ok=True)
-    budget = policy_of(text).budget
+    budget = policy_of(text.policy).budget
     assert budget is not None
     new.write_text(write_party(party, text.columns, budget, text.format))
     card.write_text(write_card(made))

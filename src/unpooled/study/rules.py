@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.models import check_runnable
@@ -11,14 +12,49 @@ from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Calibration, Scope, Target, Unit
 
-if TYPE_CHECKING:
-    from unpooled.study.files import PartyFile
-    from unpooled.study.helper_files import HelperFile
+
+class FileSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A strict table of a TOML file."""
 
 
-def policy_of(text: PartyFile) -> Policy:
+class PolicySection(FileSection, frozen=True):
+    """``[policy]``: the total that all studies together may spend, and what else is allowed."""
+
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    calibrations: tuple[str, ...] = ("sound",)
+    #: The models that this party runs; left out: every model of unpooled itself, and none of another distribution.
+    models: tuple[str, ...] | None = None
+    trust: tuple[str, ...] = ()
+    #: Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").
+    bounds: str = "person"
+    #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
+    approval: str | tuple[str, ...] = "ask"
+    allow_simulation: bool = False
+    #: "intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.
+    psi: str = NO
+    #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
+    psi_runs: int = 1
+    psi_max_rows: int | None = None
+    #: How many ids all other parties may test against this one's, over all studies and all parties (default: no limit).
+    psi_max_guesses: int | None = None
+    #: "allowed": masked rows may travel where every party proves that its rows are short; "trusting": without a proof too; "no": not at all.
+    joint: str = NO
+    #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
+    elsewhere: str = BELIEVED
+
+
+class HelperPolicy(FileSection, frozen=True):
+    """``[policy]`` of a helper: which plans it helps with."""
+
+    approval: str | tuple[str, ...] = "ask"
+    models: tuple[str, ...] | None = None
+    allow_simulation: bool = False
+
+
+def policy_of(policy: PolicySection) -> Policy:
     """Return the policy that a party file declares."""
-    policy = text.policy
     limits = (policy.psi_runs, *(limit for limit in (policy.psi_max_rows, policy.psi_max_guesses) if limit is not None))
     if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
         msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
@@ -61,9 +97,8 @@ def _approved(approval: str | tuple[str, ...]) -> frozenset[str]:
     return frozenset(approval)
 
 
-def rules_of(text: HelperFile) -> Policy:
+def rules_of(policy: HelperPolicy) -> Policy:
     """Return the policy of a helper: it has no budget, for nobody's rows are there, and helps where its approval says so."""
-    policy = text.policy
     if policy.models is not None:
         check_runnable(policy.models)
     return Policy(

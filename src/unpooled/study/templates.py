@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import tomli_w
@@ -10,7 +12,7 @@ from unpooled.errors import UsageError
 from unpooled.models import LINK, REGISTRY, load
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.template import DEFAULT_CARDS
-from unpooled.study.files import read_study
+from unpooled.study.files import HELPERS, read_study
 from unpooled.study.formulas import with_formula
 
 if TYPE_CHECKING:
@@ -44,9 +46,14 @@ normalise = ["strip"]               # in this order, of: "nfc", "casefold", "str
 
 
 def template(
-    model: str, cards: Sequence[str] = (), epsilon: float = 1.0, calibration: str = "sound", formula: Formula | None = None
+    model: str,
+    cards: Sequence[str] = (),
+    epsilon: float = 1.0,
+    calibration: str = "sound",
+    formula: Formula | None = None,
+    helpers: Sequence[str] = (),
 ) -> str:
-    """Return a commented study of this model in this form, over these cards (paths relative to the study file)."""
+    """Return a commented study of this model in this form, over these cards (paths relative to the study file); ``helpers``: names of those without data."""
     if model == LINK:
         if calibration != "sound":
             raise UsageError("a study that links rows has no published form: leave --calibration out")
@@ -60,8 +67,20 @@ def template(
     if row.template is None:
         msg = f"model {row.name!r} has no template: write its study by hand (docs/studies.md)"
         raise UsageError(msg)
+    if helpers:
+        return _written(model, _helped(row.template, model, helpers, formula), cards, epsilon)
     own = row.template if formula is None else with_formula(model, row.template, formula)
     return _written(model, own, cards, epsilon)
+
+
+def _helped(own: Template, model: str, helpers: Sequence[str], formula: Formula | None) -> Template:
+    """Return the template of a study with helpers; refused where the model has no use for them."""
+    if own.with_helpers is None or formula is not None:
+        what = "a formula" if own.with_helpers is not None else f"model {model!r}"
+        msg = f"{what} goes without helpers: leave the card of {helpers[0]!r} out"
+        raise UsageError(msg)
+    trust = f"{HELPERS} = {json.dumps(list(helpers))}"
+    return replace(own.with_helpers, trust=f"{trust}        # they know masks and have no data")
 
 
 def _parties(cards: Sequence[str]) -> str:

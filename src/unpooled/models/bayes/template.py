@@ -1,6 +1,21 @@
 """The new study file of linear regression."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.template import COLUMNS, ROWS, Template
+
+_COLUMNS = Template(
+    "Linear regression with standard errors over columns of several parties, from joint second moments.",
+    COLUMNS,
+    "record",
+    """\
+response = "y"                      # a declared column of one party, with a range
+split = "columns"                   # the parties hold columns of the same people
+# check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
+# method = "auto"                   # "moments": one release of joint second moments
+# tolerate = 0                      # members that may know each other's noise, or stay silent about their own
+# level = 0.95                      # of the intervals
+# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
+# coding = "treatment"              # or "sum": levels are compared with the mean of all""",
+)
 
 TEMPLATE = Template(
     "Linear regression with standard errors, from totals that a secure sum opens.",
@@ -18,4 +33,5 @@ response = "y"                      # a declared column, with a range
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
 # formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is""",
+    with_helpers=_COLUMNS,
 )
