@@ -398,7 +398,11 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
             MODEL.compile(unproved), approved=True
         )
     drive(MODEL, MODEL.compile(unproved), in_process(people(unproved, tables)))
-    assert "does not follow the protocol" in str(MODEL.compile(unproved).statement)
+    said = MODEL.compile(unproved).statement
+    assert "does not follow the protocol" in str(said)
+    for heading in (said.headline, str(said).splitlines()[0], said.to_dict()["headline"]):
+        assert "only against parties that follow the protocol" in heading
+    assert "only against" not in str(plan.statement)
     keyed = tuple(msgspec.structs.replace(card, key="ab" * 32, joint="allowed") for card in cards)
     MODEL.compile(study_of(keyed))
     for words, asked in (("", {}), ("allowed", {"check": "none"})):

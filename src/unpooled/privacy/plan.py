@@ -27,6 +27,7 @@ from unpooled.privacy.study import (
     CLASSES,
     MOST_ROWS,
     TRUSTED,
+    TRUSTING,
     Card,
     HelperCard,
     Household,
@@ -54,6 +55,8 @@ _LINKED = Sentence(
     "plan.linked",
     "Who is in the data: an earlier study linked the rows. It told every party, without noise, which of its ids all parties hold.",
 )
+#: Whom joint moments without proofs protect against.
+_HONEST = "parties that follow the protocol"
 _REMADE = Sentence(
     "plan.remade",
     "This statement was worked out again from the study by a later version of unpooled than the one that ran it.",
@@ -86,8 +89,9 @@ class Plan(Releases, Generic[Design]):
     trusted: tuple[Sentence, ...] = ()
     #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.
     links: bool = field(default=False, compare=False)
-    #: Whether parties send each other masked rows. It follows from the model, so it is no part of the hash.
-    joint: bool = field(default=False, compare=False)
+    #: What a policy must say where parties send each other masked rows: "allowed", or "trusting" where nothing proves that rows are short; empty
+    #: where no rows travel. It follows from the model, so it is no part of the hash.
+    joint: str = field(default="", compare=False)
     #: Whom it protects against, in words, where that does not follow from the split. It follows from the model, so it is no part of the hash.
     against: str = field(default="", compare=False)
     #: The hash under which an older version of unpooled ran this study: then results of that run are read, and nothing is run.
@@ -151,6 +155,7 @@ class Plan(Releases, Generic[Design]):
             },
             links=self.links,
             against=self.against,
+            only_against=_HONEST if self.joint == TRUSTING else "",
         )
 
     def origin(self, what: str) -> ReleasedInput:

@@ -176,7 +176,7 @@ class Policy:
                 f'set joint = "{ALLOWED}" under [policy] if they may'
             )
             raise PolicyRefusal(msg)
-        if not plan.design.proved and self.joint != TRUSTING:
+        if plan.joint == TRUSTING != self.joint:
             msg = (
                 'the study asks for check = "none": no party proves that its rows are short, so one that deviates can read others\' rows. '
                 f'This party\'s policy wants a proof: leave check out, or set joint = "{TRUSTING}" under [policy]'

@@ -139,6 +139,8 @@ class Statement:
     links: bool = False
     #: What stays hidden although the study tells something exactly.
     hidden: tuple[str, ...] = ()
+    #: The only ones against whom it protects, in words, where others could learn rows by departing from the protocol; mostly empty.
+    only_against: str = ""
 
     @classmethod
     def of(
@@ -152,10 +154,11 @@ class Statement:
         said: Mapping[str, tuple[Sentence, ...]],
         links: bool = False,
         against: str = "",
+        only_against: str = "",
     ) -> Statement:
         """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and what its fields of sentences say.
 
-        ``against``: whom it protects against, where that does not follow from the split.
+        ``against``: whom it protects against, where that does not follow from the split. ``only_against``: see the field of this name.
         """
         voids, trusted = said["voids"], said["trusted"]
         sound = study.calibration == Calibration.SOUND
@@ -211,6 +214,7 @@ class Statement:
             plan=plan,
             links=links,
             hidden=tuple(map(str, said["hidden"])),
+            only_against=only_against,
         )
 
     @property
@@ -221,7 +225,8 @@ class Statement:
         if not self.holds:
             return "No privacy guarantee holds for this result."
         if Unit(self.unit) is not Unit.ATTRIBUTE:
-            return f"A guarantee holds for {UNIT_WORDS[Unit(self.unit)]}."
+            only = f", only against {self.only_against}" if self.only_against else ""
+            return f"A guarantee holds for {UNIT_WORDS[Unit(self.unit)]}{only}."
         whole = self.epsilon_per_unit[Unit.RECORD]
         words = "not for a whole person" if math.isinf(whole) else f"for a whole person epsilon is {whole:.4g}"
         return f"A guarantee holds for one value of one person; {words}."
@@ -263,8 +268,9 @@ class Statement:
     def __str__(self) -> str:
         moves = f"{UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
         if self.holds:
+            only = f", only against {self.only_against}" if self.only_against else ""
             head = (
-                f"Differentially private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}: "
+                f"Differentially private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}{only}: "
                 f"if {moves}, the probability of any published result grows by at most a factor of e^epsilon, plus delta."
             )
         else:

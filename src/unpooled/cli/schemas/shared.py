@@ -48,6 +48,9 @@ class StatementData(Section):
     plan: Hash
     links: Annotated[bool, Meta(description="Whether the study links rows; then it tells membership exactly.")]
     hidden: list[str]
+    only_against: Annotated[
+        str, Meta(description="The only ones against whom it protects, where a proof was left out; empty: no such limit.")
+    ]
     headline: str
     reading: Annotated[str, Meta(description="The meaning of epsilon for a person; empty where nothing is promised.")]
 

@@ -29,7 +29,7 @@ def compile_plan(study: Study) -> Plan[JointDesign]:
         assumptions=assumed(design),
         design=design,
         notes=notes(design),
-        joint=True,
+        joint=ALLOWED if design.proved else TRUSTING,
         against=against(design),
     )
 
