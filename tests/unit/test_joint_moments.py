@@ -21,7 +21,7 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
 from unpooled.protocol import shortened
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import Commitment, Dropped, Masked, encode, open_envelope
+from unpooled.protocol.messages import Commitment, Dropped, Masked, Sealed, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 
 
@@ -588,6 +588,16 @@ def test_parts_that_are_asked_for_nowhere_are_refused() -> None:
     assert places.theta(("a",)) != places.theta(("b",))
 
 
+class OneField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sealed: Sealed
+    number: int
+
+
+class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sealed: tuple[Sealed, ...]
+    words: str
+
+
 # --- transcripts without ciphertext ----------------------------------------------------------------------------------------
 
 
@@ -635,6 +645,18 @@ def test_a_transcript_on_disk_keeps_digests_and_a_run_that_was_cut_anywhere_goes
         replayed = Transcript.open(path)
         assert drive(MODEL, plan, in_process({}), replayed) == calm
         replayed.close()
+
+
+def test_ciphertext_is_shortened_wherever_a_message_has_it() -> None:
+    """In a field of its own as in a list, and nothing else changes."""
+    long, brief = bytes(range(256)) * 40, b"brief"
+    one, two = Sealed("a", long, b"salt"), Sealed("b", brief, b"salt")
+    for body in (OneField(one, 3), OneField(two, 3), Several((one, two), "words")):
+        message, kind = encode("ab" * 32, "step", 0, body), type(body)
+        short = shortened.shortened(message, kind)
+        assert (short == message) == (body == OneField(two, 3))
+        assert shortened.shortened(short, kind) == short
+        assert shortened.whole(short, kind, shortened.ciphertexts(message, kind).__getitem__) == message
 
 
 def test_a_party_that_answers_with_other_bytes_than_before_is_noticed(

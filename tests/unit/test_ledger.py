@@ -686,8 +686,9 @@ def forge(path: Path, row: chain.Row) -> None:
         chain.Row.of(charge(0)),
         chain.Row.of(charge(9))._replace(plan="short"),
         chain.Row.of(charge(9))._replace(fingerprint=b""),
+        chain.Row(0, 0, "commit", "ab" * 32, "s", 0, "", bytes(32), bytes(32), b"another kind of commit"),
     ],
-    ids=["unknown", "second genesis", "second charge", "no plan", "no fingerprint"],
+    ids=["unknown", "second genesis", "second charge", "no plan", "no fingerprint", "unknown kind of commit"],
 )
 def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: chain.Row) -> None:
     forge(path, row)

@@ -634,6 +634,9 @@ def test_wide_noise_is_one_law_over_the_whole_range_and_floors_nothing() -> None
     coarse, fine = noise.wide_scales(2.0**28)
     assert (coarse * 2 ** noise.wide_steps(2.0**28)) ** 2 + fine**2 == pytest.approx(2.0**56)
     assert len(noise.wide_gaussian(4.0, 3)) == 3
+    bits = KeySource.simulation(3).stream("wide")
+    apart = noise._Apart(bits)  # where the fine part's rare further bits come from
+    assert apart.more(5, 0) == KeySource.simulation(3).stream("wide").more(5 + (1 << 62), 0) != bits.more(5, 0)
     assert len(noise.wide_gaussian(2.0**22, 3)) == 3  # a fresh stream
     fragment = FieldGaussian((Block(2, 1.0), Block(1, 0.5)), both(2.0, 3), 2.0**30, 2)
     assert not fragment.floored

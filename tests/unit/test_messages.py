@@ -502,4 +502,6 @@ def test_every_wrapper_is_documented() -> None:
         "Entrusted",
         "Disclosed",
         "Pseudonyms",
+        "Masked",
+        "Commitment",
     }

@@ -157,8 +157,9 @@ def test_plain_weights_are_named_under_assumed() -> None:
 def options_of(kind: type) -> dict[str, object]:
     """What a plan of this estimator has to have declared."""
     needed = {"y_bounds": (-1, 1), "classes": (0, 1), "parties": 2}
-    known = inspect.signature(kind).parameters
-    return WELL | {name: value for name, value in needed.items() if name in known} | NEEDED.get(kind.__name__, {})
+    known = inspect.signature(kind).parameters  # where they may be left out, parties hold rows
+    left_out = {name for name in ("parties",) if name in known and known[name].default is None}
+    return WELL | {name: needed[name] for name in needed if name in known.keys() - left_out} | NEEDED.get(kind.__name__, {})
 
 
 def recompiled(plan: Plan, **changes: object) -> Plan:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from unpooled.aggregation.estimates import Estimates, wald_lines
 from unpooled.aggregation.meat import MEAT
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 #: A Newton step moves the linear predictor of a typical row by at most this.
 _LONGEST_STEP = 2.0
+#: How much larger than the noise of the rounds says the variance of the way to the optimum may be.
+_FARTHER = tuple(10.0**k for k in range(9))
 
 
 def coordinate(plan: Plan[GlmDesign]) -> Conversation:
@@ -151,12 +154,28 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
     if not exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
         weighted = noisy_gram.psd_part(known.information)
-        believed = weighted * fit.shape.believed(fit.spread)
         met = fit.shape.met(move, known.variance, noises)
-        fit.start = fit.start + believed.T @ np.linalg.solve(believed @ weighted + met, score)
+        fit.start = fit.start + _believed_move(weighted, weighted * fit.shape.believed(fit.spread), met, score)
         if design.layout.intercept:
             fit.start[-1] += tail[0] / CONSTANT + longer
     return found, cutting
+
+
+def _believed_move(weighted: Matrix, believed: Matrix, met: Matrix, score: Row) -> Row:
+    """Return the posterior mean of the way from where the rounds ended to the optimum.
+
+    ``believed`` is the curvature times the variances that the noise of the rounds leaves. Rounds may also have ended before they settled. So the
+    variances times each of ``_FARTHER`` have a prior weight, half of it at 1, and the score weighs them.
+    """
+    found = []
+    for farther in _FARTHER:
+        root = np.linalg.cholesky(farther * believed @ weighted + met)
+        whitened = solve_triangular(root, score, lower=True)
+        evidence = -0.5 * float(whitened @ whitened) - float(np.log(root.diagonal()).sum())
+        prior = 0.5 if farther == 1 else 0.5 / (len(_FARTHER) - 1)
+        found.append((evidence + math.log(prior), farther * believed.T @ solve_triangular(root.T, whitened)))
+    weights = np.exp(np.array([each[0] for each in found]) - max(each[0] for each in found))
+    return np.average([each[1] for each in found], axis=0, weights=weights)
 
 
 def _at_new_level(fit: GlmFit, gram: Matrix, variance: Matrix, score: Row, move: Row) -> tuple[float, Curvature, Row]:
