@@ -51,7 +51,7 @@ _NONCE = bytes(12)
 
 
 class Owner(Protocol):
-    """What a desk needs of the party that it works for."""
+    """The party that a desk works for, as far as a desk needs it."""
 
     @property
     def name(self) -> str:
@@ -75,7 +75,7 @@ class Owner(Protocol):
 
     @property
     def policy(self) -> Policy:
-        """What it allows."""
+        """Its policy."""
         ...
 
     @property

@@ -49,7 +49,7 @@ class JudgeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JudgeReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether the rows of one block are short, and the digest of the block as the judge saw it."""
+    """The judge's answer on one block: True if its rows are short, and the digest of the block as the judge saw it."""
 
     accepted: Public[bool]
     digest: Commitment

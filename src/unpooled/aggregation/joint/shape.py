@@ -68,7 +68,7 @@ class JointShape:
 
     @cached_property
     def block_rows(self) -> int:
-        """Return the number of rows of a block: as many as can be proven of every part."""
+        """Return the number of rows of a block: the most that can be proven of every part."""
         return min(rows_of_blocks(part.columns, part.square) for part in self.parts)
 
     @cached_property

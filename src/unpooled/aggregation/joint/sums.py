@@ -90,6 +90,6 @@ class Joint(Protocol):
 def joint_sum(members: tuple[str, ...], tolerate: int) -> JointSum:
     """Return the sum over these members, of whom ``tolerate`` may collude. All of them are its nodes.
 
-    Whoever has the fragments of all nodes has every member's share, and a share is weights on somebody's rows (Theorem J.1).
+    With the fragments of all nodes one has every member's share, and a share is weights on somebody's rows (Theorem J.1).
     """
     return JointSum(members, tolerate, members, len(members))

@@ -167,7 +167,7 @@ class Ledger:
     def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes, *, keep: bool = True) -> None:
         """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed.
 
-        Without ``keep`` its digest alone is stored: whoever asks again must be given the same bytes, which are made anew.
+        Without ``keep`` its digest alone is stored: a later request must be answered with the same bytes, which are made anew.
         """
         check_step(plan, step, index)
         check_digest("request", request)

@@ -62,7 +62,7 @@ class JointRows:
         yield from self._coded(table.blocks(names, rows), standard)
 
     def block(self, table: Table, standard: Standard, first: int, last: int, size: int) -> Ints:
-        """Return the rows from ``first`` to ``last``, which are one block of so many (the last may be smaller); a row that was left out is of zeros."""
+        """Return the rows from ``first`` to ``last``, which are one block (the last may be smaller); a row that was left out is of zeros."""
         if not table.complete:
             return table.blank(table.whole(self.coded(table, standard)))[first:last]
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))

@@ -1,4 +1,4 @@
-"""What a statement says about joint moments: which coalition sees what, what is assumed, what is not protected."""
+"""Sentences of a statement about joint moments: which coalition sees what, what is assumed, what is not protected."""
 
 from __future__ import annotations
 
