@@ -104,10 +104,10 @@ def released_in(model: Model, plan: Plan, party: str, request: bytes, reply: byt
 
 def undebited(plan: Plan, parties: Mapping[str, Party], made: Made, after: int) -> list[Violation]:
     """Return every ledger that says less than was released."""
-    found = []
+    found, helpers = [], {card.name for card in plan.study.helpers}
     for (name, party), unit, scope in itertools.product(parties.items(), plan.units, Scope):
         own = scope is Scope.PARTY
-        if party.helps:
+        if name in helpers:
             continue  # nobody's rows are there
         if not own and not any(made[r.party, r.name] for r in plan.releases if r.party == name):
             continue  # who has released nothing yet cannot know what others did
