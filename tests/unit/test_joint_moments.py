@@ -16,7 +16,8 @@ from unpooled.aggregation.joint import places, sharing, sides
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, RowPart
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UnpooledError, UsageError
 from unpooled.models.bayes.columns import coordinator
-from unpooled.privacy.plan import Card, HelperCard
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
 from unpooled.protocol import shortened
@@ -694,3 +695,16 @@ def test_a_party_that_answers_with_other_bytes_than_before_is_noticed(
         drive(MODEL, plan, gone, record.replay())
     assert members
     record.close()
+
+
+def test_a_plan_of_rows_asks_for_no_step_of_joint_moments() -> None:
+    """One model has both: a coordinator that mixes them is refused in words."""
+    cards, tables = world(2)
+    columns = MODEL.compile(study_of(cards))
+    card = Card("p0", 40, (Column("x", 0.0, 1.0), Column("y", 0.0, 1.0)))
+    rows = MODEL.compile(Study("bayes", (card,), 1.0, 1e-6, parameters={"response": "y"}, derived=()))
+    party = people(study_of(cards), tables)["p0"]
+    joint = [step for step in MODEL.steps if step.name.startswith("joint-")]
+    assert len(joint) == 7
+    assert {party._times(rows, step) for step in joint} == {0}
+    assert 0 not in {party._times(columns, step) for step in joint}

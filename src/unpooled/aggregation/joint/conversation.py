@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from unpooled.aggregation import distributed
@@ -17,7 +18,7 @@ from unpooled.aggregation.joint.messages import (
     VerdictReply,
     VerdictRequest,
 )
-from unpooled.aggregation.joint.places import spots_of, times
+from unpooled.aggregation.joint.places import once, spots_of, times
 from unpooled.aggregation.joint.sharing import QUANTITY, share, verdict
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.aggregation.messages import FragmentReply
@@ -45,9 +46,9 @@ STEPS = (
     Step(_MASK, MaskRequest, MaskReply, mask, bulky=True, times=times),
     Step(_EVALUATE, EvaluateRequest, EvaluateReply, evaluated, bulky=True, times=times),
     Step(_JUDGE, JudgeRequest, JudgeReply, judged, bulky=True, times=times),
-    Step(_VERDICT, VerdictRequest, VerdictReply, verdict),
-    Step(_FRAGMENT, ShareRequest, FragmentReply, share),
-    *distributed.steps(QUANTITY)[1:],
+    Step(_VERDICT, VerdictRequest, VerdictReply, verdict, times=once),
+    Step(_FRAGMENT, ShareRequest, FragmentReply, share, times=once),
+    *(replace(step, times=once) for step in distributed.steps(QUANTITY)[1:]),
 )
 
 

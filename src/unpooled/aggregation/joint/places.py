@@ -50,8 +50,13 @@ def spots_of(design: Joint) -> tuple[Spot, ...]:
 
 
 def times(plan: Plan[Joint]) -> int:
-    """Return the number of requests that a step for single blocks may get."""
-    return len(plan.design.sides) * len(plan.design.shape.row_blocks)
+    """Return the number of requests that a step for single blocks may get: none in a plan of the same model without joint moments."""
+    return len(plan.design.sides) * len(plan.design.shape.row_blocks) if plan.joint else 0
+
+
+def once(plan: Plan[Joint]) -> int:
+    """Return the number of requests that a step of the whole sum may get: one, or none in a plan without joint moments."""
+    return int(bool(plan.joint))
 
 
 def spot_of(context: Context[Joint], role: str) -> Spot:
