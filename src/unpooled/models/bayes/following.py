@@ -9,10 +9,13 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.aggregation.derived import PrincipalComponents
+    from unpooled.aggregation.instruments import TwoStageTables
     from unpooled.aggregation.linear_fit import LinearFit
     from unpooled.aggregation.moments import Moments
 
@@ -63,6 +66,16 @@ class Following:
     def lasso(self, alpha: float) -> LinearFit:
         """Return the lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
         return self._released().lasso(alpha)
+
+    def two_stage(self, endogenous: str, instruments: Sequence[str]) -> TwoStageTables:
+        """Return two-stage least squares from the same moments, free of charge: ``.summary()`` and ``.contrast(...)``.
+
+        ``endogenous``: a column that depends on what the model leaves out, such as a dose that doctors chose. ``instruments``: columns that move
+        it and move the response in no other way. All other columns are exogenous.
+        """
+        from unpooled.aggregation.instruments import tables_of
+
+        return tables_of(self._released(), endogenous, instruments)
 
     def correlation(self) -> NDArray[np.float64]:
         """Return correlations of the features, free of charge."""
