@@ -78,10 +78,10 @@ def work(folder: Path, names: list[str], point: str) -> None:
         if point == "aligned" and self.guesses != before:
             die()
 
-    def dying_commit(self: Ledger, *rest: Any) -> None:
+    def dying_commit(self: Ledger, *rest: Any, **words: Any) -> None:
         if point == "computed":
             die()
-        commit(self, *rest)
+        commit(self, *rest, **words)
         if point == "stored":
             die()
 
