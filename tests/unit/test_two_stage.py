@@ -197,6 +197,17 @@ def test_what_it_cannot_have_is_refused_by_name(endogenous: str, instruments: An
         tables_of(moments, endogenous, instruments)
 
 
+def test_moments_about_least_squares_are_refused() -> None:
+    """Refinement cuts rows and residuals off about least squares: there the effect of the dose was 5 standard errors off."""
+    values = world(20_000, np.random.default_rng(5))
+    bounds: dict[str, Any] = {"dose": (-7, 7), "age": (0, 1), "z1": (-4, 4)}
+    model = PrivateLinearRegression(epsilon=3.0, bounds=bounds, y_bounds=(-20, 20), random_state=0)
+    model.fit(pl.DataFrame({name: values[name] for name in (*bounds, "y")}), "y")
+    assert model.method_ == "refinement"
+    with pytest.raises(UsageError, match="fit with method='moments'"):
+        model.two_stage("dose", ["z1"])
+
+
 def test_models_without_a_constant_are_refused() -> None:
     rows = np.random.default_rng(4).uniform(-1, 1, (300, 3))
     model = PrivateLinearRegression(bounds=(-1, 1), y_bounds=(-3, 3), method="moments", fit_intercept=False)

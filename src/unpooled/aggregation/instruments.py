@@ -144,6 +144,10 @@ def _checked(moments: Moments, endogenous: str, instruments: Sequence[str]) -> f
     if levels is not None and len(levels) > 2:  # noqa: PLR2004 - a column of two levels is one number
         msg = f"endogenous must be a number or a column of two levels: {endogenous!r} has {len(levels)} levels, each of which needs a first stage"
         raise UsageError(msg)
+    if moments.frame.refined:
+        raise UsageError(
+            "these moments are of residuals about least squares, cut off there, and tell nothing of instruments: fit with method='moments'"
+        )
     if not layout.intercept or layout.weighting is not None or layout.formula:
         raise UsageError("two-stage least squares is for models with an intercept, without weights and without a formula")
     return frozenset(map(str, instruments))
