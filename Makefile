@@ -16,16 +16,16 @@ check: .venv/dev.stamp
 # Minutes: everything but attacks, statistics, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
 # covered fully by branch.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --cpu build/cpu/$(if $(COVERAGE),covered.json --cov --cov-report=term:skip-covered,test.json)
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --cpu=build/cpu/$(if $(COVERAGE),covered.json --cov --cov-report=term:skip-covered,test.json)
 	$(if $(COVERAGE),$(BIN)/python tests/coverage_floor.py)
 
 # Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size.
 test-slow: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit --cpu build/cpu/slow.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit --cpu=build/cpu/slow.json
 
 # Minutes: every model attacked, and everything that is broken on purpose caught.
 audit: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup tests/audit --cpu build/cpu/audit.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup tests/audit --cpu=build/cpu/audit.json
 
 # So many small faults in what the guarantee rests on, each of which a test should notice; ends after so many minutes. The first run measures
 # which test runs which line (half an hour), into build/mutants. docs/audit.md has what came of it.
@@ -41,7 +41,7 @@ test-full: .venv/dev.stamp
 # The tests that start the network engine; walks the registry of models. CI runs those that start it once and wait for no time-outs.
 NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network --cpu build/cpu/network.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network --cpu=build/cpu/network.json
 
 # What each lane costs in CPU seconds, by folder, into tests/cpu_seconds.toml, from the last run of each; run it when an issue ends.
 seconds: .venv/dev.stamp
