@@ -369,3 +369,24 @@ def test_studies_that_it_does_not_answer_are_refused_by_name():
     with pytest.raises(UsageError, match="may not fit"):
         JointDesign.of(study_of(good, 10**11), JointBudget(0.3))
     assert JointBudget.of(study_of(good, 100), 3).factor == 1.5
+
+
+def test_a_table_without_lines_has_no_other_numbers():
+    """400 rows at an epsilon of 1: a residual variance of 2 was printed where the truth is 64."""
+    columns, values = mixed(400)
+    design, tables = of(
+        columns,
+        values,
+        {"a": ("arm", "u"), "b": ("sex", "v", "w", "y")},
+        JointDesign.of(
+            study_of({"a": [columns["arm"], columns["u"]], "b": [columns[c] for c in ("sex", "v", "w", "y")]}, 400)
+        ).budget,
+    )
+    table = fitted(design, tables, rng=np.random.default_rng(0)).summary()
+    assert table.terms == ()
+    assert math.isnan(table.residual_variance)
+    assert math.isnan(table.r_squared)
+    assert str(table).splitlines()[1] == "n = 400"
+    plain = fitted(*of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "w", "y")})).summary()
+    assert plain.residual_variance > 0  # the control: without noise
+    assert plain.r_squared > 0

@@ -42,9 +42,11 @@ def test_studies_and_cards_are_read_as_they_are(world: Path) -> None:
     assert "epsilon = 0.3" in command(world, "plan", "study.toml")
 
 
-@pytest.mark.parametrize(
-    "name", [*(name for name in HOMES if name != "PrivateLinearRegression"), "paid_bounds"]
-)  # which 0.2.0 called otherwise
+#: 0.2.0 called the first otherwise, and had no second.
+LATER = {"PrivateLinearRegression", "TwoStageSummary"}
+
+
+@pytest.mark.parametrize("name", [*sorted(HOMES.keys() - LATER), "paid_bounds"])
 def test_a_saved_model_of_every_class_opens_and_is_saved_anew(name: str, tmp_path: Path) -> None:
     found = unpooled.load(OLD / "saved" / name)
     if name in {"GlmSummary", "LinearFit", "LinearSummary", "Moments"}:

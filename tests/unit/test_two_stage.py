@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from joint_world import fitted, number, of
 from world import sized
 
+import unpooled
 from unpooled import PrivateLinearRegression
 from unpooled.aggregation.instruments import WEAK, tables_of
 from unpooled.errors import UsageError
@@ -206,6 +208,22 @@ def test_moments_about_least_squares_are_refused() -> None:
     assert model.method_ == "refinement"
     with pytest.raises(UsageError, match="fit with method='moments'"):
         model.two_stage("dose", ["z1"])
+
+
+def test_a_table_promises_no_covariance_that_there_is_none_of() -> None:
+    said = str(imagined(20_000, 3.0, 0.8, 0))
+    assert "independent rows whose variance is that of the model" in said
+    assert "covariance = 'robust'" not in said
+
+
+@pytest.mark.parametrize("strength", [0.8, 0.05])
+def test_a_summary_is_read_again(strength: float, tmp_path: Path) -> None:
+    table = imagined(5000, 1.0, strength, 0)
+    table.save(tmp_path / "table")
+    again = unpooled.load(tmp_path / "table")
+    assert str(again) == str(table)
+    assert again.weak == table.weak == (strength < 0.1)
+    assert ("residual variance" in str(table)) == (not table.weak)  # without lines nothing is known of what is left
 
 
 def test_models_without_a_constant_are_refused() -> None:

@@ -88,7 +88,9 @@ class LinearSummary(SummaryTable):
 
     def _foot(self) -> list[str]:
         low, high = self.r_squared_interval
-        foot = [f"n = {self.rows}, residual variance {self.residual_variance:.5g}"]
+        foot = [f"n = {self.rows}"]
+        if not math.isnan(self.residual_variance):  # of a table without lines the release says nothing of what is left
+            foot[0] += f", residual variance {self.residual_variance:.5g}"
         if not math.isnan(self.r_squared):  # of a focus nothing is released that all columns explain
             foot[0] += f", R^2 {self.r_squared:.3f} [{low:.3f}, {high:.3f}]"
         if self.f_test is not None:
@@ -128,8 +130,11 @@ class LinearTables(Tables):
         slopes = printed.weights[printed.slopes]
         slopes = slopes[self.estimates.determined(slopes)]
         test = law.test(slopes) if slopes.size else None
-        square, interval = (math.nan, (math.nan, math.nan)) if self.nuisance else law.r_squared(level)
-        own = law.noise * self._moments.frame.response_width**2 * self._moments.layout.largest
+        hidden = bool(self.nuisance) or not table.terms
+        square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
+        own = (
+            math.nan if not table.terms else law.noise * self._moments.frame.response_width**2 * self._moments.layout.largest
+        )
         facts = (table.terms, self.rows, own, square, interval, test, level, self.statement, adjust)
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from unpooled.kernels.known_directions import KnownDirections
 from unpooled.kernels.two_stage import SecondMoments, first_stage, first_stage_covariance, second_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -63,7 +64,8 @@ class TwoStageSummary(SummaryTable):
         first = f"first stage of {self.first_stage.name}: F {self.first_stage.statistic:.4g} with {self.first_stage.degrees} degrees of freedom"
         if self.weak:
             first += f". Weak instrument: F is below {WEAK:g}, so {self.first_stage.name} has no line"
-        return [f"n = {self.rows}, residual variance {self.residual_variance:.5g}", first, *super()._foot()]
+        left = "" if self.weak else f", residual variance {self.residual_variance:.5g}"
+        return [f"n = {self.rows}{left}", first, *super()._foot()]
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,9 @@ class TwoStageTables(Tables):
     residual_variance: float = 0.0
     first_stage: JointTest | None = None
 
-    def summary(
-        self,
-        level: float = 0.95,
-        adjust: str | None = None,
-        *,
-        reference: Mapping[str, str] | None = None,
-        coding: str | None = None,
-        against: object = None,
-        exponentiate: bool = False,
-    ) -> TwoStageSummary:
+    def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> TwoStageSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals, and the strength of the instruments."""
-        table = super().summary(
-            level, adjust, reference=reference, coding=coding, against=against, exponentiate=exponentiate
-        )
+        table = super().summary(level, adjust, **asked)
         assert self.first_stage is not None
         facts = (table.terms, self.rows, self.residual_variance, self.first_stage, level, self.statement, adjust)
         return TwoStageSummary(*facts, not_determined=table.not_determined, compared=table.compared)
@@ -122,8 +113,8 @@ def tables_of(moments: Moments, endogenous: str, instruments: Sequence[str]) -> 
         LINEAR,
         moments.layout.response.name,
         moments.statement,
-        assumed=(_assumed(endogenous, instruments), ASSUMED[Covariance(inner.covariance)]),
-        residual_variance=noise * moments.frame.response_width**2,
+        assumed=(_assumed(endogenous, instruments), ASSUMED[Covariance.JOINT]),
+        residual_variance=math.nan if test.statistic < WEAK else noise * moments.frame.response_width**2,
         first_stage=test,
     )
 

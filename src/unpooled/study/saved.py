@@ -35,6 +35,7 @@ HOMES = {
     "LinearFit": "unpooled.aggregation.linear_fit",
     "LinearSummary": "unpooled.aggregation.inference",
     "Moments": "unpooled.aggregation.moments",
+    "TwoStageSummary": "unpooled.aggregation.instruments",
 }
 
 
