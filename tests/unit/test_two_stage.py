@@ -116,14 +116,14 @@ def test_its_noise_is_that_of_moments_that_are_drawn_again() -> None:
     quiet = np.zeros((5, 5))
 
     def both(gram: np.ndarray, cross: np.ndarray, noise: np.ndarray) -> tuple[Any, ...]:
-        released = SecondMoments(gram, cross, noise, own * (noise > 0).any(), np.array([0.3, 0.0, 0.0, 0.0, 0.0]))
+        released = SecondMoments(gram, cross, noise, own * (noise > 0).any())
         w, e = (
             KnownDirections.of(gram[np.ix_(at, at)], quiet[np.ix_(at, at)], np.empty((len(at), 0))) for at in (at_w, at_e)
         )
         first = first_stage(released, at_w, w, 1)
         return first, second_stage(released, (at_w, w), (at_e, e), 1, first), released, w
 
-    gram, cross = z.T @ z, z.T @ (y - 0.3 * z[:, 0])
+    gram, cross = z.T @ z, z.T @ y
     firsts, means = [], []
     for _ in range(4000):
         moved = np.triu(np.sqrt(variance) * rng.normal(size=(5, 5)))

@@ -93,7 +93,7 @@ def tables_of(moments: Moments, endogenous: str, instruments: Sequence[str]) -> 
     at_x, at_w = _places(moments, inner), _places(moments, outer)
     column = int(_of_columns(moments, {endogenous})[-1])
     (gram, variance), (cross, cross_variance) = moments.xx, moments.xy
-    released = SecondMoments(gram, cross, variance, cross_variance, moments.frame.start)
+    released = SecondMoments(gram, cross, variance, cross_variance)
     first = first_stage(released, at_w, outer.known, column)
     least = _LEAST * float(gram[column, column]) / moments.weight
     covariance = first_stage_covariance(released, at_w, outer.known, first, moments.weight, least)
@@ -168,10 +168,9 @@ def _of_columns(moments: Moments, names: Collection[str]) -> Places:
 
 def _residual_variance(moments: Moments, released: SecondMoments, b: Row) -> float:
     """Return the residual variance in coordinates: the mean square of y - x.b."""
-    start = released.start
-    whole = moments.frame.squares[0] + 2 * start @ released.cross + start @ released.gram @ start
-    left = whole - 2 * b @ released.whole_cross + b @ released.gram @ b
-    return max(float(left), _LEAST * float(whole)) / moments.weight
+    whole = moments.frame.squares[0]
+    left = whole - 2 * b @ released.cross + b @ released.gram @ b
+    return max(float(left), _LEAST * whole) / moments.weight
 
 
 def _estimates(inner: Moments, found: TwoStage, at_x: Places, noise: float, unknown: Matrix) -> Estimates:

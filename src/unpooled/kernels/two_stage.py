@@ -32,18 +32,6 @@ class SecondMoments:
     cross: Row
     gram_variance: Matrix
     cross_variance: Row
-    #: Coefficients whose part of the response the cross moments already lack.
-    start: Row
-
-    @property
-    def whole_cross(self) -> Row:
-        """Return the cross moments with the whole response."""
-        return np.asarray(self.cross + self.gram @ self.start)
-
-    def noise(self, coefficients: Row) -> Matrix:
-        """Return the covariance of e - N b for these coefficients b of all columns."""
-        left = coefficients - self.start
-        return noise_covariance(np.outer(left, left), self.gram_variance, self.cross_variance)
 
 
 @dataclass(frozen=True)
@@ -110,5 +98,6 @@ def second_stage(
     predicted[at_e, at_e] = 1.0
     predicted[at_w, endogenous] = first.coefficients
     mapped = inverse @ predicted.T
-    mean = mapped @ released.whole_cross
-    return TwoStage(mean, inverse, mapped @ released.noise(mean) @ mapped.T)
+    mean = mapped @ released.cross
+    noise = noise_covariance(np.outer(mean, mean), released.gram_variance, released.cross_variance)
+    return TwoStage(mean, inverse, mapped @ noise @ mapped.T)
