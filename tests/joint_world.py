@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from unpooled.aggregation.columns.decoded import moments_of, standards_of
+from unpooled.aggregation.columns.limits import JointBudget
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.totals import Total
-from unpooled.models.bayes.columns.decoded import moments_of, standards_of
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.limits import JointBudget
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
@@ -59,7 +59,7 @@ def of(columns, values, split, budget=QUIET, **more):
     """The design and the tables of columns that are split over parties by name."""
     parties = {name: [columns[c] for c in own] for name, own in split.items()}
     study = study_of(parties, len(next(iter(values.values()))), **more)
-    return JointDesign.of(study, budget), {name: Table({c: values[c] for c in own}) for name, own in split.items()}
+    return design_of(study, budget), {name: Table({c: values[c] for c in own}) for name, own in split.items()}
 
 
 def standards(design, tables, rng=None):

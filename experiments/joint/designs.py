@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.limits import JointBudget
+from unpooled.aggregation.columns.design import JointDesign
+from unpooled.aggregation.columns.limits import JointBudget
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
@@ -121,6 +122,6 @@ def drawn(cell: Cell, rng: np.random.Generator) -> Drawn:
     study = Study(
         "joint", tuple(cards), cell.epsilon, DELTA, derived=(), parameters={"response": "y"}, helpers=(HelperCard("helper"),)
     )
-    design = JointDesign.of(study, JointBudget.of(study, max(cell.parties, 3)))
+    design = design_of(study, JointBudget.of(study, max(cell.parties, 3)))
     scale = float(y.std())
     return Drawn(design, tables, made.truth, {name: value / scale for name, value in made.spread.items()})

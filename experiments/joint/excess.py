@@ -21,8 +21,8 @@ from experiments.joint.played import play
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.limits import JointBudget
+from unpooled.aggregation.columns.limits import JointBudget
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
@@ -83,7 +83,7 @@ def errors(n: int, d: int, epsilon: float, seed: int) -> list[float]:
         "one": Table({f"x{j}": own[:, j] for j in halves[0]}),
         "two": Table({f"x{j}": own[:, j] for j in halves[1]} | {"y": y[:n]}),
     }
-    design = JointDesign.of(study, JointBudget(mu_of(epsilon), FACTOR))
+    design = design_of(study, JointBudget(mu_of(epsilon), FACTOR))
     moments = play(design, tables, np.random.default_rng([seed, 7]))
     fits = [moments.posterior(), moments.ols()]
     ours = [error(fit.coef_, fit.intercept_) for fit in fits]

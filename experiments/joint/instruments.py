@@ -14,9 +14,9 @@ import itertools
 import numpy as np
 from experiments.common import run, write_table
 
+from unpooled.aggregation.columns.imagined import imagine
 from unpooled.aggregation.instruments import tables_of
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.imagined import imagine
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
@@ -57,7 +57,7 @@ def cell(rows: int, epsilon: float, strength: float, count: int, runs: int) -> l
     names = ("z1", "z2")[:count]
     cards = cards_of(rows, names)
     given = {"response": "y", "split": "columns"}
-    design = JointDesign.of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
+    design = design_of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
     hits: dict[str, list[bool]] = {name: [] for name in TRUTH}
     strengths, without, away = [], 0, []
     for k in range(runs):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from unpooled.aggregation.columns.decoded import moments_of, standards_of
+from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
-from unpooled.models.bayes.columns.decoded import moments_of, standards_of
-from unpooled.models.bayes.columns.design import JointDesign
 from unpooled.privacy.table import Table
 
 

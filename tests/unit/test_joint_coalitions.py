@@ -132,10 +132,10 @@ def read_by_nodes(monkeypatch: pytest.MonkeyPatch, nodes: int) -> tuple[int, lis
     They know all other values of p2. Its share holds -(A + R_a)'R_c and p2's own noise; p0 adds (A + R_a)'(C + R_c), and has weights of 61 bits on C.
     """
     from unpooled.aggregation import secure_sum
+    from unpooled.aggregation.columns import design as designs
     from unpooled.aggregation.joint import sharing
     from unpooled.aggregation.joint.masking import OWN_SEED
     from unpooled.aggregation.joint.sums import JointSum
-    from unpooled.models.bayes.columns import design as designs
 
     monkeypatch.setattr(designs, "joint_sum", lambda members, tolerate: JointSum(members, tolerate, members, nodes))
     cards, tables = world(3, 40)

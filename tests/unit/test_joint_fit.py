@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from joint_world import ARMS, fitted, joined, mixed, number, of, pooled, standards, study_of
 
+from unpooled.aggregation.columns.decoded import order_of
+from unpooled.aggregation.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
 from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.standard import FIRST, Standard
 from unpooled.errors import UsageError
-from unpooled.models.bayes.columns.decoded import order_of
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -353,21 +353,21 @@ def test_studies_that_it_does_not_answer_are_refused_by_name():
     ]
     for parties, parameters, words in cases:
         with pytest.raises(UsageError, match=words):
-            JointDesign.of(study_of(parties, 100, **parameters), JointBudget(0.3, 1.5))
+            design_of(study_of(parties, 100, **parameters), JointBudget(0.3, 1.5))
     uneven = Study(
         "joint", (Card("a", 100, (u,)), Card("b", 99, (v, y))), 1.0, 1e-5, derived=(), parameters={"response": "y"}
     )
     with pytest.raises(UsageError, match="different numbers of rows"):
-        JointDesign.of(uneven, JointBudget(0.3))
+        design_of(uneven, JointBudget(0.3))
     with pytest.raises(UsageError, match="whole persons"):
-        JointDesign.of(
+        design_of(
             Study("joint", uneven.parties, 1.0, 1e-5, derived=(), unit="attribute", parameters={"response": "y"}),
             JointBudget(0.3),
         )
     with pytest.raises(UsageError, match="noise that protects"):
         JointBudget.of(study_of(good, 100), 3, 2)
     with pytest.raises(UsageError, match="may not fit"):
-        JointDesign.of(study_of(good, 10**11), JointBudget(0.3))
+        design_of(study_of(good, 10**11), JointBudget(0.3))
     assert JointBudget.of(study_of(good, 100), 3).factor == 1.5
 
 
@@ -378,7 +378,7 @@ def test_a_table_without_lines_has_no_other_numbers():
         columns,
         values,
         {"a": ("arm", "u"), "b": ("sex", "v", "w", "y")},
-        JointDesign.of(
+        design_of(
             study_of({"a": [columns["arm"], columns["u"]], "b": [columns[c] for c in ("sex", "v", "w", "y")]}, 400)
         ).budget,
     )

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from joint_members import INF, MODEL, people, study_of, world
 
+from unpooled.aggregation.columns import moments as coordinator
 from unpooled.aggregation.joint import places, sharing, sides
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, RowPart
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UnpooledError, UsageError
-from unpooled.models.bayes.columns import coordinator
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy

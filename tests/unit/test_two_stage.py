@@ -14,12 +14,12 @@ from world import sized
 
 import unpooled
 from unpooled import PrivateLinearRegression
+from unpooled.aggregation.columns.imagined import imagine
 from unpooled.aggregation.instruments import WEAK, tables_of
 from unpooled.errors import UsageError
 from unpooled.kernels.known_directions import KnownDirections
 from unpooled.kernels.two_stage import SecondMoments, first_stage, first_stage_covariance, second_stage
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.imagined import imagine
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
@@ -147,7 +147,7 @@ def test_its_noise_is_that_of_moments_that_are_drawn_again() -> None:
 def imagined(n: int, epsilon: float, strength: float, k: int) -> Any:
     cards = tuple(Card(name, n, tuple(COLUMNS[c] for c in own)) for name, own in SPLIT.items())
     given = {"response": "y", "split": "columns"}
-    design = JointDesign.of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
+    design = design_of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
     rng = np.random.default_rng([k, n])
     values = world(n, rng, strength)
     tables = {name: Table({c: values[c] for c in own}) for name, own in SPLIT.items()}

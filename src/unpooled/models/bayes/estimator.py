@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.columns.design import PROOF
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
@@ -19,7 +20,6 @@ from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
-from unpooled.models.bayes.columns.design import PROOF
 from unpooled.models.bayes.columns.estimating import ColumnSplit
 from unpooled.models.bayes.following import Following
 from unpooled.models.bayes.plan import NAIVE

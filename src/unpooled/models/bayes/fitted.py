@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
-from unpooled.models.bayes.columns.design import JointDesign
 from unpooled.models.bayes.estimator import PrivateLinearRegression
 
 if TYPE_CHECKING:

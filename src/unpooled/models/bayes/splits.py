@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from unpooled.aggregation.columns.design import COLUMNS, JointDesign
+from unpooled.aggregation.columns.moments import joint_moments
 from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
-from unpooled.models.bayes.columns.coordinator import joint_moments
-from unpooled.models.bayes.columns.design import COLUMNS, JointDesign
 from unpooled.models.bayes.coordinator import BayesResult, coefficients_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,6 @@ def coordinate(compiled: Plan) -> Conversation:
         return (yield from coordinator.coordinate(compiled))
     moments = yield from joint_moments(compiled)
     fit = moments.posterior()
-    level = design.parameters.level
+    level = cast("columns.Parameters", design.parameters).level
     found = coefficients_of(fit, design.layout.names, level)
     return BayesResult(found, fit.intercept_, level, design.parties, (), moments.stored(), "joint moments")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.columns.design import JointDesign
+from unpooled.aggregation.columns.imagined import imagine
 from unpooled.estimation.imagined import made_up_rows
 from unpooled.estimation.outlook import Outlook, Range, drawn, in_words, simulated
-from unpooled.models.bayes.columns.design import JointDesign
-from unpooled.models.bayes.columns.imagined import imagine
+from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 
@@ -24,13 +25,13 @@ _ROWS, _NEW = 2500, 2000
 
 def outlook(study: Study, r2: Range, correlation: Range, ranges: Range, seed: int, *, quick: bool) -> Outlook:
     """Return squared error of predictions over the variance of y, against epsilon, and that of the model of the response's holder alone."""
-    designs = {study.epsilon: JointDesign.of(study)}
+    designs = {study.epsilon: design_of(study)}
     alone: list[float] = []
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
         if epsilon not in designs:
-            designs[epsilon] = JointDesign.of(msgspec.structs.replace(study, epsilon=epsilon))
+            designs[epsilon] = design_of(msgspec.structs.replace(study, epsilon=epsilon))
         part = drawn(r2, rng)
         error, own = _errors(designs[epsilon], part, drawn(correlation, rng), drawn(ranges, rng), rng)
         alone.append(own)

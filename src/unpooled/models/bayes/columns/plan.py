@@ -1,49 +1,65 @@
-"""The plan of a regression whose columns lie at different parties: which constants and moments are released, and who takes part."""
+"""The plan of a regression whose columns lie at different parties: its parameters, and one release of joint moments."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.joint.sums import JOINT
+import msgspec
+
+from unpooled.aggregation.columns.design import COLUMNS, PROOF, JointDesign
+from unpooled.aggregation.columns.releases import plan_of
+from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.errors import UsageError
-from unpooled.models.bayes.columns.design import CONSTANTS, JointDesign
-from unpooled.models.bayes.columns.sentences import against, assumed, notes, unprotected
-from unpooled.privacy.plan import Plan, Release
-from unpooled.privacy.study import ALLOWED, TRUSTING
-from unpooled.privacy.unit import Split
+from unpooled.privacy.plan import check_parameters
 
 if TYPE_CHECKING:
-    from unpooled.privacy.plan import Study
+    from unpooled.aggregation.columns.limits import JointBudget
+    from unpooled.privacy.plan import Plan, Study
+
+AUTO, MOMENTS = "auto", "moments"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study of joint second moments."""
+
+    #: A declared column of one of the parties.
+    response: str
+    #: Not supported for columns at different parties yet; empty.
+    formula: str = ""
+    #: "auto" or "moments": one release of second moments.
+    method: str = AUTO
+    #: Columns are split: the only value of this model.
+    split: str = COLUMNS
+    #: The most members that may know each other's noise, or stay silent about their own.
+    tolerate: int = 0
+    #: "proof": every party proves that its masked rows are short; "none": it does not, and the guarantee is only against parties that follow the protocol.
+    check: str = PROOF
+    #: Of the intervals that are reported.
+    level: float = 0.95
+    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
+    reference: dict[str, str] = msgspec.field(default_factory=dict)
+    coding: str = TREATMENT
+
+
+def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign:
+    """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
+    parameters = check_parameters(study, Parameters)
+    if parameters.method not in {AUTO, MOMENTS}:
+        msg = f"method is one of {AUTO}, {MOMENTS}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if parameters.split != COLUMNS:
+        msg = f'split is "{COLUMNS}" where columns lie at different parties, not {parameters.split!r}'
+        raise UsageError(msg)
+    if parameters.formula:
+        raise UsageError("a formula is not supported where columns lie at different parties: add its columns to the data")
+    if not 0 < parameters.level < 1:
+        raise UsageError("level must lie between 0 and 1")
+    design = JointDesign.of(study, parameters, budget)
+    factors = {factor.name: factor.levels for factor in design.layout.terms.factors}
+    check_coding(parameters.coding, parameters.reference, factors)
+    return design
 
 
 def compile_plan(study: Study) -> Plan[JointDesign]:
     """Return the releases of a study of joint moments."""
-    design = JointDesign.of(study)
-    _check_cards(study, design)
-    constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
-    return Plan(
-        study,
-        Split.VERTICAL,
-        (*constants, *design.aggregation.releases(design.totals[JOINT], study)),
-        not_protected=unprotected(design),
-        assumptions=assumed(design),
-        design=design,
-        notes=notes(design),
-        joint=ALLOWED if design.proved else TRUSTING,
-        against=against(design),
-    )
-
-
-def _check_cards(study: Study, design: JointDesign) -> None:
-    """Refuse a study with a party whose card says that its masked rows do not travel, or not without a proof."""
-    keyed = [card for card in study.parties if card.key]  # parties of one process have no policy to ask
-    wanted = {ALLOWED, TRUSTING} if design.proved else {TRUSTING}
-    for card in keyed:
-        if card.joint not in wanted:
-            word = ALLOWED if design.proved else TRUSTING
-            msg = (
-                f"party {card.name!r} does not let masked rows travel{'' if design.proved else ' without a proof that they are short'}: its card says "
-                f'joint = "{card.joint or "no"}". It would have to set joint = "{word}" under [policy] and write its card anew. '
-                'Without it there is model = "pride", which needs no joint rows'
-            )
-            raise UsageError(msg)
+    return plan_of(study, design_of(study))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.columns.decoded import moments_of, standards_of
+from unpooled.aggregation.columns.design import CONSTANTS
 from unpooled.aggregation.joint.conversation import joint_total
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.totals import Total, noisy_release
-from unpooled.models.bayes.columns.decoded import moments_of, standards_of
-from unpooled.models.bayes.columns.design import CONSTANTS
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from unpooled.aggregation.columns.design import JointDesign
     from unpooled.aggregation.moments import Moments
-    from unpooled.models.bayes.columns.design import JointDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Replies
 

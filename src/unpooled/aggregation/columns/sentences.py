@@ -8,7 +8,7 @@ from unpooled.errors import listed
 from unpooled.privacy.sentence import Sentence
 
 if TYPE_CHECKING:
-    from unpooled.models.bayes.columns.design import JointDesign
+    from unpooled.aggregation.columns.design import JointDesign
 
 
 def unprotected(design: JointDesign) -> tuple[Sentence, ...]:

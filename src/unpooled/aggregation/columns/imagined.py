@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.columns.decoded import moments_of, standards_of
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.totals import Total
-from unpooled.models.bayes.columns.decoded import moments_of, standards_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.columns.design import JointDesign
     from unpooled.aggregation.moments import Moments
-    from unpooled.models.bayes.columns.design import JointDesign
     from unpooled.privacy.table import Table
 
     Floats = NDArray[np.float64]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.columns.design import CONSTANTS
 from unpooled.aggregation.joint.conversation import STEPS as JOINT_STEPS
-from unpooled.models.bayes.columns.design import CONSTANTS
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
-    from unpooled.models.bayes.columns.design import JointDesign
+    from unpooled.aggregation.columns.design import JointDesign
     from unpooled.protocol.context import Context
 
 

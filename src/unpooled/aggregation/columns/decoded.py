@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.columns.design import JointDesign
     from unpooled.aggregation.standard import Standard
     from unpooled.aggregation.totals import Total
-    from unpooled.models.bayes.columns.design import JointDesign
 
     Floats = NDArray[np.float64]
 

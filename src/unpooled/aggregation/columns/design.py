@@ -6,24 +6,21 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-import msgspec
 import numpy as np
 
+from unpooled.aggregation.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
+from unpooled.aggregation.columns.rows import JointRows
 from unpooled.aggregation.joint.shape import GRID, JointShape, RowPart
 from unpooled.aggregation.joint.sides import sides_of
 from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.standard import Scales, Standard
 from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
-from unpooled.models.bayes.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
-from unpooled.models.bayes.columns.rows import JointRows
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
-from unpooled.privacy.plan import Study, check_parameters
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
@@ -31,12 +28,12 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.joint.sides import Side
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.plan import Card
+    from unpooled.privacy.plan import Card, Study
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
 
-AUTO, MOMENTS = "auto", "moments"
+#: What a study says of a split of columns, and how parties show that their rows are short.
 COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
 #: The name of a party's release of the sums and sums of squares of its own columns.
 CONSTANTS = "constants"
@@ -48,26 +45,20 @@ _MOSTLY = 0.5
 _HEADROOM, _TAIL = 1 << 60, 12
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a study of joint second moments."""
+class Joined(Protocol):
+    """The parameters of a model that a joint release reads, whatever else the model has."""
 
-    #: A declared column of one of the parties.
-    response: str
-    #: Not supported for columns at different parties yet; empty.
-    formula: str = ""
-    #: "auto" or "moments": one release of second moments.
-    method: str = AUTO
-    #: Columns are split: the only value of this model.
-    split: str = COLUMNS
-    #: The most members that may know each other's noise, or stay silent about their own.
-    tolerate: int = 0
-    #: "proof": every party proves that its masked rows are short; "none": it does not, and the guarantee is only against parties that follow the protocol.
-    check: str = PROOF
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
-    reference: dict[str, str] = msgspec.field(default_factory=dict)
-    coding: str = TREATMENT
+    @property
+    def response(self) -> str:
+        """Return the name of a declared column of one of the parties."""
+
+    @property
+    def tolerate(self) -> int:
+        """Return the most members that may know each other's noise, or stay silent about their own."""
+
+    @property
+    def check(self) -> str:
+        """Return "proof" or "none": without it the guarantee is only against parties that follow the protocol."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +128,7 @@ class PartScales(Scales):
 class JointDesign:
     """A study of joint second moments with its limits. Every list of parties is in the study's order."""
 
-    parameters: Parameters
+    parameters: Joined
     #: The features of all parties, those of the first party first, and the response.
     layout: MomentsLayout
     #: The features of every party.
@@ -154,9 +145,8 @@ class JointDesign:
     helpers: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, study: Study, budget: JointBudget | None = None) -> JointDesign:
+    def of(cls, study: Study, parameters: Joined, budget: JointBudget | None = None) -> Self:
         """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
-        parameters = check_parameters(study, Parameters)
         members = tuple(card.name for card in study.members)
         budget = budget or JointBudget.of(study, len(members), parameters.tolerate)
         aggregation = joint_sum(members, parameters.tolerate)
@@ -167,8 +157,6 @@ class JointDesign:
         response = holder.column(parameters.response)
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
         _check_columns(study, layout, holder.name)
-        factors = {factor.name: factor.levels for factor in layout.terms.factors}
-        check_coding(parameters.coding, parameters.reference, factors)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
         limits = Limits.of(columns, rows * budget.of_moments)
         names = tuple(card.name for card in study.parties)
@@ -269,18 +257,11 @@ class JointDesign:
         return replace(self.layout, features=self.features[self.parties.index(party)])
 
 
-def _check(study: Study, parameters: Parameters) -> None:
-    """Refuse a study that this model does not answer, by name."""
-    if parameters.method not in {AUTO, MOMENTS}:
-        msg = f"method is one of {AUTO}, {MOMENTS}, not {parameters.method!r}"
+def _check(study: Study, parameters: Joined) -> None:
+    """Refuse a study that joint moments do not answer, by name."""
+    if parameters.check not in {PROOF, UNPROVED}:
+        msg = f'check is "{PROOF}" or "{UNPROVED}", not {parameters.check!r}'
         raise UsageError(msg)
-    if parameters.split != COLUMNS or parameters.check not in {PROOF, UNPROVED}:
-        msg = f'split is "{COLUMNS}" where columns lie at different parties, and check is "{PROOF}" or "{UNPROVED}"'
-        raise UsageError(msg)
-    if parameters.formula:
-        raise UsageError("a formula is not supported where columns lie at different parties: add its columns to the data")
-    if not 0 < parameters.level < 1:
-        raise UsageError("level must lie between 0 and 1")
     if study.unit != Unit.RECORD:
         raise UsageError('joint second moments protect whole persons: unit = "record"')
     if len(study.parties) < 2:  # noqa: PLR2004 - one party needs no sum

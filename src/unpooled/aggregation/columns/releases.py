@@ -1,0 +1,48 @@
+"""The plan of a study of joint moments: which constants and moments are released, and who takes part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.aggregation.columns.design import CONSTANTS, JointDesign
+from unpooled.aggregation.columns.sentences import against, assumed, notes, unprotected
+from unpooled.aggregation.joint.sums import JOINT
+from unpooled.errors import UsageError
+from unpooled.privacy.plan import Plan, Release
+from unpooled.privacy.study import ALLOWED, TRUSTING
+from unpooled.privacy.unit import Split
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Study
+
+
+def plan_of(study: Study, design: JointDesign) -> Plan[JointDesign]:
+    """Return the releases of a study of joint moments."""
+    _check_cards(study, design)
+    constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
+    return Plan(
+        study,
+        Split.VERTICAL,
+        (*constants, *design.aggregation.releases(design.totals[JOINT], study)),
+        not_protected=unprotected(design),
+        assumptions=assumed(design),
+        design=design,
+        notes=notes(design),
+        joint=ALLOWED if design.proved else TRUSTING,
+        against=against(design),
+    )
+
+
+def _check_cards(study: Study, design: JointDesign) -> None:
+    """Refuse a study with a party whose card says that its masked rows do not travel, or not without a proof."""
+    keyed = [card for card in study.parties if card.key]  # parties of one process have no policy to ask
+    wanted = {ALLOWED, TRUSTING} if design.proved else {TRUSTING}
+    for card in keyed:
+        if card.joint not in wanted:
+            word = ALLOWED if design.proved else TRUSTING
+            msg = (
+                f"party {card.name!r} does not let masked rows travel{'' if design.proved else ' without a proof that they are short'}: its card says "
+                f'joint = "{card.joint or "no"}". It would have to set joint = "{word}" under [policy] and write its card anew. '
+                'Without it there is model = "pride", which needs no joint rows'
+            )
+            raise UsageError(msg)
