@@ -167,6 +167,13 @@ def bayes_columns_case() -> Case:
     )
 
 
+def lasso_joint_case() -> Case:
+    """The same two hospitals and their registry; few columns are to matter."""
+    case = bayes_columns_case()
+    parameters = {"response": "pressure", "method": "joint"}
+    return Case("lasso", msgspec.structs.replace(case.study, model="lasso", parameters=parameters), case.tables)
+
+
 def glm_case() -> Case:
     """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
     rng = np.random.default_rng(15)
@@ -475,6 +482,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
     "lasso, logistic": lasso_logistic_case,
+    "lasso, joint": lasso_joint_case,
     "pls": pls_case,
     "pls, two responses": pls_several_case,
     "diagnose": diagnose_case,

@@ -34,13 +34,14 @@ def holder_of(groups: Mapping[str, Sequence[str]], response_at: str | None) -> s
     return holder
 
 
-def check_held(frames: Any, y: Any, response_at: str | None) -> None:  # noqa: ANN401 - whatever a user passes
-    """Refuse frames of which two or none have the response, or another one than ``response_at`` says."""
+def held_by(frames: Any, y: Any, response_at: str | None) -> str:  # noqa: ANN401 - whatever a user passes
+    """Return whose frame has the response; refuse frames of which two or none have it, or another one than ``response_at`` says."""
     held = [name for name, frame in frames.items() if y in columns_of(frame)]
     if len(held) != 1 or response_at not in {None, held[0]}:
         where = f"{listed(held)} have it" if held else "none has it"
         msg = f"the response {y!r} must be a column of one frame (of {response_at!r}, if response_at says so): {where}"
         raise UsageError(msg)
+    return str(held[0])
 
 
 def joint_cards(

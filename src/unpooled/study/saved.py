@@ -18,7 +18,6 @@ _ESTIMATORS = {
     "PrivateBayesianRegression": "bayes",
     "PrivateGLM": "glm",
     "PrivateLasso": "lasso",
-    "PrivateLassoClassifier": "lasso",
     "PrivateLinearRegression": "bayes",
     "PrivateLogisticRegression": "stacking",
     "PrivatePLSRegression": "pls",
@@ -35,6 +34,7 @@ HOMES = {
     "LinearFit": "unpooled.aggregation.linear_fit",
     "LinearSummary": "unpooled.aggregation.inference",
     "Moments": "unpooled.aggregation.moments",
+    "PrivateLassoClassifier": "unpooled.models.lasso.classifier",
     "TwoStageSummary": "unpooled.aggregation.instruments",
 }
 
