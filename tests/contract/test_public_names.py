@@ -123,7 +123,7 @@ def test_every_estimator_is_in_the_readme_and_every_folder_in_the_architecture()
     assert sorted(listed) == sorted(folders)
 
 
-def files(package: str, name: str) -> bool:
+def has_module(package: str, name: str) -> bool:
     """Return True if a package has a module of this name."""
     return importlib.util.find_spec(f"{package}.{name}") is not None
 
@@ -132,7 +132,9 @@ def test_every_estimator_of_the_package_is_public() -> None:
     """Walks the registry of models, so that a new one cannot be forgotten."""
     found = set()
     for package in importlib.import_module("unpooled.models").REGISTRY.values():
-        modules = [importlib.import_module(f"{package}.{own}") for own in ("estimator", "classifier") if files(package, own)]
+        modules = [
+            importlib.import_module(f"{package}.{own}") for own in ("estimator", "classifier") if has_module(package, own)
+        ]
         found |= {
             name
             for module in modules

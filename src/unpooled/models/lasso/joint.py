@@ -85,8 +85,11 @@ class Correlations:
     moments: Moments
     gram: Matrix
     cross: Vector
-    #: The penalty of every standardised coefficient.
+    #: The penalty of every standardised coefficient, and the variance of the response.
     penalty: float
+    spread: float
+    #: Whether noise is less than all that columns can explain of the response.
+    tells: bool
 
     @classmethod
     def of(cls, moments: Moments, part: float = PENALTY) -> Correlations:
@@ -101,12 +104,16 @@ class Correlations:
         noise = math.sqrt(float(variance[:-1, :-1].mean())) / rows
         values, vectors = np.linalg.eigh(raw)
         values = np.maximum(values, noise * math.sqrt(2 * len(raw)))
-        spread = max(moments.frame.squares[0] / rows - (cross[-1] / rows) ** 2 / (matrix[-1, -1] / rows), 1e-12)
+        mean = float(cross[-1] * moments.frame.widths[-1]) / rows
+        spread = max(moments.frame.squares[0] / rows - mean**2, 1e-12)
         # The response as the clip left it has this deviation.
         chance = math.sqrt(spread) / math.sqrt(rows)
+        energy = len(raw) * float(cross_variance[:-1].mean()) / rows**2
         both = math.sqrt(float(cross_variance[:-1].mean())) / rows, noise * math.sqrt(spread), chance
         penalty = part * math.sqrt(2 * math.log(max(len(raw), 2))) * math.hypot(*both)
-        return cls(moments, (vectors * values) @ vectors.T, (cross[:-1] - one * cross[-1]) / rows, penalty)
+        return cls(
+            moments, (vectors * values) @ vectors.T, (cross[:-1] - one * cross[-1]) / rows, penalty, spread, energy < spread
+        )
 
     @property
     def _scale(self) -> Vector:
@@ -117,36 +124,54 @@ class Correlations:
 
     def slopes(self, radius: float | None) -> tuple[Vector, float]:
         """Return the slopes and the constant of least squares with a penalty or in a ball, in the data's own units."""
-        if radius is None:
+        if not self.tells:
+            t = np.zeros(self.cross.size)
+        elif radius is None:
             t = penalised(self.gram, self.cross, np.full(self.cross.size, self.penalty), np.ones(self.cross.size))
         else:
             t = in_ball(self.gram, self.cross, self._scale, radius) / self._scale
-        (matrix, _), (cross, _) = self.moments.xx, self.moments.xy
-        constant = (cross[-1] - float(matrix[-1, :-1] @ t)) / matrix[-1, -1]
-        slopes, intercept = self.moments.frame.of_own_units(np.append(t, constant), intercept=True)
-        return slopes, intercept
+        frame, layout, size = self.moments.frame, self.moments.layout, self.cross.size
+        slopes, _ = frame.of_own_units(np.append(t, 0.0), intercept=True)
+        columns, response = self._means
+        means = frame.centres[:size] + frame.widths[:size] * columns
+        middle = frame.response_centre + frame.response_width * response
+        low, high = layout.response.range
+        return slopes, min(max(middle, low), high) - float(slopes @ means)
+
+    @property
+    def _means(self) -> tuple[Vector, float]:
+        """Return the means of columns and response in coordinates, moved to those that were released before as far as they are noise.
+
+        Those that were released before are 0 here, and lie within about one deviation of the true ones (the constant of a row is the inverse of its width).
+        """
+        (matrix, variance), (cross, noise) = self.moments.xx, self.moments.xy
+        unit, size = float(self.moments.frame.widths[-1]) / self.moments.rows, self.cross.size
+        columns = matrix[-1, :size] * unit / (1 + variance[-1, :size] * unit**2)
+        squared = float(noise[-1]) * unit**2
+        return columns, float(cross[-1]) * unit * self.spread / (self.spread + squared)
 
     def log_odds(self, clip: float, radius: float | None) -> tuple[Vector, float]:
         """Return log odds per unit of every column, and the constant, of the smallest logistic loss of two normal classes.
 
         A class has two values, so that standardising and clipping leave it a straight line of the class.
         """
-        frame, rows = self.moments.frame, self.moments.rows
-        (matrix, _), (cross, _) = self.moments.xx, self.moments.xy
+        frame, rows, (columns, middle) = self.moments.frame, self.moments.rows, self._means
         low, high = np.clip((np.array([-1.0, 1.0]) - frame.response_centre) / frame.response_width, -clip, clip)
         slope = max(float(high - low) / 2, 1e-3)
-        mean = (float(cross[-1]) / math.sqrt(float(matrix[-1, -1]) * rows) - float(high + low) / 2) / slope
+        mean = (middle - float(high + low) / 2) / slope
         share = min(max((1 + mean) / 2, 1 / rows), 1 - 1 / rows)
         classes = TwoClasses.of(self.gram, self.cross / slope, share)
         size = self.cross.size
         scale = self.moments.layout.half_widths[:size] / frame.widths[:size]
-        if radius is None:
+        if not self.tells:
+            w, constant = np.zeros(size), math.log(share / (1 - share))
+        elif radius is None:
             # Where nothing is fitted yet, the loss falls by half of what the squared one falls by.
             w, constant = logistic_with_penalty(classes, np.full(size, self.penalty / (2 * slope)))
         else:
             x, constant = logistic_in_ball(classes, scale, radius)
             w = x / scale
         # Standardised columns have these means where the released ones were not exact.
-        constant -= float(matrix[-1, :-1] / matrix[-1, -1] @ w) * math.sqrt(float(matrix[-1, -1]) / rows)
+        constant -= float(columns @ w)
         own = w / frame.widths[:size]
         return own, constant - float(own @ frame.centres[:size])
