@@ -162,7 +162,7 @@ def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     assert 'helpers = ["registry"]' in text
     assert "columns of the same people" in text
     assert "registry for east and west" in command("plan", "new.toml")
-    assert "goes without helpers" in command("new", "describe", *cards, "--out", "other.toml", code=2)
+    assert "goes without helpers" in command("new", "pls", *cards, "--out", "other.toml", code=2)
 
 
 def test_the_files_of_a_helper(folder: Path) -> None:

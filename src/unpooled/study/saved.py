@@ -25,6 +25,7 @@ _ESTIMATORS = {
     "Description": "describe",
     "DescribedBounds": "describe",
     "Diagnosis": "diagnose",
+    "JointDescription": "describe",
 }
 #: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
 #: declares (``Model.saved``). Nothing else is ever imported for it.

@@ -12,6 +12,7 @@ import numpy as np
 
 from unpooled.aggregation.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
 from unpooled.aggregation.columns.rows import JointRows
+from unpooled.aggregation.columns.words import PROOF, UNPROVED
 from unpooled.aggregation.joint.shape import GRID, JointShape, RowPart
 from unpooled.aggregation.joint.sides import sides_of
 from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
@@ -19,7 +20,7 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.standard import Scales, Standard
 from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
-from unpooled.privacy.bounds import integer_grid
+from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
@@ -27,14 +28,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.sides import Side
-    from unpooled.privacy.bounds import Column
-    from unpooled.privacy.plan import Card, Study
+    from unpooled.privacy.plan import Study
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
 
-#: What a study says of a split of columns, and how parties show that their rows are short.
-COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
+#: What stands in the place of a response where no column is one; nothing of it is released.
+_NO_RESPONSE = Column("(no response)", -1.0, 1.0)
 #: The name of a party's release of the sums and sums of squares of its own columns.
 CONSTANTS = "constants"
 #: A variance of a column is taken for at least this many deviations of the noise in it.
@@ -50,7 +50,7 @@ class Joined(Protocol):
 
     @property
     def response(self) -> str:
-        """Return the name of a declared column of one of the parties."""
+        """Return the name of a declared column of one of the parties; empty where no column is a response."""
 
     @property
     def tolerate(self) -> int:
@@ -134,7 +134,7 @@ class JointDesign:
     #: The features of every party.
     features: tuple[tuple[Column, ...], ...]
     parties: tuple[str, ...]
-    #: The party that holds the response.
+    #: The party that holds the response; empty where no column is one.
     holder: str
     rows: int
     adjacency: Adjacency
@@ -151,16 +151,16 @@ class JointDesign:
         budget = budget or JointBudget.of(study, len(members), parameters.tolerate)
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
-        holder = _holder(study, parameters.response)
+        holder = _holder(study, parameters.response) if parameters.response else ""
         features = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
         rows = study.parties[0].rows
-        response = holder.column(parameters.response)
+        response = next((card.column(parameters.response) for card in study.parties if card.name == holder), _NO_RESPONSE)
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
-        _check_columns(study, layout, holder.name)
+        _check_columns(study, layout, holder)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
-        limits = Limits.of(columns, rows * budget.of_moments)
+        limits = Limits.of(columns, rows * budget.of_moments, response=bool(holder))
         names = tuple(card.name for card in study.parties)
-        about = parameters, layout, features, names, holder.name, rows, Adjacency(study.adjacency), budget, limits
+        about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
         design = cls(*about, aggregation, tuple(card.name for card in study.helpers))
         if design.proved:
             proofs = len(design.sides) * len(design.shape.row_blocks)
@@ -274,8 +274,8 @@ def _check(study: Study, parameters: Joined) -> None:
         raise UsageError("joint second moments have Gaussian noise: delta must be positive")
 
 
-def _holder(study: Study, response: str) -> Card:
-    """Return the card of the one party that declares the response."""
+def _holder(study: Study, response: str) -> str:
+    """Return the one party that declares the response."""
     holders = [card for card in study.parties if any(c.name == response for c in card.columns)]
     if len(holders) != 1:
         where = "no party declares it" if not holders else f"{listed([card.name for card in holders])} declare it"
@@ -285,7 +285,7 @@ def _holder(study: Study, response: str) -> Card:
     if column.categories is not None or column.may_be_absent:
         msg = f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
         raise UsageError(msg).at(column=response)
-    return holders[0]
+    return holders[0].name
 
 
 def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
@@ -298,4 +298,4 @@ def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
         msg = f"party {empty[0]!r} declares no column of this model"
         raise UsageError(msg)
     if not layout.features:
-        raise UsageError("a regression needs at least one feature: declare one")
+        raise UsageError("a model of joint moments needs at least one feature: declare one")

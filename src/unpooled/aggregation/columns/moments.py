@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from unpooled.protocol.step import Replies
 
 
-def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Moments]:
-    """The second moments of the joint rows."""
+def joint_totals(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, tuple[dict[str, Total], Total]]:
+    """The noisy sums of every party's columns, and the noisy total of the joint second moments."""
     design = plan.design
     members = yield from exchange_keys(design.aggregation)
     replies = yield from everybody([Ask(party, CONSTANTS, Nothing()) for party in design.parties])
@@ -30,9 +30,19 @@ def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Mome
     for party, reply in zip(design.parties, replies, strict=True):
         release = noisy_release(plan, party, CONSTANTS)
         totals[party] = Total(release.decode(reply.sums.values.numpy()), release.deviations, (party,))
-    standards = standards_of(design, totals)
-    total = yield from joint_total(plan, members)
-    promise = plan.statement
+    return totals, (yield from joint_total(plan, members))
+
+
+def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Moments]:
+    """The second moments of the joint rows."""
+    constants, total = yield from joint_totals(plan)
+    standards, promise = standards_of(plan.design, constants), plan.statement
     return moments_of(
-        design, standards, total.values, total.deviations, plan=plan.hash, statement=str(promise), holds=promise.holds
+        plan.design,
+        standards,
+        total.values,
+        total.deviations,
+        plan=plan.hash,
+        statement=str(promise),
+        holds=promise.holds,
     )

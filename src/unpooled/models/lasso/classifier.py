@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import PROOF
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.classifier import DeclaredClassifier
+from unpooled.estimation.joint import JOINING
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import in_place, warn_if_full
-from unpooled.models.lasso.joining import JOINING, Joining
+from unpooled.models.lasso.joining import Joining
 from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Column
 

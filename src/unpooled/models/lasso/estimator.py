@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.columns.design import PROOF
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
+from unpooled.estimation.joint import JOINING
 from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
@@ -19,7 +20,7 @@ from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.before_rounds import BeforeRounds
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, walked, warn_if_full
-from unpooled.models.lasso.joining import JOINING, Joining
+from unpooled.models.lasso.joining import Joining
 from unpooled.models.lasso.plan import LassoDesign
 from unpooled.privacy.bounds import Bounds
 

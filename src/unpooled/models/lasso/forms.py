@@ -6,7 +6,8 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.columns.design import PROOF, JointDesign
+from unpooled.aggregation.columns.design import JointDesign
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.models.lasso.coordinator import coordinate as coordinate_rounds
 from unpooled.models.lasso.joint import compile_joint, coordinate_joint

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import PROOF
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
-from unpooled.estimation.parameters import NONE, WHOLE, WORD, taking
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso.forms import Form
 from unpooled.privacy.bounds import Coding
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
-
-#: The parameters of joint moments that both estimators take.
-JOINING = taking("helpers", WHOLE) | taking("response_at", WORD, NONE) | taking("check", WORD)
-
 
 # ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
 
@@ -58,7 +53,9 @@ class Joining:
         """Return the study of parties of which one holds the response; ``holder``, else whom the parameters say."""
         estimator: Any = self  # an estimator has more than this part of it says
         groups = estimator._groups(declared.names)
-        cards = joint_cards(groups, declared, rows, holder_of(groups, holder or self.response_at), self.check)
+        cards = joint_cards(
+            groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
+        )
         asked = {"response": RESPONSE, "method": Form.JOINT.value, "check": self.check, **parameters}
         return helped(estimator._asked(cards, asked, declared.derived), self.helpers)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.columns.design import PROOF
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding

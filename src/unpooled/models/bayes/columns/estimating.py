@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import COLUMNS
+from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
@@ -61,7 +61,9 @@ class ColumnSplit:
         self._refuse_rows_only()
         estimator: Any = self  # an estimator has more than this part of it says
         groups: dict[str, list[str]] = estimator._groups(declared.names)
-        cards = joint_cards(groups, declared, rows, holder_of(groups, holder or self.response_at), self.check)
+        cards = joint_cards(
+            groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
+        )
         parameters = {
             "response": RESPONSE,
             "split": COLUMNS,
