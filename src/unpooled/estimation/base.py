@@ -86,6 +86,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     _columns: tuple[Column, ...]
     #: Fitted attributes that no file holds: what parties keep would be carried away from them.
     _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_", Linkable._roots})  # noqa: SLF001 - its base
+    #: Lines of the log odds over which probabilities are averaged; none: the linear predictor is the log odds.
+    _lines: tuple[tuple[float, float], ...] = ()
     _saved_types: ClassVar[tuple[type, ...]] = (Classes, Declared, LinearFit, Linkage, Moments)
 
     def __init__(
@@ -320,6 +322,11 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
         """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
         check_is_fitted(self)
+        if self._lines:
+            raise UsageError(
+                "probabilities of method 'direction' are means over several lengths of the slopes, and scikit-learn has no linear model that predicts "
+                "the same: coef_ and intercept_ rank rows alike"
+            )
         if not self._is_linear:
             raise UsageError(
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"

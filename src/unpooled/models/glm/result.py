@@ -61,6 +61,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     #: Of times to an event: the intervals' log hazards at a row of zeros, and the life table.
     log_hazards: tuple[float, ...] = ()
     life_table: LifeTable | None = None
+    #: Of method "direction": lines (constant, factor) of the log odds, over which probabilities are averaged (``kernels/score_posterior.py``).
+    lines: tuple[tuple[float, float], ...] = ()
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
