@@ -11,6 +11,7 @@ other code are discarded.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -52,6 +53,7 @@ _CERTAIN = 1e-12
 Cell = tuple[int, int, float, float, float]
 
 
+@functools.cache
 def code() -> str:
     """A hash of the code behind the runs."""
     root = Path(unpooled.__file__).parent
@@ -97,8 +99,10 @@ def planned(cell: Cell, method: str) -> Any:
     asked = {"before": "auto", "direction": "direction"}.get(method)
     if asked is None:
         asked = "newton" if strength(cell) >= WORTH_ERRORS else "gradient"
-    study = Study("glm", (Card("all", rows, declared),), epsilon, 1e-5, parameters={"response": "y", "method": asked}, derived=())
-    with mock.patch.object(glm_plan, "_calibrates", lambda *_: False) if method == "before" else mock.MagicMock():
+    study = Study(
+        "glm", (Card("all", rows, declared),), epsilon, 1e-5, parameters={"response": "y", "method": asked}, derived=()
+    )
+    with mock.patch.object(glm_plan, "_calibrates", return_value=False) if method == "before" else mock.MagicMock():
         return glm_plan.compile_plan(study)
 
 
@@ -113,7 +117,7 @@ def judged(p: np.ndarray, q: np.ndarray) -> tuple[float, float]:
     q = np.clip(q, _CERTAIN, 1 - _CERTAIN)
     loss = float(-(p * np.log(q) + (1 - p) * np.log(1 - q)).mean())
     u = logit(q)
-    if u.std() < 0.02:  # noqa: PLR2004 - alike
+    if u.std() < 0.02:
         return loss, math.nan
     Z, b = np.column_stack([np.ones_like(u), u - u.mean()]), np.zeros(2)
     for _ in range(40):
@@ -200,10 +204,16 @@ def summary(found: list[Judged]) -> list[list[str]]:
     for (least, most), half in itertools.product(itertools.pairwise(BINS), (True, False)):
         some = [each for each in found if least <= each.k < most and chooses(each.cell) == half]
         losses = [float(np.mean([each.loss[each.now if m == "now" else m] for each in some])) for m in SHOWN]
-        slopes = [float(np.nanmedian([each.slope[each.now if m == "now" else m] for each in some])) for m in ("before", "now")]
+        slopes = [
+            float(np.nanmedian([each.slope[each.now if m == "now" else m] for each in some])) for m in ("before", "now")
+        ]
         worst = [max(each.loss[each.now] - each.loss[other] for each in some) for other in ("before", "base rate")]
         words = f"{least:g} to {most:g}" if math.isfinite(most) else f"from {least:g}"
-        numbers = [*(f"{x:.3f}" for x in losses), *("" if math.isnan(x) else f"{x:.2f}" for x in slopes), *(f"{x:.3f}" for x in worst)]
+        numbers = [
+            *(f"{x:.3f}" for x in losses),
+            *("" if math.isnan(x) else f"{x:.2f}" for x in slopes),
+            *(f"{x:.3f}" for x in worst),
+        ]
         table.append([words, "chose" if half else "judges", str(len(some)), *numbers])
         print(table[-1], flush=True)
     return table
@@ -215,15 +225,36 @@ def main(full: bool) -> None:
     for cell in cells():
         found.append(judged_cell(cell, FULL if full else REDUCED))
         print(found[-1].row(), flush=True)
-    header = ["rows x columns, correlation, base rate, epsilon", "k", "default", *METHODS, "base rate", "truth", "slope before", "slope now", "half"]
-    write_table("glm/logistic_scale_cells", "Log-loss and calibration slopes of logistic regression", header, [each.row() for each in found])
+    header = [
+        "rows x columns, correlation, base rate, epsilon",
+        "k",
+        "default",
+        *METHODS,
+        "base rate",
+        "truth",
+        "slope before",
+        "slope now",
+        "half",
+    ]
+    write_table(
+        "glm/logistic_scale_cells",
+        "Log-loss and calibration slopes of logistic regression",
+        header,
+        [each.row() for each in found],
+    )
     notes = ""
     for sites in (None, 4):
         loss, area = np.median([three_directions(seed, sites) for seed in range(FULL)], axis=0)
         where = "one site" if sites is None else "four sites"
         notes += f" 30 columns that span three directions, n = 456, separable classes, epsilon 1, {where}: log-loss {loss:.3f}, AUC {area:.3f} (medians of {FULL})."
     header = ["k", "half", "cells", *SHOWN, "slope before", "slope now", "largest now - before", "largest now - base rate"]
-    write_table("glm/logistic_scale", "Logistic regression at small budgets: mean log-loss, median calibration slope", header, summary(found), notes.strip())
+    write_table(
+        "glm/logistic_scale",
+        "Logistic regression at small budgets: mean log-loss, median calibration slope",
+        header,
+        summary(found),
+        notes.strip(),
+    )
 
 
 if __name__ == "__main__":

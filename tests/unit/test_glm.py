@@ -568,7 +568,9 @@ def test_cards_of_different_columns_are_refused_and_no_constant_leaves_gradients
     with pytest.raises(UsageError, match="declare different columns"):
         MODEL.compile(Study("glm", (first, other), 1.0, 1e-5, parameters={"response": "y"}, derived=()))
     assert MODEL.compile(study(parameters={"ridge": 0.1})).design.schedule.method is GlmMethod.MEAN
-    assert MODEL.compile(study(parameters={"ridge": 0.1, "fit_intercept": False})).design.schedule.method is GlmMethod.GRADIENT
+    assert (
+        MODEL.compile(study(parameters={"ridge": 0.1, "fit_intercept": False})).design.schedule.method is GlmMethod.GRADIENT
+    )
 
 
 def test_requests_carry_what_the_plan_says() -> None:

@@ -28,7 +28,7 @@ CELLS = len(CUTS) + 1
 #: deviation 1.
 _NONE, _SLOPES, _SLOPE_POINTS = 0.3, (0.05, 6.0), 33
 #: What is believed of a slope that rounds told already: the deviation of the logarithm of its ratio to theirs, and that of the shift of their
-#: constant.
+#: constant, at a doubt of 1.
 _RATIO, _SHIFT = 0.35, 0.25
 #: Deviations of that ratio on each side; of the base rate's noise, and points between; the least base rate, in rows. All rates are equally likely
 #: before data.
@@ -56,6 +56,15 @@ class Released:
 
 
 @dataclass(frozen=True)
+class Known:
+    """The line that rounds told, about which the line of the classes is believed to lie, and how much that is in doubt."""
+
+    constant: float
+    slope: float
+    doubt: float
+
+
+@dataclass(frozen=True)
 class ScorePosterior:
     """The posterior of (constant, slope): its means, and draws of equal weight."""
 
@@ -71,21 +80,20 @@ class ScorePosterior:
         return tuple(zip(constants.tolist(), factors.tolist(), strict=True))
 
 
-def score_posterior(
-    released: Released, *, intercept: bool = True, known: tuple[float, float] | None = None
-) -> ScorePosterior:
-    """Return the posterior of the line a + s t; ``known``: the (constant, slope) that rounds told, about which it is believed to lie.
+def score_posterior(released: Released, *, intercept: bool = True, known: Known | None = None) -> ScorePosterior:
+    """Return the posterior of the line a + s t; ``known``: the line that rounds told.
 
     Without an intercept the constant is 0.
     """
     points, parts = _scores(released)
     deviation = math.sqrt(max(float((parts[:, None] * points**2).sum()) / _POINTS, _TINY))
     slopes, prior = _slopes(deviation, known)
-    constants, prior = _constants(released, points, parts, slopes, prior, intercept=intercept)
+    if known is not None:
+        constants, prior = _near(known, prior, intercept=intercept)
+    else:
+        constants, prior = _constants(released, points, parts, slopes, prior, intercept=intercept)
     p = expit(constants[..., None, None] + slopes[:, None, None, None] * points).mean(axis=-1)
     log = np.log(prior) + _likelihood(released, p, parts)
-    if known is not None and intercept:
-        log = log - ((constants - known[0]) / _SHIFT) ** 2 / 2
     weights = np.exp(log - log.max()).ravel()
     weights /= weights.sum()
     both = np.column_stack([constants.ravel(), np.repeat(slopes, constants.shape[1])])
@@ -109,7 +117,8 @@ def mean_log_odds(log_odds: Vector, lines: tuple[tuple[float, float], ...]) -> V
 def _scores(released: Released) -> tuple[Matrix, Vector]:
     """Return points of every cell, and the part of all rows in each, of normal scores whose mean and deviation the counts tell."""
     means = np.linspace(-3 * _MEAN, 3 * _MEAN, 25)
-    deviations = np.exp(np.linspace(*(_LOG_DEVIATION[0] + far * _LOG_DEVIATION[1] for far in (-3, 3)), 60))
+    middle, doubt = _LOG_DEVIATION
+    deviations = np.exp(np.linspace(middle - 3 * doubt, middle + 3 * doubt, 60))
     ends = np.array([-np.inf, *CUTS, np.inf])
     inside = np.diff(ndtr((ends - means[:, None, None]) / deviations[:, None]), axis=-1)
     counted = released.counts.sum(axis=0)
@@ -117,7 +126,7 @@ def _scores(released: Released) -> tuple[Matrix, Vector]:
     variance = 2 * released.deviation**2 + expected + 1.0
     log = -((counted - expected) ** 2 / variance + np.log(variance)).sum(axis=-1) / 2
     log -= (means[:, None] / _MEAN) ** 2 / 2
-    log -= ((np.log(deviations) - _LOG_DEVIATION[0]) / _LOG_DEVIATION[1]) ** 2 / 2
+    log -= ((np.log(deviations) - middle) / doubt) ** 2 / 2
     weights = np.exp(log - log.max())
     weights /= weights.sum()
     mean = float(weights.sum(axis=1) @ means)
@@ -128,11 +137,11 @@ def _scores(released: Released) -> tuple[Matrix, Vector]:
     return np.clip(points, np.maximum(ends[:-1], -1e3)[:, None], np.minimum(ends[1:], 1e3)[:, None]), np.diff(edges)
 
 
-def _slopes(deviation: float, known: tuple[float, float] | None) -> tuple[Vector, Vector]:
+def _slopes(deviation: float, known: Known | None) -> tuple[Vector, Vector]:
     """Return slopes and what is believed of each before data."""
     if known is not None:
         far = np.linspace(-_REACH, _REACH, _SLOPE_POINTS)
-        return known[1] * np.exp(_RATIO * far), np.exp(-(far**2) / 2)
+        return known.slope * np.exp(_RATIO * known.doubt * far), np.exp(-(far**2) / 2)
     slopes = np.append(0.0, np.geomspace(*_SLOPES, _SLOPE_POINTS - 1) / deviation)
     return slopes, np.append(_NONE, np.full(slopes.size - 1, (1 - _NONE) / (slopes.size - 1)))
 
@@ -145,7 +154,10 @@ def _constants(
         return np.zeros((slopes.size, 1)), prior[:, None]
     near = min(max(released.base, 1 / (released.rows + 2)), 1 - 1 / (released.rows + 2))
     spread = math.hypot(released.base_deviation, math.sqrt(near * (1 - near) / released.rows))
-    ends = max(near - _RATE_REACH * spread, _LEAST_RATE / released.rows), min(near + _RATE_REACH * spread, 1 - _LEAST_RATE / released.rows)
+    ends = (
+        max(near - _RATE_REACH * spread, _LEAST_RATE / released.rows),
+        min(near + _RATE_REACH * spread, 1 - _LEAST_RATE / released.rows),
+    )
     rates = np.linspace(*ends, _RATE_POINTS)
     believed = np.exp(-(((rates - released.base) / spread) ** 2 - ((near - released.base) / spread) ** 2) / 2)
     reach = slopes[:, None] * np.abs(points).max() + 40.0
@@ -155,6 +167,13 @@ def _constants(
         mean = (expit(middle[..., None, None] + slopes[:, None, None, None] * points).mean(axis=-1) * parts).sum(axis=-1)
         low, high = np.where(mean < rates, middle, low), np.where(mean < rates, high, middle)
     return (low + high) / 2, prior[:, None] * believed
+
+
+def _near(known: Known, prior: Vector, *, intercept: bool) -> tuple[Matrix, Matrix]:
+    """Return for every slope constants about the one that rounds told, which rests on the rows' own scores, and what is believed of each pair."""
+    far = np.linspace(-_REACH, _REACH, _RATE_POINTS) if intercept else np.zeros(1)
+    constants = np.broadcast_to(known.constant + _SHIFT * known.doubt * far, (prior.size, far.size))
+    return constants, prior[:, None] * np.exp(-(far**2) / 2)
 
 
 def _likelihood(released: Released, p: Matrix, parts: Vector) -> Matrix:

@@ -165,7 +165,9 @@ def by_cell(found: Cells) -> list[CellReading]:
     counts, s = found.counts.numpy(), found.deviation
     weights = middles(found.residual_cuts) if found.residual_cuts else np.array([0.0, 1.0])
     out = []
-    for predicted, own in zip(mean_of(found.link, mean_log_odds(middles(found.cuts), found.lines)).tolist(), counts, strict=True):
+    for predicted, own in zip(
+        mean_of(found.link, mean_log_odds(middles(found.cuts), found.lines)).tolist(), counts, strict=True
+    ):
         rows = float(own.sum())
         if rows < max(_SEEN * s * math.sqrt(own.size), 2.0):
             continue

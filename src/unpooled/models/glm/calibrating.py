@@ -8,7 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.rounds import descend
 from unpooled.aggregation.standard import CONSTANT
-from unpooled.kernels.score_posterior import Released, score_posterior
+from unpooled.kernels.score_posterior import Known, Released, score_posterior
 from unpooled.models.glm import scaling
 from unpooled.models.glm.scaling import PROBABILITIES
 
@@ -48,13 +48,12 @@ def calibrate(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     if not fit.design.schedule.probabilities:
         return
     slopes, intercept = fit.start[: fit.shape.columns], fit.design.layout.intercept
-    known = CONSTANT * float(fit.start[-1]) if intercept else 0.0, float(np.linalg.norm(slopes))
+    constant = CONSTANT * float(fit.start[-1]) if intercept else 0.0
+    known = Known(constant, float(np.linalg.norm(slopes)), fit.design.schedule.doubt)
     yield from _told(fit, slopes, known)
 
 
-def _told(
-    fit: GlmFit, slopes: Row, known: tuple[float, float] | None
-) -> Generator[list[Ask], Replies, ScorePosterior]:
+def _told(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask], Replies, ScorePosterior]:
     """Ask for the histogram of classes along these slopes, and set the coefficients to the mean line."""
     design, length = fit.design, float(np.linalg.norm(slopes))
     intercept = design.layout.intercept

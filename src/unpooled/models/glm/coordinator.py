@@ -57,7 +57,10 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     fit.shape = shape_of(design, total, fit.rows, fit.counted)
     fit.units = (*fit.shape.units, design.family.dispersion)
     if design.schedule.probabilities:
-        fit.base_rate = (float(total.values[0]) / design.base.grid / fit.rows, float(total.deviations[0]) / design.base.grid / fit.rows)
+        fit.base_rate = (
+            float(total.values[0]) / design.base.grid / fit.rows,
+            float(total.deviations[0]) / design.base.grid / fit.rows,
+        )
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, fit.shape.of_base())
     if design.directions is not None:

@@ -243,9 +243,7 @@ def _schedule(
     columns = len(layout.coding.attribute) + 1
     k, tailed = strong / _effective(responses, columns), responses.family.tailed
     wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
-    found = schedule_of(
-        method, k, columns, most, rows=rows, tailed=tailed, wider=wider, meat=meat, calibrates=calibrates
-    )
+    found = schedule_of(method, k, columns, most, rows=rows, tailed=tailed, wider=wider, meat=meat, calibrates=calibrates)
     large = method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES
     if large and found.method is GlmMethod.NEWTON:
         if found.exact:
@@ -329,5 +327,8 @@ def compile_plan(study: Study) -> Plan:
     """Return the releases of a study of a generalised linear model."""
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
-    notes = (*passes_note(design.schedule.method, passes), *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}))
+    notes = (
+        *passes_note(design.schedule.method, passes),
+        *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
+    )
     return plan_of_totals(study, design, notes=notes)

@@ -41,6 +41,8 @@ _DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
 _DIRECTION_STEP = 16.0
 #: The share of the histogram where rounds told the length.
 _CALIBRATION = 0.05
+#: The length of the slopes that rounds told is in doubt by 40 / k, and by no more than this.
+_MOST_DOUBT = 3.0
 #: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
 ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
 #: Newton steps without noise, and when they have converged.
@@ -93,6 +95,8 @@ class GlmSchedule:
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
+    #: How much the length that rounds told is in doubt, where the histogram corrects it.
+    doubt: float = 0.0
     #: The bound on a pull times its row in a round for the direction, in lengths of the longest row.
     clip: float = 0.0
     #: As ``LONG``, of this study's Newton step, and the same for the rows of its second moments.
@@ -105,11 +109,11 @@ class GlmSchedule:
         beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat, self.probabilities))
         return 1 + beside + self.rounds + 2 * self.steps
 
-    def calibrated(self) -> GlmSchedule:
+    def calibrated(self, k: float) -> GlmSchedule:
         """Return the schedule with a histogram of classes along its score, for which everything else gives a part of its budget."""
         names = ("base", "scales", "descent", "cells", "score", "information", "meat")
         less = {name: (1 - _CALIBRATION) * getattr(self, name) for name in names}
-        return replace(self, probabilities=_CALIBRATION, **less)
+        return replace(self, probabilities=_CALIBRATION, doubt=min(_MOST_DOUBT, WORTH_LENGTHS / k), **less)
 
 
 def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
@@ -182,8 +186,10 @@ def schedule_of(
     if method is GlmMethod.NEWTON:
         found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat)
     else:
-        found = GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=_rounds(k, left - 2), step=_step(coefficients))
-    return found.calibrated() if calibrates else found
+        found = GlmSchedule(
+            method, base=0.06, scales=0.1, descent=0.84, rounds=_rounds(k, left - 2), step=_step(coefficients)
+        )
+    return found.calibrated(k) if calibrates else found
 
 
 def _rounds(k: float, most: int) -> int:
