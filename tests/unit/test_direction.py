@@ -17,7 +17,7 @@ from unpooled import PrivateGLM, PrivateLogisticRegression, diagnose
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.errors import UsageError
 from unpooled.families.logistic import Logistic
-from unpooled.kernels.score_posterior import CELLS, CUTS, DRAWS, Known, Released, mean_log_odds, score_posterior
+from unpooled.kernels.score_posterior import CELLS, CUTS, DRAWS, Known, ScoreCounts, mean_log_odds, score_posterior
 from unpooled.models import fitted, load
 from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_LENGTHS, GlmMethod, schedule_of
 from unpooled.models.glm.rows import Responses
@@ -122,7 +122,7 @@ def test_without_noise_the_line_is_found(slope: float, rate: float, deviation: f
     t = deviation * rng.normal(size=200_000)
     constant = math.log(rate / (1 - rate))
     y = (rng.random(t.size) < expit(constant + slope * t)).astype(int)
-    found = score_posterior(Released(counted(t, y), 0.0, float(y.mean()), 1e-4, t.size))
+    found = score_posterior(ScoreCounts(counted(t, y), 0.0, float(y.mean()), 1e-4, t.size))
     assert found.slope == pytest.approx(slope, abs=0.06 * slope + 0.03)
     assert found.constant == pytest.approx(constant, abs=0.08)
     assert len(found.lines) == DRAWS
@@ -135,7 +135,7 @@ def test_a_score_that_tells_nothing_gives_the_base_rate() -> None:
         rng = np.random.default_rng(seed)
         t = 1.5 * rng.normal(size=2000)
         y = (rng.random(t.size) < 0.3).astype(int)
-        found = score_posterior(Released(counted(t, y, deviation, seed), deviation, 0.3, 0.01, t.size))
+        found = score_posterior(ScoreCounts(counted(t, y, deviation, seed), deviation, 0.3, 0.01, t.size))
         p = expit(mean_log_odds(found.constant + found.slope * t, found.lines))
         excess[deviation].append(float(np.mean(0.3 * np.log(0.3 / p) + 0.7 * np.log(0.7 / (1 - p)))))
     assert np.mean(excess[1.0]) < 0.002
@@ -144,7 +144,7 @@ def test_a_score_that_tells_nothing_gives_the_base_rate() -> None:
 
 def test_the_mean_over_lines_is_that_of_their_probabilities() -> None:
     counts = counted(np.array([-1.0, 0.5, 1.0]), np.array([0, 1, 1]), 5.0)
-    found = score_posterior(Released(counts, 5.0, 0.6, 0.05, 100))
+    found = score_posterior(ScoreCounts(counts, 5.0, 0.6, 0.05, 100))
     t = np.array([-5.0, -0.3, 0.0, 2.0])
     own = np.mean([expit(a + s * t) for a, s in found.draws], axis=0)
     assert expit(mean_log_odds(found.constant + found.slope * t, found.lines)) == pytest.approx(own)
@@ -153,7 +153,7 @@ def test_the_mean_over_lines_is_that_of_their_probabilities() -> None:
     far = mean_log_odds(np.array([-1e5, 1e5]), ((0.0, 1.0),))
     assert far[0] < -700
     assert far[1] > 700
-    again = score_posterior(Released(counts, 5.0, 0.6, 0.05, 100))
+    again = score_posterior(ScoreCounts(counts, 5.0, 0.6, 0.05, 100))
     assert again.lines == found.lines
 
 
@@ -161,7 +161,7 @@ def test_without_an_intercept_the_constant_is_nothing() -> None:
     rng = np.random.default_rng(1)
     t = rng.normal(size=20_000)
     y = (rng.random(t.size) < expit(1.5 * t)).astype(int)
-    found = score_posterior(Released(counted(t, y), 0.0, 0.5, 0.01, t.size), intercept=False)
+    found = score_posterior(ScoreCounts(counted(t, y), 0.0, 0.5, 0.01, t.size), intercept=False)
     assert found.constant == 0
     assert (found.draws[:, 0] == 0).all()
     assert found.slope == pytest.approx(1.5, rel=0.1)
@@ -171,12 +171,12 @@ def test_what_rounds_told_is_corrected_and_kept_where_the_histogram_tells_nothin
     rng = np.random.default_rng(2)
     t = rng.normal(size=100_000)
     y = (rng.random(t.size) < expit(1.0 + 1.4 * t)).astype(int)
-    seen = score_posterior(Released(counted(t, y), 0.0, float(y.mean()), 1e-3, t.size), known=Known(0.9, 1.0, 1.0))
+    seen = score_posterior(ScoreCounts(counted(t, y), 0.0, float(y.mean()), 1e-3, t.size), known=Known(0.9, 1.0, 1.0))
     assert seen.slope == pytest.approx(1.4, rel=0.06)
-    noise = score_posterior(Released(counted(t, y, 1e6), 1e6, float(y.mean()), 0.3, t.size), known=Known(0.9, 1.0, 1.0))
+    noise = score_posterior(ScoreCounts(counted(t, y, 1e6), 1e6, float(y.mean()), 0.3, t.size), known=Known(0.9, 1.0, 1.0))
     assert noise.slope == pytest.approx(1.0, rel=0.1)
     assert noise.constant == pytest.approx(0.9, abs=0.1)
-    sure = score_posterior(Released(counted(t, y), 0.0, float(y.mean()), 1e-3, t.size), known=Known(0.9, 1.0, 1e-3))
+    sure = score_posterior(ScoreCounts(counted(t, y), 0.0, float(y.mean()), 1e-3, t.size), known=Known(0.9, 1.0, 1e-3))
     assert sure.slope == pytest.approx(1.0, rel=0.01)
 
 
@@ -284,8 +284,9 @@ def test_predictions_are_mean_probabilities_and_come_back_as_they_were(tmp_path)
         assert (unpooled.load(tmp_path / type(model).__name__).predict_proba(new) == p).all()
         with pytest.raises(UsageError, match="standard errors"):
             model.summary()
-        with pytest.raises(UsageError, match="means over several lengths"):
-            model.to_sklearn()
+        other = model.to_sklearn()
+        assert other.predict_proba(new) == pytest.approx(p)
+        assert (other.predict(new) == model.predict(new)).all()
         again = type(model)(**SHARED).fit(X, y)
         assert (again.predict_proba(new) == p).all()
 

@@ -18,7 +18,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
-from unpooled.estimation.exporting import linear_model
+from unpooled.estimation.exporting import linear_model, mean_of_lines
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
@@ -320,13 +320,11 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return result
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
+        """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same.
+
+        Where probabilities are means over several lengths of the slopes, it is a ``VotingClassifier`` of one logistic regression for each.
+        """
         check_is_fitted(self)
-        if self._lines:
-            raise UsageError(
-                "probabilities of method 'direction' are means over several lengths of the slopes, and scikit-learn has no linear model that predicts "
-                "the same: coef_ and intercept_ rank rows alike"
-            )
         if not self._is_linear:
             raise UsageError(
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
@@ -336,7 +334,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
                 "to_sklearn is for declared columns as they are, and this model has a formula: fit scikit-learn's to the columns that it makes"
             )
         columns = self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ())
-        return linear_model(self, columns)
+        found = linear_model(self, columns)
+        return mean_of_lines(found, self._lines) if self._lines else found
 
     @property
     def _is_linear(self) -> bool:

@@ -44,7 +44,7 @@ _TINY = 1e-9
 
 
 @dataclass(frozen=True)
-class Released:
+class ScoreCounts:
     """Released counts, two for each cell (first class, second class), and the base rate, with the deviations of their noise."""
 
     counts: Matrix
@@ -80,7 +80,7 @@ class ScorePosterior:
         return tuple(zip(constants.tolist(), factors.tolist(), strict=True))
 
 
-def score_posterior(released: Released, *, intercept: bool = True, known: Known | None = None) -> ScorePosterior:
+def score_posterior(released: ScoreCounts, *, intercept: bool = True, known: Known | None = None) -> ScorePosterior:
     """Return the posterior of the line a + s t; ``known``: the line that rounds told.
 
     Without an intercept the constant is 0.
@@ -114,7 +114,7 @@ def mean_log_odds(log_odds: Vector, lines: tuple[tuple[float, float], ...]) -> V
     return np.asarray(np.log(np.maximum(both, tiny)) - np.log(np.maximum(rest, tiny)))
 
 
-def _scores(released: Released) -> tuple[Matrix, Vector]:
+def _scores(released: ScoreCounts) -> tuple[Matrix, Vector]:
     """Return points of every cell, and the part of all rows in each, of normal scores whose mean and deviation the counts tell."""
     means = np.linspace(-3 * _MEAN, 3 * _MEAN, 25)
     middle, doubt = _LOG_DEVIATION
@@ -147,7 +147,7 @@ def _slopes(deviation: float, known: Known | None) -> tuple[Vector, Vector]:
 
 
 def _constants(
-    released: Released, points: Matrix, parts: Vector, slopes: Vector, prior: Vector, *, intercept: bool
+    released: ScoreCounts, points: Matrix, parts: Vector, slopes: Vector, prior: Vector, *, intercept: bool
 ) -> tuple[Matrix, Matrix]:
     """Return for every slope constants (a row each) at which the mean probability is about the base rate, and what is believed of each pair."""
     if not intercept:
@@ -176,7 +176,7 @@ def _near(known: Known, prior: Vector, *, intercept: bool) -> tuple[Matrix, Matr
     return constants, prior[:, None] * np.exp(-(far**2) / 2)
 
 
-def _likelihood(released: Released, p: Matrix, parts: Vector) -> Matrix:
+def _likelihood(released: ScoreCounts, p: Matrix, parts: Vector) -> Matrix:
     """Return the log likelihood of the counts of both classes, for probabilities of the second in the cells, which are in the last axis.
 
     A cell's count of rows is normal about that of normal scores; given it, the two classes are binomial, and both counts have noise.

@@ -8,7 +8,7 @@ import numpy as np
 
 from unpooled.aggregation.rounds import descend
 from unpooled.aggregation.standard import CONSTANT
-from unpooled.kernels.score_posterior import Known, Released, score_posterior
+from unpooled.kernels.score_posterior import Known, ScoreCounts, score_posterior
 from unpooled.models.glm import scaling
 from unpooled.models.glm.scaling import PROBABILITIES
 
@@ -61,7 +61,7 @@ def _told(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask],
     along = np.append(unit, [0.0] * intercept)
     total = yield from fit.total(PROBABILITIES, fit.at(along))
     counts, deviation = design.outcomes.decode(total)
-    released = Released(counts, deviation, *fit.base_rate, fit.rows)
+    released = ScoreCounts(counts, deviation, *fit.base_rate, fit.rows)
     line = score_posterior(released, intercept=intercept, known=known)
     fit.start = np.append(line.slope * unit, [line.constant / CONSTANT] * intercept)
     return line

@@ -149,7 +149,10 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return found
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""
+        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same.
+
+        Of method "direction" it is a ``VotingClassifier`` of one for each length of the slopes.
+        """
         if not _has_classes(self) or self._shifted or self._by_direction:
             raise UsageError(
                 "to_sklearn is for the logistic family (and the multinomial), without exposure and offset, of rows as they are: use coef_ and intercept_"
