@@ -32,6 +32,7 @@ import unpooled
 from unpooled import PrivateGLM
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import plan as glm_plan
+from unpooled.models.glm import rounds as glm_rounds
 from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_LENGTHS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -49,6 +50,8 @@ SIGNALS, NEW, HALF_RANGE = (0.5, 1.0, 1.5, 2.0), 4000, 4.0
 METHODS = ("before", "direction", "rounds")
 BINS, SHOWN = (0.0, 3.0, 8.0, 20.0, 40.0, 80.0, math.inf), ("before", "now", "base rate", "truth")
 FULL, REDUCED = 12, 4
+#: Numbers in the share of the base rate; the first is the rule's.
+STRENGTHS = (8.0, 16.0, 25.0)
 _CERTAIN = 1e-12
 Cell = tuple[int, int, float, float, float]
 
@@ -219,6 +222,23 @@ def summary(found: list[Judged]) -> list[list[str]]:
     return table
 
 
+def base_shares(often: int) -> list[list[str]]:
+    """Losses over the base rate's of the direction, where the base rate gets other shares: min(.5, max(.04, (number / n mu)^2))."""
+    table = []
+    for (least, most), rate in itertools.product(itertools.pairwise(BINS[:4]), RATES):
+        some = [cell for cell in cells() if least <= strength(cell) < most and cell[3] == rate]
+        row = [f"{least:g} to {most:g}, {rate:g}", str(len(some))]
+        for number in STRENGTHS:
+            with mock.patch.object(glm_rounds, "_BASE_STRENGTH", number):
+                plans = {cell: {"direction": planned(cell, "direction")} for cell in some}
+            runs = [[once(cell, plans[cell], seed) for seed in range(often)] for cell in some]
+            over = [float(np.mean([r["direction"][0] - r["base rate"][0] for r in each])) for each in runs]
+            row.append(f"{np.mean(over):.3f} ({max(over):.3f})")
+        table.append(row)
+        print(row, flush=True)
+    return table
+
+
 def main(full: bool) -> None:
     """Four runs a cell, one of each signal; twelve in full."""
     found = []
@@ -255,6 +275,9 @@ def main(full: bool) -> None:
         summary(found),
         notes.strip(),
     )
+    header = ["k, base rate", "cells", *(f"{number:g}" for number in STRENGTHS)]
+    title = "Log-loss over the base rate's, by the number in the share of the base rate: mean (largest) over cells"
+    write_table("glm/logistic_base_share", title, header, base_shares(FULL if full else REDUCED))
 
 
 if __name__ == "__main__":

@@ -301,6 +301,19 @@ def test_a_diagnosis_reads_mean_probabilities() -> None:
     assert diagnose(plain, new, truth, epsilon=20.0, delta=1e-5, rows="others", random_state=0).cells_.lines == ()
 
 
+@pytest.mark.parametrize(
+    ("link", "lines"), [("identity", [[0.0, 1.0]]), ("logistic", [[0.0, math.inf]]), ("logistic", [[math.nan, 1.0]])]
+)
+def test_lines_of_a_diagnosis_are_finite_and_of_two_classes(link: str, lines: list[list[float]]) -> None:
+    response = Column("y", 0, 1) if link == "identity" else Column("y", categories=("no", "yes"))
+    own = {"residual_cuts": [0.0]} if link == "identity" else {}
+    parameters = {"response": "y", "coefficients": {"a": 1.0}, "link": link, "lines": lines, **own}
+    with pytest.raises(UsageError, match="lines are finite numbers"):
+        load("diagnose").compile(
+            Study("diagnose", (Card("x", 50, (Column("a", 0, 1), response)),), 1.0, 1e-5, parameters=parameters, derived=())
+        )
+
+
 @pytest.mark.parametrize("trust", [{}, {"aggregation": "trusted"}])
 def test_a_study_with_categories_and_missing_values_predicts_as_its_result_says(trust: dict[str, str]) -> None:
     rng = np.random.default_rng(7)
@@ -328,6 +341,7 @@ def test_a_study_with_categories_and_missing_values_predicts_as_its_result_says(
     assert roc_auc_score(ill == "yes", p) > 0.65
     assert model.method_ == "direction"
     assert "'direction' gives predictions without standard errors" in MODEL.table(plan, result)
+    assert "means over 64 lengths of the slopes" in MODEL.table(plan, result)
     assert [t.term for t in MODEL.terms(plan, result)][-1] == "(intercept)"
     assert MODEL.panels(plan, result)[0].title == "coefficients"
 

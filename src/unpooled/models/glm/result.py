@@ -154,6 +154,10 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
     else:
         table = found.summary(result.level)
         lines = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
+    if result.lines:
+        lines.append(
+            f"probabilities are means over {len(result.lines)} lengths of the slopes, of which these coefficients are the mean: `unpooled predict` works them out"
+        )
     if result.life_table is not None:
         lines.append(str(result.life_table.kaplan_meier(result.level)))
     return (*lines, f"family {result.family}, rows of {', '.join(result.participants)}")
