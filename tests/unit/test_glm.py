@@ -186,6 +186,15 @@ def test_pulls_that_are_not_cut_and_rows_that_are_not_shortened_are_caught(monke
                 assert max(shares_of_reach("poisson", seeds=30).values()) <= 1 + 1e-12
 
 
+def test_a_row_that_counts_in_two_cells_of_the_histogram_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorem G.11."""
+    assert max(shares_of_reach("logistic", seeds=10).values()) <= 1 + 1e-12
+    honest = ScoreCells.added_up
+    monkeypatch.setattr(ScoreCells, "added_up", lambda *given: honest(*given) + np.roll(honest(*given), 1))
+    with pytest.raises(AssertionError):
+        assert max(shares_of_reach("logistic", seeds=10).values()) <= 1 + 1e-12
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_the_closed_form_of_sums_in_a_cube_is_the_largest_of_a_search(count: int) -> None:
     """Theorem G.1."""
