@@ -27,7 +27,7 @@ CELLS = len(CUTS) + 1
 #: What is believed of the slope before data where nothing is known of it: this mass at 0, the rest log-uniform over these slopes of a score of
 #: deviation 1.
 _NONE, _SLOPES, _SLOPE_POINTS = 0.3, (0.05, 6.0), 33
-#: What is believed of a slope that rounds told already: the deviation of the logarithm of its ratio to theirs, and that of the shift of their
+#: What is believed of a slope that rounds estimated already: the deviation of the logarithm of its ratio to theirs, and that of the shift of their
 #: constant, at a doubt of 1.
 _RATIO, _SHIFT = 0.35, 0.25
 #: Deviations of that ratio on each side; of the base rate's noise, and points between; the least base rate, in rows. All rates are equally likely
@@ -57,7 +57,7 @@ class ScoreCounts:
 
 @dataclass(frozen=True)
 class Known:
-    """The line that rounds told, about which the line of the classes is believed to lie, and how much that is in doubt."""
+    """The line that rounds estimated, about which the line of the classes is believed to lie, and how much that is in doubt."""
 
     constant: float
     slope: float
@@ -81,7 +81,7 @@ class ScorePosterior:
 
 
 def score_posterior(released: ScoreCounts, *, intercept: bool = True, known: Known | None = None) -> ScorePosterior:
-    """Return the posterior of the line a + s t; ``known``: the line that rounds told.
+    """Return the posterior of the line a + s t; ``known``: the line that rounds estimated.
 
     Without an intercept the constant is 0.
     """
@@ -170,7 +170,7 @@ def _constants(
 
 
 def _near(known: Known, prior: Vector, *, intercept: bool) -> tuple[Matrix, Matrix]:
-    """Return for every slope constants about the one that rounds told, which rests on the rows' own scores, and what is believed of each pair."""
+    """Return for every slope constants about the one that rounds estimated, which rests on the rows' own scores, and what is believed of each pair."""
     far = np.linspace(-_REACH, _REACH, _RATE_POINTS) if intercept else np.zeros(1)
     constants = np.broadcast_to(known.constant + _SHIFT * known.doubt * far, (prior.size, far.size))
     return constants, prior[:, None] * np.exp(-(far**2) / 2)

@@ -39,7 +39,7 @@ def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tupl
         return step * rows.gradient_of(total)[0]
 
     found = yield from descend(fit, fit.at, move, start, design.schedule.rounds)
-    line = yield from _told(fit, found[: fit.shape.columns], None)
+    line = yield from _line_along(fit, found[: fit.shape.columns], None)
     return line.lines
 
 
@@ -50,10 +50,10 @@ def calibrate(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     slopes, intercept = fit.start[: fit.shape.columns], fit.design.layout.intercept
     constant = CONSTANT * float(fit.start[-1]) if intercept else 0.0
     known = Known(constant, float(np.linalg.norm(slopes)), fit.design.schedule.doubt)
-    yield from _told(fit, slopes, known)
+    yield from _line_along(fit, slopes, known)
 
 
-def _told(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask], Replies, ScorePosterior]:
+def _line_along(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask], Replies, ScorePosterior]:
     """Ask for the histogram of classes along these slopes, and set the coefficients to the mean line."""
     design, length = fit.design, float(np.linalg.norm(slopes))
     intercept = design.layout.intercept

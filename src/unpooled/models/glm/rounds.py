@@ -21,7 +21,7 @@ class GlmMethod(StrEnum):
     NEWTON = "newton"
     #: Rounds of gradients alone: the smallest error of predictions where there is little to learn, no standard errors.
     GRADIENT = "gradient"
-    #: Rounds for the direction of the slopes, then one histogram for their length: whatever is told of them, no worse than the base rate.
+    #: Rounds for the direction of the slopes, then one histogram for their length: a direction that predicts nothing gives the base rate.
     DIRECTION = "direction"
     #: The direction of the slopes from one release of second moments, and rounds for their length: the best ranking of rows of one length.
     MOMENTS = "moments"
@@ -39,9 +39,9 @@ _DIRECTION_SHARES = (0.104, 0.625, 0.271)
 #: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
 _DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
 _DIRECTION_STEP = 16.0
-#: The share of the histogram where rounds told the length.
+#: The share of the histogram where rounds estimated the length.
 _CALIBRATION = 0.05
-#: The length of the slopes that rounds told is in doubt by 40 / k, and by no more than this.
+#: The length of the slopes that rounds estimated is in doubt by 40 / k, and by no more than this.
 _MOST_DOUBT = 3.0
 #: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
 ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
@@ -95,7 +95,7 @@ class GlmSchedule:
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
-    #: How much the length that rounds told is in doubt, where the histogram corrects it.
+    #: How much the length that rounds estimated is in doubt, where the histogram corrects it.
     doubt: float = 0.0
     #: The bound on a pull times its row in a round for the direction, in lengths of the longest row.
     clip: float = 0.0

@@ -3,7 +3,7 @@ r"""Direction, then scale: rounds on shortened rows tell in which direction the 
 A record's standardised row is shortened to a bound and gets a constant of 1. In a round its pull times that row is cut to a short length
 (Theorem G.2), so that a record of either class counts about as much as any other: the sum points in the direction of the slopes, and says nothing of
 their length. The length comes from one histogram of (cell of the score t = z.b) x class, z the row without shortening (Theorem G.11): there is
-nothing to clip. Where rounds told a length already, the same histogram corrects it.
+nothing to clip. Where rounds estimated a length already, the same histogram corrects it.
 """
 
 from __future__ import annotations

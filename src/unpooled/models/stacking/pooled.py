@@ -210,7 +210,7 @@ class PooledLogistic(Tabled, StackEstimator):
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """``X @ coef_.T + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``.
 
-        Where rounds told the direction of the slopes alone, the log odds of the mean probability over their possible lengths.
+        Where rounds estimated the direction of the slopes alone, the log odds of the mean probability over their possible lengths.
         """
         check_is_fitted(self)
         if self._lines:
