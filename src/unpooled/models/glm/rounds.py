@@ -31,9 +31,9 @@ class GlmMethod(StrEnum):
 
 #: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
 WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
-#: Of two classes below this k the direction of the slopes is learnt, and then their length.
+#: Below this k the direction of the slopes of two classes is learnt, and then their length.
 WORTH_LENGTHS = 40.0
-#: The base rate's share there: its noise is at most 1/8 at one row of this n mu; shares of the rest for scales, rounds and the histogram.
+#: Share of the base rate, by which its noise is 1/8 or less from n mu = 11.3 on; and shares of the rest for scales, rounds and the histogram.
 _LEAST_BASE, _MOST_BASE, _BASE_STRENGTH = 0.04, 0.5, 8.0
 _DIRECTION_SHARES = (0.104, 0.625, 0.271)
 #: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
