@@ -5,7 +5,7 @@ in turn; delta = 1e-5, replace. A run plays the study's own coordinator on exact
 true probabilities are known, so log-loss and calibration slope (that of the truth on the log odds of the prediction) have no sampling error of
 responses. "before" is what ``auto`` was without the histogram along the score: the base rate below k = 5, rounds, from 80 on a Newton step.
 "rounds" are those of k >= 40 at every k, with the histogram. Half of the cells (a checkerboard over rows, columns, correlation, base rate and epsilon)
-chose the numbers of the rules, the other half judges. Runs continue where they stopped: each cell is a file under build/logistic_scale, and runs of
+served while the method was built, to check the switch and the likelihood of the histogram; the other half chose nothing. Runs continue where they stopped: each cell is a file under build/logistic_scale, and runs of
 other code are discarded.
 """
 
@@ -73,7 +73,7 @@ def cells() -> list[Cell]:
 
 
 def chooses(cell: Cell) -> bool:
-    """Whether a cell is of the half that chose the numbers."""
+    """Return True for a cell of the half that served while the method was built."""
     axes = (ROWS, COLUMNS, CORRELATIONS, RATES, EPSILONS)
     return sum(axis.index(value) for axis, value in zip(axes, cell, strict=True)) % 2 == 0  # type: ignore[arg-type]
 
