@@ -194,7 +194,7 @@ def test_shares_rounds_and_clips_follow_from_k() -> None:
     ):
         found = schedule_of(GlmMethod.AUTO, k, 6, 105, calibrates=True)
         assert (found.method, found.rounds, found.clip, found.step) == (GlmMethod.DIRECTION, rounds, clip, 16.0)
-        base = min(0.5, max(0.04, (8 / (6 * k)) ** 2))
+        base = min(0.5, max(0.04, (16 / (6 * k)) ** 2))
         assert found.base == pytest.approx(base)
         shares = (found.scales, found.descent, found.probabilities)
         assert shares == pytest.approx([(1 - base) * part for part in (0.104, 0.625, 0.271)])
