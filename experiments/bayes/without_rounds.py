@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 from experiments.common import run, write_table
 
-import unpooled.models.bayes.rounds as schedules
+import unpooled.aggregation.linear_rounds as schedules
 from unpooled import PrivateLinearRegression
 
 SHAPES = ("independent", "one factor", "skewed", "heavy-tailed", "near copy")

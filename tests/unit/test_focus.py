@@ -14,12 +14,12 @@ import unpooled
 from unpooled import Bounds, PrivateLinearRegression
 from unpooled.aggregation import counted_scales
 from unpooled.aggregation.counted_scales import CountedScales
+from unpooled.aggregation.descent import arrived
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.errors import UsageError
 from unpooled.kernels import focus_rows
 from unpooled.models import fitted, load
 from unpooled.models.bayes.belief import believed
-from unpooled.models.bayes.descent import arrived
 from unpooled.models.bayes.focus import FocusRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

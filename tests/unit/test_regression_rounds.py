@@ -11,17 +11,9 @@ import numpy as np
 import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
+from unpooled.aggregation.descent import shrunk
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.row_blocks import public_numbers
-from unpooled.aggregation.standard import CONSTANT, WIDEST, Scales, StandardRows
-from unpooled.aggregation.totals import Total
-from unpooled.errors import PlanMismatch, StudyAborted, UsageError
-from unpooled.kernels import standard_rows
-from unpooled.kernels.evidence import NoisyMoments, least_squares_state
-from unpooled.models import load
-from unpooled.models.bayes.descent import shrunk
-from unpooled.models.bayes.party import STATISTICS
-from unpooled.models.bayes.rounds import (
+from unpooled.aggregation.linear_rounds import (
     FEW,
     ROUNDS,
     WITHOUT_ROUNDS,
@@ -31,6 +23,14 @@ from unpooled.models.bayes.rounds import (
     schedule_of,
     with_ample,
 )
+from unpooled.aggregation.row_blocks import public_numbers
+from unpooled.aggregation.standard import CONSTANT, WIDEST, Scales, StandardRows
+from unpooled.aggregation.totals import Total
+from unpooled.errors import PlanMismatch, StudyAborted, UsageError
+from unpooled.kernels import standard_rows
+from unpooled.kernels.evidence import NoisyMoments, least_squares_state
+from unpooled.models import load
+from unpooled.models.bayes.party import STATISTICS
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.sensitivity import clipped_products, standardising_sums
@@ -348,7 +348,7 @@ def test_where_noise_is_small_one_release_of_moments_stands_in_the_place_of_roun
     found = {}
     for name, start in (("moments", 200.0), ("rounds", math.inf)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unpooled.models.bayes.rounds.WITHOUT_ROUNDS", start)
+            patch.setattr("unpooled.aggregation.linear_rounds.WITHOUT_ROUNDS", start)
             own = model(epsilon=8.0, method="refinement", weights_bounds=(0.5, 1.0) if weighted else None)
             own.fit(X, y, sites=np.arange(n) % 3, weights=weights)
         found[name] = own

@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout, blocks_of
+from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes
 from unpooled.models.bayes.plan import DEVIATIONS, ESTIMATE, MOMENTS, design_of, plan_of
-from unpooled.models.bayes.rounds import Method
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence

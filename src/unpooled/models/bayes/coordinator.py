@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.clipping import Clipping
+from unpooled.aggregation.descent import descent
 from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.meat import MEAT
+from unpooled.aggregation.linear_rounds import Method
+from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.rounds import Rounds
-from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
-from unpooled.models.bayes.descent import descent, frame_of, from_moments, shrunk, without_errors
+from unpooled.aggregation.standard import CONSTANT, Standard
 from unpooled.models.bayes.focused import focused
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
-from unpooled.models.bayes.rounds import Method, clip_of
 from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
@@ -103,62 +100,14 @@ def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, t
 
 
 def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
-    """Means and deviations; gradients; what they leave."""
+    """Rounds over standardised rows, or over the response alone."""
     design = rounds.design
-    rows = design.standard
-    if design.method is Method.MEAN:
-        standard = Standard.declared()
-        (start,), _ = yield from descent(rounds, standard)
-        return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
-    total = yield from rounds.total(SCALES)
-    standard = design.scales.decode(total, rounds.rows)
-    start, least = yield from (descent(rounds, standard) if design.schedule.rounds else from_moments(rounds, standard))
-    if design.method is Method.GRADIENT:
-        shrunken = shrunk(start, least, standard, intercept=design.layout.intercept)
-        return without_errors(design, frame_of(design, standard, shrunken, (math.nan, math.nan), least)), None
-    settings = (*standard.settings, *start.tolist())
-    total = yield from rounds.total(SPREAD, settings)
-    squares, noise = rows.square_of(total)
-    plan = rounds.plan
-    # For rows of typical length: what longer ones cost is the stretch's.
-    farthest = rows.noise_of_products(design.totals[RESIDUAL].deviations(plan)) / rounds.rows / rows.stretch
-    spread = math.sqrt(max(squares, noise) / rounds.rows)
-    whole = 2 / float(standard.width[-1])  # the declared range: a fit that stays inside it leaves no more
-    clip = min(clip_of(farthest) * spread, whole) if spread else whole
-    clipping = yield from _cut_off(rounds, standard, settings, spread or whole, clip)
-    clip = clipping.clip * (spread or whole)
-    total = yield from rounds.total(RESIDUAL, (*settings, clip))
-    gram, variance = rows.products_of(total, clip)
-    meat = None
-    if MEAT in design.totals:
-        total = yield from rounds.total(MEAT, (*settings, clip))
-        meat = rows.meat_of(total, clip)
-    if design.layout.intercept:
-        start = start.copy()
-        start[-1] += clipping.tail[0] / CONSTANT
-    frame = replace(frame_of(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
-    promise = plan.statement
-    released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
-    moments = replace(released, covariance=design.covariance, meat=meat)
-    return moments.posterior(), moments
-
-
-def _cut_off(
-    rounds: Rounds[BayesDesign], standard: Standard, settings: tuple[float, ...], spread: float, clip: float
-) -> Generator[list[Ask], Replies, Clipping]:
-    """Ask for the histogram of residuals; return the shares that the last round cuts off, and the mean that its clip takes away."""
-    design = rounds.design
-    rows = design.standard
-    total = yield from rounds.total(CELLS, (*settings, spread))
-    counts = rows.cells.decode(total, rounds.rows)
-    clip = min(clip, counts.end() * spread)
-    middle, width = float(standard.middle[-1]), float(standard.width[-1]) * spread
-    tail = (0.0, 0.0)
-    if design.layout.intercept and design.weighting is None:  # of rows that count alike
-        ends = (1 - middle) / width, (1 + middle) / width
-        mean, deviation = counts.missing_mean(clip / spread, ends)
-        tail = mean * spread, deviation * spread
-    return Clipping(counts.shortened, counts.beyond(clip / spread), rows.stretch, clip / spread, tail)
+    if design.method is not Method.MEAN:
+        found = yield from standardised(rounds)
+        return found.fit, found.moments
+    standard = Standard.declared()
+    (start,), _ = yield from descent(rounds, standard)
+    return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
 
 
 def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.columns.words import PROOF
 from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.linear_rounds import ROUNDS
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
@@ -23,7 +24,6 @@ from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.columns.estimating import ColumnSplit
 from unpooled.models.bayes.following import Following
 from unpooled.models.bayes.plan import NAIVE
-from unpooled.models.bayes.rounds import ROUNDS
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.descent import arrived, descent, frame_of, without_errors
+from unpooled.aggregation.linear_rounds import clip_of_focus
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES
 from unpooled.models.bayes.belief import believed
-from unpooled.models.bayes.descent import arrived, descent, frame_of, without_errors
 from unpooled.models.bayes.focus import CROSS
-from unpooled.models.bayes.rounds import clip_of_focus
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.aggregation.linear_rounds import Schedule
     from unpooled.aggregation.rounds import Rounds
     from unpooled.models.bayes.focus import FocusRows
     from unpooled.models.bayes.plan import BayesDesign
-    from unpooled.models.bayes.rounds import Schedule
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation import linear_party
 from unpooled.aggregation.keys import KEYS
+from unpooled.aggregation.linear_party import standard_rows
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.row_blocks import public_numbers, remembered
-from unpooled.aggregation.standard import DESCENT, FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD
+from unpooled.aggregation.row_blocks import public_numbers
+from unpooled.aggregation.standard import RESIDUAL
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.protocol.context import Context
 
-    Blocks = Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]
     Raw = Iterator[tuple[NDArray[Any], ...]]
     Settings = tuple[float, ...]
 
@@ -78,34 +79,11 @@ def _deviations(context: Context[BayesDesign], settings: Settings) -> NDArray[np
     return shared_out(context.table.blocks(coding.names), added_up)
 
 
-def _scales(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    no_settings(settings)
-    design = context.design
-    return design.scales.statistic(context.table)
-
-
-def _descent(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    design = context.design
-    standard, start, _ = public_numbers(design.standard.layout, settings, 0)
-    return shared_out(_rows(context, standard), lambda own: design.standard.gradient(own, start))
-
-
-def _spread(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    design = context.design
-    standard, start, _ = public_numbers(design.standard.layout, settings, 0)
-    return shared_out(_rows(context, standard), lambda own: design.standard.squares(own, start))
-
-
 def _residual(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    rows = context.design.last
+    if (rows := context.design.focus) is None:
+        return linear_party.residual(context, settings)
     standard, start, (clip,) = _asked(context, settings)
-    return shared_out(_rows(context, standard), lambda own: rows.products(own, start, float(clip)))
-
-
-def _first_moments(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    rows = context.design.standard
-    standard, _, (clip,) = public_numbers(rows.layout, settings, 1, coefficients=0)
-    return shared_out(_rows(context, standard), lambda own: rows.products(own, np.zeros(rows.width), float(clip)))
+    return shared_out(standard_rows(context, standard), lambda own: rows.products(own, start, float(clip)))
 
 
 def _asked(context: Context[BayesDesign], settings: Settings) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
@@ -120,32 +98,23 @@ def _cross(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int6
     rows = context.design.focus
     assert rows is not None  # it has no such total
     standard, _, _ = public_numbers(rows.whole, settings, 0, coefficients=0)
-    return shared_out(_rows(context, standard), rows.products_of_columns)
+    return shared_out(standard_rows(context, standard), rows.products_of_columns)
 
 
 def _cells(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    design = context.design
-    if (focus := design.focus) is not None:
-        standard, start, _ = public_numbers(focus.whole, settings, 0)
-        return shared_out(_rows(context, standard), lambda own: focus.residuals_of_all(own, start))
-    standard, start, (deviation,) = public_numbers(design.standard.layout, settings, 1)
-    return shared_out(_rows(context, standard), lambda own: design.standard.residual_cells(own, start, float(deviation)))
+    if (focus := context.design.focus) is None:
+        return linear_party.cells(context, settings)
+    standard, start, _ = public_numbers(focus.whole, settings, 0)
+    return shared_out(standard_rows(context, standard), lambda own: focus.residuals_of_all(own, start))
 
 
 def _meat(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
     rows = context.design.last
     standard, start, (clip,) = _asked(context, settings)
-    blocks = _rows(context, standard)
+    blocks = standard_rows(context, standard)
     if rows.clusters:  # whose rows lie in several blocks
         return rows.meat.added_up(rows.scores(blocks, start, float(clip)), context.table)
     return shared_out(blocks, lambda own: rows.meat.added_up(rows.scores(own, start, float(clip)), context.table))
-
-
-def _rows(context: Context[BayesDesign], standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:
-    """Return the standardised rows, of a small table from the round before."""
-    design = context.design
-    by = (context.plan.hash, standard[0].tobytes(), standard[1].tobytes())
-    return remembered(context.table, by, design.layout.size, lambda: design.standard.blocks(context.table, standard))
 
 
 #: What a party adds up, by the name of the total.
@@ -155,12 +124,9 @@ STATISTICS = {
     DEVIATIONS: _deviations,
     SQUARE: _square,
     MOMENTS: _moments,
-    SCALES: _scales,
-    DESCENT: _descent,
-    SPREAD: _spread,
+    **linear_party.STATISTICS,
     CELLS: _cells,
     CROSS: _cross,
-    FIRST_MOMENTS: _first_moments,
     RESIDUAL: _residual,
     MEAT: _meat,
 }

@@ -8,34 +8,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.affordable import AMPLE
 from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
+from unpooled.aggregation.linear_design import gradients, left_over, noise_of, opened_rows
+from unpooled.aggregation.linear_rounds import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.standard import FIRST_MOMENTS, Scales, StandardRows
+from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
 from unpooled.models.bayes.focus import CROSS, FocusRows
-from unpooled.models.bayes.rounds import (
-    ROUNDS,
-    Method,
-    Schedule,
-    afforded,
-    clip_of_focus,
-    schedule_of,
-    stretch_of,
-    with_ample,
-)
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
-from unpooled.privacy.sensitivity import column_moments, moments_ball
+from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
 if TYPE_CHECKING:
@@ -297,16 +288,8 @@ def _spent(
         _check_focus(schedule, noise, rows)
         stretch = stretch_of(noise, rows)
         return replace(design, focus=replace(focus, stretch=stretch), standard=replace(standard, stretch=stretch))
-    if schedule.cells:
-        noise = noise_of(standard, strong, schedule.products, adjacency)
-        schedule = with_ample(schedule) if afforded(noise, rows) >= AMPLE else schedule
-        return replace(design, schedule=schedule, standard=replace(standard, stretch=stretch_of(noise, rows)))
-    return design
-
-
-def noise_of(rows: StandardRows, strong: float, share: float, adjacency: Adjacency) -> float:
-    """Return the deviation of the noise in a mean of z r, for typical rows and residuals that are clipped to one deviation."""
-    return moments_ball(1.0, 1.0, adjacency) * rows.radius / (strong * math.sqrt(share))
+    schedule, standard = opened_rows(schedule, standard, strong, adjacency)
+    return replace(design, schedule=schedule, standard=standard)
 
 
 def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
@@ -325,20 +308,16 @@ def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
     schedule, rows = design.schedule, design.standard
     if schedule.scales:
         yield design.scales.vector(schedule.scales, adjacency)
-    if schedule.rounds:
-        yield rows.descent(schedule.descent, adjacency, schedule.rounds)
-    if schedule.first:
-        yield rows.residual(schedule.first, adjacency, FIRST_MOMENTS)
-    if schedule.products:
+    yield from gradients(schedule, rows, adjacency)
+    if design.focus is not None:
+        focus = design.focus
         if schedule.spread:
             yield rows.spread(schedule.spread)
-        if design.focus is not None:
-            rows = design.focus
-            yield rows.cells_of_all.vector(schedule.cells, rows.moves(adjacency))
-            yield rows.cross(schedule.cross, adjacency)
-        elif schedule.cells:
-            yield rows.cells.vector(schedule.cells, rows.moves(adjacency))
-        yield rows.residual(schedule.products, adjacency)
+        yield focus.cells_of_all.vector(schedule.cells, focus.moves(adjacency))
+        yield focus.cross(schedule.cross, adjacency)
+        yield focus.residual(schedule.products, adjacency)
+    elif schedule.products:
+        yield from left_over(schedule, rows, adjacency)
     if schedule.meat:
         yield design.last.meat.vector(schedule.meat, rows.moves(adjacency))
 

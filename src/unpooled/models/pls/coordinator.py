@@ -1,4 +1,4 @@
-"""Pure generator: add up the parties' moments and turn the noisy total into a PLS model. All of it is post-processing."""
+"""Pure generator: add up what the plan asks of the parties and turn noisy totals into a PLS model. All of it is post-processing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.linear_rounds import Method
+from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.rounds import Rounds
@@ -16,6 +18,7 @@ from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MOMENTS, PlsDesign
+from unpooled.models.pls.regressed import of_study
 from unpooled.models.pls.several import from_several
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
@@ -41,7 +44,7 @@ class StoredModel(msgspec.Struct, frozen=True):
 
 
 class PlsResult(msgspec.Struct, frozen=True):
-    """The model, and the released moments it came from (none where they were exact, or where the model itself was released)."""
+    """The model, and the released moments it came from (none where rounds of gradients or the model itself were released)."""
 
     channels: tuple[str, ...]
     model: StoredModel
@@ -53,6 +56,8 @@ class PlsResult(msgspec.Struct, frozen=True):
     #: Of several responses: their names, and the moments of those after the first.
     responses: tuple[str, ...] = ()
     more: tuple[StoredMoments, ...] = ()
+    #: How the budget was spent.
+    method: str = Method.MOMENTS
 
 
 def coordinate(plan: Plan[PlsDesign]) -> Conversation:
@@ -68,6 +73,11 @@ def coordinate(plan: Plan[PlsDesign]) -> Conversation:
         )
     rounds = Rounds(plan)
     yield from rounds.begin()
+    if not design.one_release:
+        found = yield from standardised(rounds)
+        own = of_study(found, rounds.rows, design.frame, wanted)
+        released = None if found.moments is None else found.moments.stored()
+        return PlsResult(channels, stored(own), rounds.participants, released, method=str(design.schedule.method))
     total = yield from rounds.total(MOMENTS)
     promise = plan.statement
     moments, *more = Moments.decode_each(design.layout, total, rounds.rows, plan.hash, str(promise), holds=promise.holds)

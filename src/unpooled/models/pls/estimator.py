@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
@@ -20,10 +21,10 @@ from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import part, response_names
 from unpooled.models.pls import MODEL
 from unpooled.models.pls.coordinator import stored
-from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.frame import NONE as NO_BASIS
 from unpooled.models.pls.plan import CHOSEN
+from unpooled.models.pls.regressed import of_released
 from unpooled.models.pls.several import from_several
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
@@ -85,6 +86,10 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         T, the sites that may collude or drop out.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one.
+    method : {"auto", "moments", "refinement", "gradient"}, default "auto"
+        How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, as those of
+        :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon and
+        coordinates; of several responses it is "moments".
     sd : {"sigma", "sigma^2"}, default "sigma"
         Standard deviation of the published noise: the paper's, or that of its package.
     public_seed : int, default 0
@@ -112,8 +117,10 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         How many components were kept; 0 where the model fell back to a constant.
     fallback_ : str
         Why it did, in words; empty where it did not.
+    method_ : str
+        How the budget was spent.
     moments_ : Moments, or a tuple of them
-        The released moments (of each response), from which :meth:`from_moments` computes other models free of charge.
+        The released moments (of each response), from which :meth:`from_moments` computes other models free of charge; "gradient" has none.
     x_scores_ : array
         Noisy scores of the training rows ("published" only).
     statement_ : Statement
@@ -149,6 +156,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         | taking("basis", WORD, ARRAY)
         | taking("basis_size", WHOLE)
         | taking("reference", ARRAY, NONE)
+        | taking("method", WORD)
         | taking("sd", WORD)
         | taking("y_bounds", PAIR, PAIRS, NONE)
     )
@@ -171,6 +179,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         aggregation: str = "distributed",
         tolerate: int = 0,
         nodes: Sequence[str] = (),
+        method: str = "auto",
         sd: str = "sigma",
         public_seed: int = 0,
         random_state: int | None = None,
@@ -187,6 +196,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         self.aggregation = aggregation
         self.tolerate = tolerate
         self.nodes = nodes
+        self.method = method
         self.sd = sd
 
     # --- the study -------------------------------------------------------------------------------------------------------
@@ -247,6 +257,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
             "nodes": [str(node) for node in self.nodes],
             "sd": self.sd,
         }
+        parameters |= {} if self.method == Method.AUTO else {"method": self.method}
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def _number(self) -> int | str:
@@ -285,7 +296,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
         study = self._study(counts_of(tables), declared, norm)
         result = self._run(study, tables).outcome.result
-        self._columns = declared.columns
+        self._columns, self.method_ = declared.columns, result.method
         if result.moments is not None:
             found = tuple(Moments.of(one) for one in (result.moments, *result.more))
             self.moments_ = found if result.more else found[0]
@@ -327,7 +338,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
             estimator.feature_names_in_ = np.array(names, dtype=object)
         estimator.moments_, estimator._columns = moments, ()
         wanted = estimator._number()
-        found = from_several(several, frame, wanted) if len(several) > 1 else from_moments(several[0], frame, wanted)
+        found = from_several(several, frame, wanted) if len(several) > 1 else of_released(several[0], frame, wanted)
         return estimator._from(stored(found))
 
     def _from(self, model: StoredModel) -> Self:

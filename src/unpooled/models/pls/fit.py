@@ -18,6 +18,7 @@ from unpooled.models.pls.posterior import posterior
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.moments import Moments
     from unpooled.models.pls.frame import Frame
 
@@ -33,7 +34,7 @@ FADING = 1.0
 MOST = 12
 #: The chosen number of components leaves at most this part of the posterior's fitted variance.
 LEFT = 1e-4
-_NOISE = (
+NOISE = (
     "The released moments tell nothing of how the response goes with the spectra (the posterior is the prior), so every spectrum is given "
     "the response's mean: ask for a larger epsilon, more rows, a smaller basis, or tighter bounds."
 )
@@ -89,12 +90,9 @@ def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
     (THEORY.md, section 3a).
     """
     layout = moments.layout
-    if layout.geometry is not Geometry.AUGMENTED or not layout.intercept:
+    if layout.geometry is not Geometry.AUGMENTED:
         raise UsageError("PLS needs moments with sums and squares of the response: release them with geometry = 'augmented'")
-    if len(layout.half_widths) != len(layout.features) + 1 or any(c.categories is not None for c in layout.features):
-        raise UsageError(
-            "PLS needs moments of numbers: categories and indicators of missing values have no place in a spectrum"
-        )
+    numbers(layout)
     p, one, y = layout.size - 1, layout.size - 1, layout.size
     gram, variance, rows = moments.gram, moments.variance, moments.rows
     mean, middle = gram[:p, one] / rows, float(np.clip(gram[one, y] / rows, -1, 1))
@@ -127,6 +125,16 @@ def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
     return ResponseMoments(centred, noise, response, slopes)
 
 
+def numbers(layout: MomentsLayout) -> None:
+    """Refuse moments without a constant, and those of anything but numbers."""
+    if not layout.intercept:
+        raise UsageError("PLS needs moments with sums: release them with an intercept")
+    if len(layout.half_widths) != len(layout.features) + 1 or any(c.categories is not None for c in layout.features):
+        raise UsageError(
+            "PLS needs moments of numbers: categories and indicators of missing values have no place in a spectrum"
+        )
+
+
 def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> PlsFit:
     """Return the model of released moments of coordinates."""
     found = heard(moments, n_components)
@@ -134,16 +142,16 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
         return fit(found.centred, frame, n_components)
     assert found.noise is not None
     if not found.slopes.any():
-        return _nothing(found.centred, frame, found.response, _NOISE)
-    return _components_of(found.centred, frame, n_components, found.noise, found.slopes, found.response)
+        return nothing(found.centred, frame, found.response, NOISE)
+    gram = repaired(found.centred.gram, found.noise)
+    return components_of(found.centred, frame, n_components, gram, found.slopes, found.response)
 
 
-def _components_of(
-    centred: Centred, frame: Frame, n_components: int | str, noise: _Noise, wanted: Matrix, response: float
+def components_of(
+    centred: Centred, frame: Frame, n_components: int | str, gram: Matrix, wanted: Matrix, response: float
 ) -> PlsFit:
     """Return the PLS components of a linear model b: those of the moments (H, H b), H the repaired Gram, which lead to b itself."""
     size = sized(centred, frame)
-    gram = repaired(centred.gram, noise)
     most = most_components(n_components, size, centred.rows)
     found = kernel_pls(gram, gram @ wanted, most)
     kept = most
@@ -165,7 +173,7 @@ def fit(centred: Centred, frame: Frame, n_components: int | str) -> PlsFit:
     sized(centred, frame)
     anything, found = chosen(centred, n_components, None)
     return (
-        _alone(found, centred, frame, centred.response) if anything else _nothing(centred, frame, centred.response, CONSTANT)
+        _alone(found, centred, frame, centred.response) if anything else nothing(centred, frame, centred.response, CONSTANT)
     )
 
 
@@ -226,7 +234,7 @@ def _first(found: Components, count: int) -> Components:
     return Components(b, w, p, r, found.y_loadings[:count])
 
 
-def _nothing(centred: Centred, frame: Frame, response: float, why: str) -> PlsFit:
+def nothing(centred: Centred, frame: Frame, response: float, why: str) -> PlsFit:
     """No component at all."""
     size = sized(centred, frame)
     return _alone(kernel_pls(centred.gram, np.zeros(size), 0), centred, frame, response, why)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 def fitted(plan: Plan[PlsDesign], result: PlsResult) -> PrivatePLSRegression:
     """With the released coefficients, weights and loadings."""
     estimator = PrivatePLSRegression(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
+    estimator.method_ = result.method
     if result.moments is not None:
         found = tuple(Moments.of(one) for one in (result.moments, *result.more))
         estimator.moments_ = found if result.more else found[0]

@@ -1,4 +1,4 @@
-"""The only file of this model that touches raw data: moments of projected rows, exact ones where no noise is asked for."""
+"""The only file of this model that touches raw data: sums over projected rows, exact moments where no noise is asked for."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation import linear_party
 from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.totals import COUNT, rows_counted
@@ -38,9 +39,11 @@ def _exact(context: Context[PlsDesign], request: Nothing) -> ExactReply:  # noqa
     return ExactReply(context.release(MOMENTS, Vector(np.concatenate(parts))))
 
 
+#: What a party adds up, by the name of the total.
+STATISTICS = {COUNT: rows_counted, MOMENTS: _moments, **linear_party.STATISTICS}
+
 STEPS = (
     KEYS,
-    *steps_of(COUNT, rows_counted),
-    *steps_of(MOMENTS, _moments),
+    *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)),
     Step(EXACT, Nothing, ExactReply, _exact),
 )

@@ -1,31 +1,41 @@
-"""Plan of a PLS study with its one release: moments of projected rows."""
+"""Plan of a PLS study: one release of moments of projected rows, or rounds of regression on them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout
+from unpooled.aggregation.linear_design import gradients, left_over, opened_rows
+from unpooled.aggregation.linear_rounds import ROUNDS, Method, schedule_of
+from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.rounds import plan_of_totals, totals_of
+from unpooled.aggregation.release_notes import release_notes
+from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
+from unpooled.models.pls.seen import seen_as
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.table import BLOCK_ROWS
+from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.linear_rounds import Schedule
+    from unpooled.aggregation.weights import Weighting
     from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
@@ -41,6 +51,8 @@ _BLOCK_VALUES = 1 << 21
 _WIDEST = 1e150
 #: float64 holds integers of so many bits.
 _EXACT_BITS = 53
+#: Ways to spend the budget.
+_METHODS = (Method.AUTO, Method.MOMENTS, Method.REFINEMENT, Method.GRADIENT)
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +69,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: L2 bound R on a projected row; None: what the declared ranges allow.
     norm: float | None = None
     n_components: int | str = CHOSEN
+    #: "auto" is decided before data (``method_of``): rounds of regression on the coordinates, or one release of moments.
+    method: str = Method.AUTO
     #: T: parties that may collude or drop out.
     tolerate: int = 0
     nodes: tuple[str, ...] = ()
@@ -78,13 +92,35 @@ class PlsDesign:
     frame: Frame
     channels: tuple[Column, ...]
     layout: MomentsLayout
+    #: The rounds, and the rows that they sum over.
+    schedule: Schedule
+    standard: StandardRows
     #: What is added up, by name.
     totals: dict[str, Summed]
+    #: Rows of which components alone follow have no standard errors that could be robust.
+    covariance: Covariance = Covariance.MODEL
+    weighting: Weighting | None = None
 
     @property
     def vector(self) -> Summed:
-        """Return the moments."""
+        """Return the moments of the one release."""
         return self.totals[MOMENTS]
+
+    @property
+    def one_release(self) -> bool:
+        """Return True if moments of projected rows are all that is released."""
+        return self.schedule.method is Method.MOMENTS
+
+    @cached_property
+    def scales(self) -> Scales:
+        """Return the sums by which coordinates are standardised."""
+        return Scales(self.layout)
+
+    def seen(self, table: Table) -> Table:
+        """Return a party's table as rounds see it: coordinates and the response, made block by block."""
+        if self.one_release or self.layout.features[0].name in table.names:
+            return table
+        return seen_as(table, self, self.layout.names_read, self.blocks)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,7 +138,7 @@ class PlsDesign:
         assert self.layout.norm is not None
         return self.layout.norm
 
-    def blocks(self, table: Table) -> Iterator[tuple[NDArray[np.float64], ...]]:
+    def blocks(self, table: Table, most: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[np.float64], ...]]:
         """Coordinates of at most length R and the responses, some rows at a time; exact products, so that blocks do not matter.
 
         Channels are clipped to their ranges and rounded toward zero to integers, the basis is made of integers: all their sums of
@@ -119,7 +155,7 @@ class PlsDesign:
             units = basis_steps(frame.basis)
             integers = np.rint(frame.basis / units)
         units *= span / grid
-        for block in table.blocks(self.names, max(1, _BLOCK_VALUES // count)):
+        for block in table.blocks(self.names, max(1, min(most, _BLOCK_VALUES // count))):
             size = block[0].size
             coded = np.empty((size, count), order="F")
             for j, values in enumerate(block[:count]):
@@ -174,6 +210,11 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
     if parameters.norm is not None and not 0 < parameters.norm < math.inf:
         raise UsageError("norm must be positive and finite: a public bound on the length of a projected row")
+    if parameters.method not in _METHODS:
+        msg = f"method is one of {', '.join(_METHODS)}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if len(named) > 1 and parameters.method not in {Method.AUTO, Method.MOMENTS}:
+        raise UsageError("several responses come from one release of moments: leave method out, or name one response")
     if parameters.sd not in {SIGMA, SQUARED}:
         msg = f"sd is {SIGMA!r} (the paper) or {SQUARED!r} (its package), not {parameters.sd!r}"
         raise UsageError(msg)
@@ -206,8 +247,39 @@ def design_of(study: Study) -> PlsDesign:
     augmented = Geometry.AUGMENTED
     layout = MomentsLayout.of(columns, response.name, rows, geometry=augmented, norm=norm, others=tuple(others))
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
-    totals = totals_of(study, lambda adjacency: (layout.vector(MOMENTS, adjacency, 1.0),))
-    return PlsDesign(parameters, aggregation, frame, channels, layout, totals)
+    schedule, standard = _rounds(study, parameters, aggregation, layout)
+    design = PlsDesign(parameters, aggregation, frame, channels, layout, schedule, standard, {})
+    return replace(design, totals=totals_of(study, lambda adjacency: _vectors(design, adjacency)))
+
+
+def _rounds(
+    study: Study, parameters: Parameters, aggregation: Aggregation, layout: MomentsLayout
+) -> tuple[Schedule, StandardRows]:
+    """Return how the budget is spent: by the rule of regression, and by one release where that has no rounds (THEORY.md, section 3b)."""
+    rows, wanted = sum(card.rows for card in study.parties), Method(parameters.method)
+    if layout.others or study.epsilon == math.inf:
+        wanted = Method.MOMENTS
+    strong = strength(study, aggregation)
+    schedule = schedule_of(wanted, strong / layout.size, layout.size, ROUNDS + 5)
+    if schedule.method is Method.MEAN:
+        schedule = schedule_of(Method.MOMENTS, strong / layout.size, layout.size, ROUNDS + 5)
+    standard = StandardRows(layout, rows, schedule.longest, square=schedule.square)
+    return opened_rows(schedule, standard, strong, Adjacency(study.adjacency))
+
+
+def _vectors(design: PlsDesign, adjacency: Adjacency) -> Iterator[Summed]:
+    """Return what is added up: one total of moments, or those of the rounds."""
+    schedule, standard, layout = design.schedule, design.standard, design.layout
+    if design.one_release:
+        yield layout.vector(MOMENTS, adjacency, 1.0)
+        return
+    # One channel is a part of every coordinate: one value moves them all, to another row and not to none (Theorem C.6).
+    scales = {how: design.scales.vector(schedule.scales, how) for how in (adjacency, Adjacency.REPLACE)}
+    reach = {Unit.RECORD: scales[adjacency].reach[Unit.RECORD], Unit.ATTRIBUTE: scales[Adjacency.REPLACE].reach[Unit.RECORD]}
+    yield replace(scales[adjacency], reach=reach)
+    yield from gradients(schedule, standard, adjacency)
+    if schedule.products:
+        yield from left_over(schedule, standard, adjacency)
 
 
 PUBLIC = Sentence(
@@ -224,7 +296,11 @@ def compile_plan(study: Study) -> Plan:
     """Return the releases of a PLS study."""
     design = design_of(study)
     if study.epsilon < math.inf or design.several:
-        return plan_of_totals(study, design, public=(PUBLIC,), assumptions=(ALONE,))
+        notes: tuple[str, ...] = ()
+        if not design.one_release:
+            passes = max(design.schedule.passes, len(design.totals))
+            notes = (*passes_note(design.schedule.method, passes), *release_notes(design.totals, design.covariance))
+        return plan_of_totals(study, design, public=(PUBLIC,), assumptions=(ALONE,), notes=notes)
     if study.unit == Unit.HOUSEHOLD:
         raise UsageError(
             'epsilon = inf protects no household: ask for a finite epsilon, or for unit = "record" with other cards'

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.linear_rounds import clip_of
 from unpooled.aggregation.rounds import Rounds, descend
 from unpooled.aggregation.standard import CONSTANT, FIRST_MOMENTS
 from unpooled.kernels.noisy_gram import noise_level
-from unpooled.models.bayes.rounds import clip_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.standard import Standard
+    from unpooled.aggregation.linear_design import LinearDesign
+    from unpooled.aggregation.standard import Standard, StandardRows
     from unpooled.aggregation.totals import Total
-    from unpooled.models.bayes.plan import BayesDesign
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
     Row = NDArray[np.float64]
 
 
-def descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+def descent(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
     """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
-    design, schedule = rounds.design, rounds.design.schedule
+    design: LinearDesign = rounds.design
+    schedule = design.schedule
     noise = 0.0
 
     def move(total: Total, _: Row) -> Row:
@@ -43,12 +44,12 @@ def descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[A
     return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
 
 
-def from_moments(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+def from_moments(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
     """Least squares from one release of second moments, and the deviation that its noise has along a column of variance 1.
 
     Eigenvalues below the norm of the noise are raised to it: coefficients along such directions begin near 0.
     """
-    rows = rounds.design.standard
+    rows: StandardRows = rounds.design.standard
     noise = rows.noise_of_products(rounds.design.totals[FIRST_MOMENTS].deviations(rounds.plan)) / rounds.rows
     clip = min(clip_of(noise / rows.stretch), 2 / float(standard.width[-1]))
     total = yield from rounds.total(FIRST_MOMENTS, (*standard.settings, clip))
@@ -86,7 +87,7 @@ def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> 
 
 
 def frame_of(
-    design: BayesDesign,
+    design: LinearDesign,
     standard: Standard,
     start: Row,
     squares: tuple[float, float],
@@ -106,7 +107,7 @@ def frame_of(
     return Coordinates(own, middles, width, centre, start, squares, (value, noise**2), max(least, 1e-12), weight)
 
 
-def without_errors(design: BayesDesign, frame: Coordinates) -> LinearFit:
+def without_errors(design: LinearDesign, frame: Coordinates) -> LinearFit:
     """Return the coefficients of the rounds in the data's own units."""
     layout = design.layout
     own = frame.of_own_units(frame.start, intercept=layout.intercept)

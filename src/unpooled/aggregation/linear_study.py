@@ -1,0 +1,90 @@
+"""The conversation of a linear regression by rounds over standardised rows. All of it is post-processing of noisy totals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from unpooled.aggregation.clipping import Clipping
+from unpooled.aggregation.descent import descent, frame_of, from_moments, shrunk, without_errors
+from unpooled.aggregation.linear_rounds import Method, clip_of
+from unpooled.aggregation.meat import MEAT
+from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.residual_cells import CELLS
+from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from unpooled.aggregation.coordinates import Coordinates
+    from unpooled.aggregation.linear_design import LinearDesign
+    from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.aggregation.rounds import Rounds
+    from unpooled.protocol.messages import Ask
+    from unpooled.protocol.step import Replies
+
+
+@dataclass(frozen=True)
+class LinearStudy:
+    """The coefficients, the standardised coordinates they were found in, and the released moments where the method has some."""
+
+    fit: LinearFit
+    frame: Coordinates
+    moments: Moments | None = None
+
+
+def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
+    """Means and deviations; gradients; what they leave."""
+    design: LinearDesign = rounds.design
+    rows = design.standard
+    total = yield from rounds.total(SCALES)
+    standard = design.scales.decode(total, rounds.rows)
+    start, least = yield from (descent(rounds, standard) if design.schedule.rounds else from_moments(rounds, standard))
+    if design.schedule.method is Method.GRADIENT:
+        shrunken = shrunk(start, least, standard, intercept=design.layout.intercept)
+        frame = frame_of(design, standard, shrunken, (math.nan, math.nan), least)
+        return LinearStudy(without_errors(design, frame), frame)
+    settings = (*standard.settings, *start.tolist())
+    total = yield from rounds.total(SPREAD, settings)
+    squares, noise = rows.square_of(total)
+    plan = rounds.plan
+    # For rows of typical length: what longer ones cost is the stretch's.
+    farthest = rows.noise_of_products(design.totals[RESIDUAL].deviations(plan)) / rounds.rows / rows.stretch
+    spread = math.sqrt(max(squares, noise) / rounds.rows)
+    whole = 2 / float(standard.width[-1])  # the declared range: a fit that stays inside it leaves no more
+    clip = min(clip_of(farthest) * spread, whole) if spread else whole
+    clipping = yield from _cut_off(rounds, standard, settings, spread or whole, clip)
+    clip = clipping.clip * (spread or whole)
+    total = yield from rounds.total(RESIDUAL, (*settings, clip))
+    gram, variance = rows.products_of(total, clip)
+    meat = None
+    if MEAT in design.totals:
+        total = yield from rounds.total(MEAT, (*settings, clip))
+        meat = rows.meat_of(total, clip)
+    if design.layout.intercept:
+        start = start.copy()
+        start[-1] += clipping.tail[0] / CONSTANT
+    frame = replace(frame_of(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
+    promise = plan.statement
+    released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
+    moments = replace(released, covariance=design.covariance, meat=meat)
+    return LinearStudy(moments.posterior(), frame, moments)
+
+
+def _cut_off(
+    rounds: Rounds[Any], standard: Standard, settings: tuple[float, ...], spread: float, clip: float
+) -> Generator[list[Ask], Replies, Clipping]:
+    """Ask for the histogram of residuals; return the shares that the last round cuts off, and the mean that its clip takes away."""
+    design: LinearDesign = rounds.design
+    rows = design.standard
+    total = yield from rounds.total(CELLS, (*settings, spread))
+    counts = rows.cells.decode(total, rounds.rows)
+    clip = min(clip, counts.end() * spread)
+    middle, width = float(standard.middle[-1]), float(standard.width[-1]) * spread
+    tail = (0.0, 0.0)
+    if design.layout.intercept and design.weighting is None:  # of rows that count alike
+        ends = (1 - middle) / width, (1 + middle) / width
+        mean, deviation = counts.missing_mean(clip / spread, ends)
+        tail = mean * spread, deviation * spread
+    return Clipping(counts.shortened, counts.beyond(clip / spread), rows.stretch, clip / spread, tail)
