@@ -31,15 +31,27 @@ if TYPE_CHECKING:
 
 #: Where cells begin on each side of the middle, in half widths.
 CUTS = (0.03, 0.1, 0.25, 0.45, 0.7)
+#: The same of coordinates with one bound for all, whose deviations are of any size.
+STEEP_CUTS = (0.003, 0.01, 0.03, 0.1, 0.3)
 #: Weight of the response's counts relative to those of a column: its deviation is the unit of every clip.
 RESPONSE = math.sqrt(3)
 #: What is believed before data, in half widths: the deviation of a mean, the median of a deviation and the deviation of its logarithm.
 _MEAN, _DEVIATION, _WIDTH = 0.35, 0.3, 0.5
+#: The last two of coordinates with one bound for all.
+_STEEP_DEVIATION, _STEEP_WIDTH = 0.05, 1.2
 
 
 @dataclass(frozen=True)
 class CountedScales(Scales):
     """Counts of the coded values of every column in cells, and of the rows of every level."""
+
+    #: Whether one bound holds for all columns, of which most are much smaller: cells are then fine about the middle.
+    steep: bool = False
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Return where cells begin on each side of the middle, in half widths."""
+        return STEEP_CUTS if self.steep else CUTS
 
     @property
     def _numbers(self) -> list[int]:
@@ -63,7 +75,7 @@ class CountedScales(Scales):
 
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
         numbers, marks, grid = self._numbers, self._marks, float(self.layout.grid)
-        cuts, middle = np.array(CUTS) * grid, len(CUTS)
+        cuts, middle = np.array(self.cuts) * grid, len(self.cuts)
         cells = np.zeros((len(numbers) + self.response, 2 * middle + 1), dtype=np.int64)
         levels = np.zeros(len(marks), dtype=np.int64)
         for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
@@ -78,7 +90,14 @@ class CountedScales(Scales):
         numbers, marks, size = self._numbers, self._marks, 2 * len(CUTS) + 1
         split = size * (len(numbers) + self.response)
         counts, noise = total.values[:split].reshape(-1, size), total.deviations[:split].reshape(-1, size)
-        found = np.array([_normal(*column, rows) for column in zip(counts, noise, strict=True)])
+        # The response has a range of its own.
+        steep = [self.steep] * len(numbers) + [False] * self.response
+        found = np.array(
+            [
+                _normal(column, spread, rows, self.cuts, steep=own)
+                for column, spread, own in zip(counts, noise, steep, strict=True)
+            ]
+        )
         middle, width = np.zeros(self.count + self.response), np.ones(self.count + self.response)
         places = [*numbers, *[self.count] * self.response]
         middle[places], width[places] = found[:, 0], found[:, 1]
@@ -94,14 +113,20 @@ class CountedScales(Scales):
         return Standard(middle, width, float(error), (float(square), float(spread)))
 
 
-def _normal(counts: Floats, deviations: Floats, rows: int) -> tuple[float, float, float, float, float]:
+def _normal(
+    counts: Floats, deviations: Floats, rows: int, cuts: tuple[float, ...], *, steep: bool
+) -> tuple[float, float, float, float, float]:
     """Return (mean, deviation, error of the mean, variance, error of the variance) of a normal law in half widths, given noisy counts."""
-    scales, means = np.geomspace(0.01, 1.0, 70)[:, None], np.linspace(-1.0, 1.0, 81)
-    ends = np.array([-np.inf, *(-cut for cut in reversed(CUTS)), *CUTS, np.inf])
+    scales, means, believed, width = np.geomspace(0.01, 1.0, 70)[:, None], np.linspace(-1.0, 1.0, 81), _DEVIATION, _WIDTH
+    if steep:
+        far = np.geomspace(0.001, 1.0, 40)
+        scales, means = np.geomspace(0.001, 1.0, 90)[:, None], np.concatenate([-far[::-1], [0.0], far])
+        believed, width = _STEEP_DEVIATION, _STEEP_WIDTH
+    ends = np.array([-np.inf, *(-cut for cut in reversed(cuts)), *cuts, np.inf])
     expected = rows * np.diff(ndtr((ends - means[:, None, None]) / scales), axis=-1)
     variance = np.square(deviations) + expected + 1.0
     log = -(np.square(counts - expected) / variance + np.log(variance)).sum(axis=-1) / 2
-    log -= np.square(means / _MEAN)[:, None] / 2 + np.square(np.log(scales[:, 0] / _DEVIATION) / _WIDTH) / 2
+    log -= np.square(means / _MEAN)[:, None] / 2 + np.square(np.log(scales[:, 0] / believed) / width) / 2
     weights = np.exp(log - log.max())
     weights /= weights.sum()
     over, own = weights.sum(axis=1), weights.sum(axis=0)

@@ -148,11 +148,17 @@ def from_moments(moments: Moments, frame: Frame, n_components: int | str) -> Pls
 
 
 def components_of(
-    centred: Centred, frame: Frame, n_components: int | str, gram: Matrix, wanted: Matrix, response: float
+    centred: Centred,
+    frame: Frame,
+    n_components: int | str,
+    gram: Matrix,
+    wanted: Matrix,
+    response: float,
+    tried: int = MOST,
 ) -> PlsFit:
     """Return the PLS components of a linear model b: those of the moments (H, H b), H the repaired Gram, which lead to b itself."""
     size = sized(centred, frame)
-    most = most_components(n_components, size, centred.rows)
+    most = most_components(n_components, size, centred.rows, tried)
     found = kernel_pls(gram, gram @ wanted, most)
     kept = most
     if n_components == CHOSEN:
@@ -220,9 +226,9 @@ def sized(centred: Centred, frame: Frame) -> int:
     return frame.size
 
 
-def most_components(n_components: int | str, size: int, rows: int) -> int:
+def most_components(n_components: int | str, size: int, rows: int, tried: int = MOST) -> int:
     """Return the number of components that are asked for, or the most that are tried."""
-    most = min(MOST, size, max(rows - 1, 1)) if n_components == CHOSEN else int(n_components)
+    most = min(tried, size, max(rows - 1, 1)) if n_components == CHOSEN else int(n_components)
     if most > size:
         msg = f"n_components = {most} with {size} coordinates: ask for fewer, or enlarge the basis"
         raise UsageError(msg)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_design import gradients, left_over, opened_rows
 from unpooled.aggregation.linear_rounds import ROUNDS, Method, schedule_of
@@ -17,7 +18,7 @@ from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.standard import Scales, StandardRows
+from unpooled.aggregation.standard import StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
 from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
@@ -112,9 +113,9 @@ class PlsDesign:
         return self.schedule.method is Method.MOMENTS
 
     @cached_property
-    def scales(self) -> Scales:
+    def scales(self) -> CountedScales:
         """Return the sums by which coordinates are standardised."""
-        return Scales(self.layout)
+        return CountedScales(self.layout, steep=True)
 
     def seen(self, table: Table) -> Table:
         """Return a party's table as rounds see it: coordinates and the response, made block by block."""

@@ -56,4 +56,5 @@ def _of(
     centred = Centred(rows, mean, response, gram, gram @ fit.coef_, float(fit.coef_ @ gram @ fit.coef_))
     if not fit.coef_.any():
         return nothing(centred, frame, response, NOISE)
-    return components_of(centred, frame, n_components, gram, fit.coef_, response)
+    # As many as lead to b: deviations alone tell less of where to begin than a Gram does.
+    return components_of(centred, frame, n_components, gram, fit.coef_, response, tried=mean.size)
