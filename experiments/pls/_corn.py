@@ -76,6 +76,7 @@ def fitted(form: str, epsilon: float, components: int, X: np.ndarray, y: np.ndar
     middle, spread = float(y[public].mean()), 3 * float(y[public].std())
     asked = PrivatePLSRegression(
         "cv",
+        method="moments",
         basis=basis,
         epsilon=epsilon,
         delta=DELTA,

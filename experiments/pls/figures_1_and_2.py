@@ -25,6 +25,7 @@ def published(epsilon: float, seed: int, components: int = 3, sd: str = "sigma")
 def sound(epsilon: float, seed: int, basis: str, components: int | str = 3) -> PrivatePLSRegression:
     return PrivatePLSRegression(
         components,
+        method="moments",
         basis=basis,
         epsilon=epsilon,
         delta=DELTA,

@@ -36,6 +36,7 @@ def error(n: int, epsilon: float, seed: int, basis: str, adjacency: str = "repla
         lengths = np.linalg.norm(Frame.of(basis, rows.shape[1], 20, reference).coordinates(public), axis=1)
         norm = float(np.quantile(lengths, 0.95))
     model = PrivatePLSRegression(
+        method="moments",
         basis=vectors,
         reference=reference,
         epsilon=epsilon,

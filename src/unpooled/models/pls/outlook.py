@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,20 +11,26 @@ import numpy as np
 
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
+from unpooled.estimation.imagined import imagine
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.pls.coordinator import coordinate
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
+from unpooled.models.pls.party import STATISTICS
 from unpooled.models.pls.plan import compile_plan
+from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.models.pls.coordinator import PlsResult
     from unpooled.models.pls.plan import PlsDesign
     from unpooled.privacy.plan import Plan, Study
 
     Matrix = NDArray[np.float64]
 
-_NEW = 1000
+#: Made-up rows of rounds: more of them differ from the study's own only in the sampling error.
+_ROWS, _NEW = 2500, 1000
 #: What is assumed where nothing is said: the part of the variance of y that the spectra explain, how many standard deviations half of its
 #: range has, and the deviation of the last vector of a basis as a part of the first one's. A matrix is taken to be whitened.
 SIGNAL, RANGES, DECAY = (0.5, 0.95), (2.5, 5.0), 0.02
@@ -75,9 +82,9 @@ def outlook(
 
 
 def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
-    """Return one made-up study: moments of its rows, in the units of the plan's layout, with noise of the plan's deviations."""
+    """Return one made-up study of rows in the coordinates themselves, with noise of the plan's deviations."""
     design = plan.design
-    rows, size, layout = sum(card.rows for card in plan.study.parties), design.frame.size, design.layout
+    rows, size = sum(card.rows for card in plan.study.parties), design.frame.size
     profile = np.geomspace(1.0, decay, size) if size > 1 else np.ones(1)
     turn = np.linalg.qr(rng.normal(size=(size, size)))[0]
     slopes = rng.normal(size=size) / profile  # signal in every direction, however small it is
@@ -91,19 +98,40 @@ def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: n
         y = scores @ slopes + math.sqrt(1 - r2) / ranges * rng.normal(size=count)
         return scores @ turn / bound, y
 
-    x, y = some(min(rows, 20_000))
+    x, y = some(min(rows, 20_000 if design.one_release else _ROWS))
     x *= np.minimum(1.0, 1.0 / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
-    whole = np.column_stack([x, np.ones(y.size), np.clip(y, -1, 1)])
+    # In coordinates themselves: a basis folds them to channels and back.
+    made = _of_one_release if design.one_release else _of_rounds
+    coefficients, intercept = made(plan, x, np.clip(y, -1, 1), Frame(np.zeros(size), None), rng)
     # Of several responses the first: all are alike to it.
-    layout, own = next(iter(layout.singles()))
+    layout, _ = next(iter(design.layout.singles()))
+    x, y = some(_NEW)
+    width, height = layout.half_widths[:size], layout.response.half_width
+    predicted = ((x * width) @ coefficients + intercept - layout.response.centre) / height
+    return float(np.sqrt(np.mean((y - predicted) ** 2)) / y.std())
+
+
+def _of_one_release(
+    plan: Plan[PlsDesign], x: Matrix, y: Matrix, frame: Frame, rng: np.random.Generator
+) -> tuple[Matrix, float]:
+    """Return coefficients and constant of coordinates from the moments of these rows with the plan's noise."""
+    design = plan.design
+    rows = sum(card.rows for card in plan.study.parties)
+    whole = np.column_stack([x, np.ones(y.size), y])
+    layout, own = next(iter(design.layout.singles()))
     first, second = layout.pairs
     exact = (whole.T @ whole)[first, second] * (rows / y.size) * layout.grid**2
     noise = design.vector.deviations(plan)[own] if math.isfinite(plan.study.epsilon) else np.zeros(exact.size)
     total = Total(exact + noise * rng.standard_normal(exact.size), noise, ())
-    moments = Moments.decode(layout, total, rows)
-    # In coordinates themselves: a basis folds them to channels and back.
-    fitted = from_moments(moments, Frame(np.zeros(size), None), design.parameters.n_components)
-    x, y = some(_NEW)
-    width, height = layout.half_widths[:size], layout.response.half_width
-    predicted = ((x * width) @ fitted.coefficients + fitted.intercept - layout.response.centre) / height
-    return float(np.sqrt(np.mean((y - predicted) ** 2)) / y.std())
+    fitted = from_moments(Moments.decode(layout, total, rows), frame, design.parameters.n_components)
+    return fitted.coefficients, float(fitted.intercept)
+
+
+def _of_rounds(plan: Plan[PlsDesign], x: Matrix, y: Matrix, frame: Frame, rng: np.random.Generator) -> tuple[Matrix, float]:
+    """Return the same from the study's own rounds, played over these rows."""
+    layout = plan.design.layout
+    columns = [*(x * layout.half_widths[:-1]).T, layout.response.centre + layout.response.half_width * y]
+    table = Table(dict(zip(layout.names_read, columns, strict=True)))
+    result: PlsResult = imagine(replace(plan, design=replace(plan.design, frame=frame)), coordinate, STATISTICS, table, rng)
+    assert isinstance(result.model.intercept, float)  # of one response
+    return result.model.coefficients.numpy(), result.model.intercept
