@@ -246,7 +246,7 @@ def test_bases_are_orthonormal_public_and_on_a_grid() -> None:
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_noise_is_that_of_the_specification(adjacency: str) -> None:
     """In units of z = (a1 x/R, a2 y/Y, a3): s = 1/mu* on the diagonal and s / sqrt 2 off it, sqrt 2 more for replace."""
-    model = PrivatePLSRegression(**DECLARED, epsilon=1.0, delta=0.01, adjacency=adjacency)
+    model = PrivatePLSRegression(**DECLARED, method="moments", epsilon=1.0, delta=0.01, adjacency=adjacency)
     plan = model.plan(600, 12)
     asked = design_of(plan.study)
     s = gaussian_sigma(1.0, 0.01) * (math.sqrt(2) if adjacency == "replace" else 1)
@@ -328,6 +328,8 @@ def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
         ({"bounds": Bounds(-1, 1, categories={0: ["a", "b"]})}, "a spectrum is whole"),
         ({"aggregation": "elsewhere"}, "distributed, trusted, local"),
         ({"sd": "variance"}, "sd is"),
+        ({"method": "mean"}, "method is one of"),
+        ({"method": "gradient", "y_bounds": [(0, 1), (0, 1)]}, "several responses"),
         ({"adjacency": "add"}, "adjacency"),
         ({"calibration": "published"}, "set basis = 'none'"),
         ({"calibration": "published", "basis": "none"}, "set n_components to a number"),

@@ -7,7 +7,7 @@ value is in one cell of its column, so each column adds one vector of category c
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,8 +37,29 @@ STEEP_CUTS = (0.003, 0.01, 0.03, 0.1, 0.3)
 RESPONSE = math.sqrt(3)
 #: What is believed before data, in half widths: the deviation of a mean, the median of a deviation and the deviation of its logarithm.
 _MEAN, _DEVIATION, _WIDTH = 0.35, 0.3, 0.5
-#: The last two of coordinates with one bound for all.
-_STEEP_DEVIATION, _STEEP_WIDTH = 0.05, 1.2
+
+
+@dataclass(frozen=True)
+class Law:
+    """What is believed of columns before data: the median of a deviation and the deviation of its logarithm, where cells begin, and grids."""
+
+    deviation: float
+    width: float
+    cuts: tuple[float, ...]
+    scales: Floats
+    means: Floats
+
+    def of(self, columns: int) -> Law:
+        """Return the law of this many columns of one length together."""
+        return replace(self, deviation=self.deviation / math.sqrt(columns))
+
+
+USUAL = Law(_DEVIATION, _WIDTH, CUTS, np.geomspace(0.01, 1.0, 70), np.linspace(-1.0, 1.0, 81))
+_FAR = np.geomspace(0.001, 1.0, 40)
+_FINE = np.geomspace(0.001, 1.0, 90), np.concatenate([-_FAR[::-1], [0.0], _FAR])
+#: Of coordinates under one bound for all: of any size, or alike (the second once it is divided by the root of their number).
+STEEP = Law(0.05, 1.2, STEEP_CUTS, *_FINE)
+ALIKE = Law(0.75, 0.25, STEEP_CUTS, *_FINE)
 
 
 @dataclass(frozen=True)
@@ -75,29 +96,43 @@ class CountedScales(Scales):
 
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
         numbers, marks, grid = self._numbers, self._marks, float(self.layout.grid)
-        cuts, middle = np.array(self.cuts) * grid, len(self.cuts)
+        middle = len(CUTS)
         cells = np.zeros((len(numbers) + self.response, 2 * middle + 1), dtype=np.int64)
         levels = np.zeros(len(marks), dtype=np.int64)
         for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
             for k, values in enumerate([*(coded[:, at] for at in numbers), *response[: self.response]]):
+                cuts = np.array(self.cuts if k < len(numbers) else CUTS) * grid
                 place = np.searchsorted(cuts, np.abs(values), side="right")
                 cells[k] += np.bincount(middle + np.where(values < 0, -place, place), minlength=2 * middle + 1)
             levels += np.count_nonzero(coded[:, marks], axis=0)
         return np.concatenate([cells.ravel(), levels])
+
+    def _laws(self, counts: Floats, noise: Floats, rows: int) -> list[tuple[float, ...]]:
+        """Return what is believed of each number: with one bound for all, after asking all whether they are alike or of any size."""
+        columns = list(zip(counts, noise, strict=True))
+        if not self.steep:
+            return [_normal(*column, rows, USUAL)[0] for column in columns]
+        each = [[_normal(*column, rows, law) for column in columns] for law in (ALIKE.of(len(columns)), STEEP)]
+        first, second = (sum(evidence for _, evidence in found) for found in each)
+        alike = 1 / (1 + math.exp(min(second - first, 700.0)))
+        mixed = [
+            [alike * a + (1 - alike) * b for a, b in zip(one, other, strict=True)]
+            for (one, _), (other, _) in zip(*each, strict=True)
+        ]
+        # A deviation that counts leave open is rather large: short rows arrive late, long ones never.
+        return [(mean, math.sqrt(square), *rest, square, spread) for mean, _, *rest, square, spread in mixed]
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations of the normal law that the counts suggest with what is believed before them."""
         numbers, marks, size = self._numbers, self._marks, 2 * len(CUTS) + 1
         split = size * (len(numbers) + self.response)
         counts, noise = total.values[:split].reshape(-1, size), total.deviations[:split].reshape(-1, size)
+        laws = self._laws(counts[: len(numbers)], noise[: len(numbers)], rows)
         # The response has a range of its own.
-        steep = [self.steep] * len(numbers) + [False] * self.response
-        found = np.array(
-            [
-                _normal(column, spread, rows, self.cuts, steep=own)
-                for column, spread, own in zip(counts, noise, steep, strict=True)
-            ]
-        )
+        own = [
+            _normal(*column, rows, USUAL)[0] for column in zip(counts[len(numbers) :], noise[len(numbers) :], strict=True)
+        ]
+        found = np.array([*laws, *own])
         middle, width = np.zeros(self.count + self.response), np.ones(self.count + self.response)
         places = [*numbers, *[self.count] * self.response]
         middle[places], width[places] = found[:, 0], found[:, 1]
@@ -113,24 +148,19 @@ class CountedScales(Scales):
         return Standard(middle, width, float(error), (float(square), float(spread)))
 
 
-def _normal(
-    counts: Floats, deviations: Floats, rows: int, cuts: tuple[float, ...], *, steep: bool
-) -> tuple[float, float, float, float, float]:
-    """Return (mean, deviation, error of the mean, variance, error of the variance) of a normal law in half widths, given noisy counts."""
-    scales, means, believed, width = np.geomspace(0.01, 1.0, 70)[:, None], np.linspace(-1.0, 1.0, 81), _DEVIATION, _WIDTH
-    if steep:
-        far = np.geomspace(0.001, 1.0, 40)
-        scales, means = np.geomspace(0.001, 1.0, 90)[:, None], np.concatenate([-far[::-1], [0.0], far])
-        believed, width = _STEEP_DEVIATION, _STEEP_WIDTH
-    ends = np.array([-np.inf, *(-cut for cut in reversed(cuts)), *cuts, np.inf])
+def _normal(counts: Floats, deviations: Floats, rows: int, law: Law) -> tuple[tuple[float, ...], float]:
+    """Return ((mean, deviation, error of the mean, variance, error of the variance), evidence) of a normal law in half widths, given noisy counts."""
+    scales, means = law.scales[:, None], law.means
+    ends = np.array([-np.inf, *(-cut for cut in reversed(law.cuts)), *law.cuts, np.inf])
     expected = rows * np.diff(ndtr((ends - means[:, None, None]) / scales), axis=-1)
     variance = np.square(deviations) + expected + 1.0
-    log = -(np.square(counts - expected) / variance + np.log(variance)).sum(axis=-1) / 2
-    log -= np.square(means / _MEAN)[:, None] / 2 + np.square(np.log(scales[:, 0] / believed) / width) / 2
+    before = -np.square(means / _MEAN)[:, None] / 2 - np.square(np.log(scales[:, 0] / law.deviation) / law.width) / 2
+    log = before - (np.square(counts - expected) / variance + np.log(variance)).sum(axis=-1) / 2
     weights = np.exp(log - log.max())
+    evidence = float(log.max()) + math.log(float(weights.sum()) / float(np.exp(before).sum()))
     weights /= weights.sum()
     over, own = weights.sum(axis=1), weights.sum(axis=0)
     mean, scale = float(over @ means), math.exp(float(own @ np.log(scales[:, 0])))
     square = float(own @ np.square(scales[:, 0]))
     spread = math.sqrt(max(float(own @ scales[:, 0] ** 4) - square**2, 0.0))
-    return mean, scale, math.sqrt(max(float(over @ means**2) - mean**2, 0.0)), square, spread
+    return (mean, scale, math.sqrt(max(float(over @ means**2) - mean**2, 0.0)), square, spread), evidence

@@ -28,7 +28,7 @@ from unpooled.privacy.mechanisms import ScaledGaussian
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.table import BLOCK_ROWS
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -257,10 +257,11 @@ def _rounds(
     study: Study, parameters: Parameters, aggregation: Aggregation, layout: MomentsLayout
 ) -> tuple[Schedule, StandardRows]:
     """Return how the budget is spent: by the rule of regression, and by one release where that has no rounds (THEORY.md, section 3b)."""
-    rows, wanted = sum(card.rows for card in study.parties), Method(parameters.method)
-    if layout.others or study.epsilon == math.inf:
+    rows, wanted, strong = sum(card.rows for card in study.parties), Method(parameters.method), math.inf
+    if layout.others or study.epsilon == math.inf or study.calibration != Calibration.SOUND:
         wanted = Method.MOMENTS
-    strong = strength(study, aggregation)
+    if wanted is not Method.MOMENTS:
+        strong = strength(study, aggregation)
     schedule = schedule_of(wanted, strong / layout.size, layout.size, ROUNDS + 5)
     if schedule.method is Method.MEAN:
         schedule = schedule_of(Method.MOMENTS, strong / layout.size, layout.size, ROUNDS + 5)
