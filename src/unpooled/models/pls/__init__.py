@@ -1,4 +1,4 @@
-"""Partial least squares on row-split spectra: one release of second moments in a public basis, and everything else from it."""
+"""Partial least squares on row-split spectra: rounds of regression in a public basis, or one release of its second moments."""
 
 from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
 from unpooled.models.pls.outlook import outlook

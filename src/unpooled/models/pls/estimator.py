@@ -46,17 +46,18 @@ _FAR = 256.0
 
 
 class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearRegressor):
-    """Partial least squares on spectra of one or several laboratories from one private release of second moments.
+    """Partial least squares on spectra of one or several laboratories, from private sums over projected rows.
 
-    Rows are projected onto a public basis and shortened to a public length, their moments are added up with noise, and PLS is computed
-    from the noisy moments: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
+    Rows are projected onto a public basis and shortened to a public length. Rounds of regression on these coordinates, or one release of their
+    moments, give coefficients: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
     MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
     (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it). Several responses share the components (PLS2) and one release.
 
     Parameters
     ----------
     n_components : int or "cv", default "cv"
-        "cv" estimates the error of 1 .. 12 components on new rows from the released moments and the known law of their noise.
+        "cv" takes as few components as lead to the coefficients of the rounds; from one release it estimates the error of 1 .. 12 components on
+        new rows by the known law of their noise.
     basis : {"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"
         Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its
         scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise (:func:`~unpooled.models.pls.whitening.whitened`).

@@ -3,7 +3,7 @@
 from unpooled.protocol.template import ROWS, Template
 
 TEMPLATE = Template(
-    "Partial least squares on spectra, from one release in a public basis.",
+    "Partial least squares on spectra, in a public basis.",
     ROWS,
     "record",
     """\
@@ -11,5 +11,6 @@ response = "y"                      # a declared column; every other one is a ch
 # basis = "dct"                     # "bspline", "none", or "matrix" with matrix = [...]
 # basis_size = 20
 # norm = 1.0                        # bound on the length of a projected row; without it what the ranges allow, which is far too much
-# n_components = "cv"               # or a number""",
+# n_components = "cv"               # or a number
+# method = "auto"                   # decided before data; "moments": one release, "gradient" or "refinement": rounds of regression""",
 )
