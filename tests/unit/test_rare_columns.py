@@ -10,8 +10,8 @@ from scipy.special import expit
 from world import sized
 
 from unpooled import PrivateBayesianRegression, PrivateGLM
+from unpooled.aggregation import linear_rounds as rounds
 from unpooled.aggregation import standard
-from unpooled.models.bayes import coordinator, rounds
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
 
@@ -164,7 +164,7 @@ def test_cutting_them_at_three_deviations_is_caught(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_clip_is_never_below_three_deviations_and_grows_as_the_noise_falls() -> None:
-    clips = [coordinator.clip_of(noise) for noise in (1.0, 0.03, 1e-3, 1e-5, 0.0)]
+    clips = [rounds.clip_of(noise) for noise in (1.0, 0.03, 1e-3, 1e-5, 0.0)]
     assert clips[:2] == [3.0, 3.0]
     assert 3 < clips[2] < clips[3] < clips[4] == np.inf
 
