@@ -164,6 +164,22 @@ def test_moments_of_a_refined_regression_serve_too() -> None:
     assert model.intercept_ == pytest.approx(found.intercept_, abs=1e-9)
 
 
+def test_moments_without_a_constant_are_refused() -> None:
+    given = {"bounds": (-4, 4), "y_bounds": (-3, 3), "fit_intercept": False, "method": "refinement", "random_state": 0}
+    found = PrivateLinearRegression(**given).fit(SCORES, Y)
+    with pytest.raises(UsageError, match="with an intercept"):
+        PrivatePLSRegression.from_moments(found.moments_, basis="none")
+
+
+def test_large_studies_begin_with_one_release_of_second_moments() -> None:
+    """Of k from 1000 on there are no gradients, and coefficients are those of least squares up to their noise."""
+    model = PrivatePLSRegression(4, **GIVEN, epsilon=30.0).fit(SCORES, Y)
+    assert model.plan_.design.schedule.rounds == 0
+    assert "first-moments" in model.plan_.design.totals
+    exact = np.linalg.lstsq(np.column_stack([SCORES, np.ones(4000)]), Y, rcond=None)[0]
+    assert np.std(SCORES @ (model.coef_ - exact[:4])) < 0.02 * np.std(Y)
+
+
 def test_gradients_alone_have_components_of_the_released_deviations() -> None:
     few, b = SCORES[:400], None
     for count in (4, "cv", 1):
