@@ -308,8 +308,8 @@ def test_a_party_whose_rows_are_too_long_is_caught(monkeypatch: pytest.MonkeyPat
         design = type(context.design)
         block = design.block
 
-        def long(self: Any, context: Any, first: int, last: int) -> Any:
-            found = block(self, context, first, last)
+        def long(self: Any, context: Any, spot: Any) -> Any:
+            found = block(self, context, spot)
             found[:] = 0
             found[5, 0] = 1 << 36
             return found

@@ -36,6 +36,8 @@ class JointBudget:
 
     mu: float
     factor: float = 1.0
+    #: The share of the squared budget for means and deviations.
+    constants: float = CONSTANTS_SHARE
 
     @classmethod
     def of(cls, study: Study, members: int, tolerate: int = 0) -> JointBudget:
@@ -48,8 +50,8 @@ class JointBudget:
 
     @property
     def of_moments(self) -> float:
-        """Return mu_M: the budget of the release of second moments, after the factor for distributed noise."""
-        return self.mu * math.sqrt((1 - CONSTANTS_SHARE) / self.factor)
+        """Return mu_M: the budget of the joint sums (of second moments, or of all rounds together), after the factor for distributed noise."""
+        return self.mu * math.sqrt((1 - self.constants) / self.factor)
 
 
 @dataclass(frozen=True)

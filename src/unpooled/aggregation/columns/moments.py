@@ -1,8 +1,8 @@
-"""Pure generator: constants, joint moments, and the coefficients that follow. All of it is post-processing."""
+"""Pure generators: constants, and the joint moments that follow. All of it is post-processing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unpooled.aggregation.columns.decoded import moments_of, standards_of
 from unpooled.aggregation.columns.design import CONSTANTS
@@ -15,24 +15,30 @@ from unpooled.protocol.messages import Ask, Nothing
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from unpooled.aggregation.columns.design import JointDesign
+    from unpooled.aggregation.columns.design import ColumnsDesign, JointDesign
+    from unpooled.aggregation.messages import Member
     from unpooled.aggregation.moments import Moments
+    from unpooled.aggregation.standard import Standard
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Replies
 
 
 def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Moments]:
     """The second moments of the joint rows."""
-    design = plan.design
+    members, standards = yield from begun(plan)
+    total = yield from joint_total(plan, members)
+    promise = plan.statement
+    values, noise = total.values, total.deviations
+    return moments_of(plan.design, standards, values, noise, plan=plan.hash, statement=str(promise), holds=promise.holds)
+
+
+def begun(plan: Plan[Any]) -> Generator[list[Ask], Replies, tuple[dict[str, Member], dict[str, Standard]]]:
+    """The keys of all members, and every party's means and deviations."""
+    design: ColumnsDesign = plan.design
     members = yield from exchange_keys(design.aggregation)
     replies = yield from everybody([Ask(party, CONSTANTS, Nothing()) for party in design.parties])
     totals = {}
     for party, reply in zip(design.parties, replies, strict=True):
         release = noisy_release(plan, party, CONSTANTS)
         totals[party] = Total(release.decode(reply.sums.values.numpy()), release.deviations, (party,))
-    standards = standards_of(design, totals)
-    total = yield from joint_total(plan, members)
-    promise = plan.statement
-    return moments_of(
-        design, standards, total.values, total.deviations, plan=plan.hash, statement=str(promise), holds=promise.holds
-    )
+    return members, standards_of(design, totals)

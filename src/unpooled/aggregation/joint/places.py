@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
 
 class Spot(NamedTuple):
-    """One block of one side: the number of the side, the side, the number of the block and its rows."""
+    """One block of one part of a side in one round: the round, the number of the part among all that travel, side, part, block and its rows."""
 
+    round: int
     number: int
     side: Side
+    #: The number of the part in the shape.
+    at: int
+    part: RowPart
     block: int
     first: int
     last: int
@@ -32,47 +36,52 @@ class Spot(NamedTuple):
     @property
     def key(self) -> str:
         """Return the end of the names under which a member keeps what belongs to it."""
-        return f"{self.number}_{self.block}"
+        return f"{self.round}_{self.number}_{self.block}"
 
     def place(self) -> tuple[bytes, ...]:
-        """Return its place as parts of a purpose: sender, receiver, helper and block."""
-        return (b"joint", *(name.encode() for name in self.side), str(self.block).encode())
+        """Return its place as parts of a purpose: sender, receiver, helper, round, part and block."""
+        where = str(self.round), self.part.name, str(self.block)
+        return (b"joint", *(name.encode() for name in (*self.side, *where)))
 
 
-def spots_of(design: Joint) -> tuple[Spot, ...]:
-    """Return all blocks of all sides: side by side, and block by block within each."""
-    rows = design.shape.row_blocks
+def legs_of(design: Joint) -> tuple[tuple[Side, int], ...]:
+    """Return everything that travels in a round, block by block: the sides in order, and of each the parts of its sender."""
+    parts = design.shape.parts
+    return tuple((side, at) for side in design.sides for at, part in enumerate(parts) if part.party == side.sender)
+
+
+def spots_of(design: Joint, number: int = 0) -> tuple[Spot, ...]:
+    """Return all blocks of this round: part by part, and block by block within each."""
+    rows, parts = design.shape.row_blocks, design.shape.parts
     return tuple(
-        Spot(number, side, block, first, last)
-        for number, side in enumerate(design.sides)
+        Spot(number, leg, side, at, parts[at], block, first, last)
+        for leg, (side, at) in enumerate(legs_of(design))
         for block, (first, last) in enumerate(rows)
     )
 
 
 def times(plan: Plan[Joint]) -> int:
-    """Return the number of requests that a step for single blocks may get: none in a plan of the same model without joint moments."""
-    return len(plan.design.sides) * len(plan.design.shape.row_blocks) if plan.joint else 0
+    """Return the number of requests that a step for single blocks may get: none in a plan of the same model without joint sums."""
+    if not plan.joint:
+        return 0
+    return plan.design.shape.rounds * len(legs_of(plan.design)) * len(plan.design.shape.row_blocks)
 
 
 def once(plan: Plan[Joint]) -> int:
-    """Return the number of requests that a step of the whole sum may get: one, or none in a plan without joint moments."""
-    return int(bool(plan.joint))
+    """Return the number of requests that a step of the whole sum may get: one a round, or none in a plan without joint sums."""
+    return plan.design.shape.rounds if plan.joint else 0
 
 
 def spot_of(context: Context[Joint], role: str) -> Spot:
     """Return the block that a request is about; refused unless this member has this role (sender, receiver or helper) in it."""
-    blocks = context.design.shape.row_blocks
-    number, block = divmod(context.index, len(blocks))
-    side = context.design.sides[number]
+    blocks, legs, parts = context.design.shape.row_blocks, legs_of(context.design), context.design.shape.parts
+    leg, block = divmod(context.index, len(blocks))
+    number, leg = divmod(leg, len(legs))
+    side, at = legs[leg]
     if getattr(side, role) != context.name:
         msg = f"{context.name!r} is not the {role} of this block in the plan"
         raise PlanMismatch(msg)
-    return Spot(number, side, block, *blocks[block])
-
-
-def part_of(design: Joint, party: str) -> RowPart:
-    """Return a party's part of every row."""
-    return next(part for part in design.shape.parts if part.party == party)
+    return Spot(number, leg, side, at, parts[at], block, *blocks[block])
 
 
 def receiver(context: Context[Joint], member: Member, name: str) -> Receiver:
@@ -88,7 +97,7 @@ def theta(digests: Sequence[str]) -> bytes:
     return hashlib.sha256("\n".join(digests).encode()).digest()
 
 
-def verdict_parts(plan: Plan[Joint], digests: Sequence[str]) -> tuple[bytes, ...]:
-    """Return the parts that a party signs who accepts every block that it received: the plan, all members and all blocks."""
+def verdict_parts(plan: Plan[Joint], number: int, digests: Sequence[str]) -> tuple[bytes, ...]:
+    """Return the parts that a party signs who accepts every block that it received in a round: the plan, the round, all members and all blocks."""
     names = (name.encode() for name in plan.design.aggregation.parties)
-    return (b"joint verdict", b"accept", plan.hash.encode(), *names, theta(digests))
+    return (b"joint verdict", b"accept", plan.hash.encode(), str(number).encode(), *names, theta(digests))

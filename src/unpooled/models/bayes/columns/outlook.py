@@ -1,4 +1,4 @@
-"""Outlook of a study of joint moments of some shape, next to the model that the holder of the response can fit alone."""
+"""Outlook of a study of columns at different parties of some shape, next to the model that the holder of the response can fit alone."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.imagined import imagine
 from unpooled.estimation.imagined import made_up_rows
 from unpooled.estimation.outlook import Outlook, Range, drawn, in_words, simulated
 from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns.sines import SineDesign, imagined_sines
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
+    from unpooled.aggregation.columns.design import JointDesign
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Study
 
@@ -45,7 +46,7 @@ def outlook(study: Study, r2: Range, correlation: Range, ranges: Range, seed: in
         in_words("half range in deviations", ranges),
     ]
     return Outlook(
-        "bayes (joint moments)",
+        f"bayes ({'sines' if isinstance(design, SineDesign) else 'joint moments'})",
         design.rows,
         len(design.layout.features),
         study.epsilon,
@@ -59,7 +60,7 @@ def outlook(study: Study, r2: Range, correlation: Range, ranges: Range, seed: in
 
 
 def _errors(
-    design: JointDesign, r2: float, correlation: float, ranges: float, rng: np.random.Generator
+    design: JointDesign | SineDesign, r2: float, correlation: float, ranges: float, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the errors of one made-up study and of the holder's own least squares, over the variance of y."""
     layout, count = design.layout, min(design.rows, _ROWS)
@@ -70,7 +71,10 @@ def _errors(
     for party, own in zip(design.parties, design.features, strict=True):
         response = [layout.response.name] if party == design.holder else []
         held[party] = Table({name: used[name] for name in (*(c.name for c in own), *response)})
-    fit = imagine(design, held, rng).posterior()
+    if isinstance(design, SineDesign):
+        fit = imagined_sines(design, held, rng)
+    else:
+        fit = imagine(design, held, rng).posterior()
     y = new[layout.response.name]
     whole = Coding(layout.features, 1).natural([new[c.name] for c in layout.features]) @ fit.coef_ + fit.intercept_
     own = design.features[design.parties.index(design.holder)]

@@ -1,0 +1,192 @@
+r"""Rounds by sines for two parties: small errors of predictions where n mu is small, and no standard errors.
+
+The coefficients b of standardised columns descend along noisy gradients of a bounded loss of the residuals r = v - z.b,
+
+    g = sum of sin(w r) (z, w_0),      b += s g / (n w kappa),      kappa = exp(-.3 w^2),
+
+kappa being about the mean of cos(w r). Every round is one joint sum (``aggregation/joint/sines.py``), its noise that of a row whose length is
+about sqrt d: second moments would have that of its square. The mean of the later half of the coefficients is the answer.
+All numbers here follow from k = n mu / d before data, and were fixed by simulating declared shapes (``experiments/joint/sines.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.aggregation.columns.decoded import units_of
+from unpooled.aggregation.columns.design import ColumnsDesign
+from unpooled.aggregation.columns.imagined import begun as imagined
+from unpooled.aggregation.columns.limits import JointBudget, Limits
+from unpooled.aggregation.columns.moments import begun
+from unpooled.aggregation.columns.rows import SineRows
+from unpooled.aggregation.joint.conversation import joint_total
+from unpooled.aggregation.joint.masking import AT
+from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT, RowPart
+from unpooled.aggregation.joint.sines import ANGLE, SineShape
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.row_blocks import coded_rows, feature_rows
+from unpooled.errors import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.standard import Standard
+    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.context import Context
+    from unpooled.protocol.messages import Ask
+    from unpooled.protocol.step import Replies
+
+    Floats = NDArray[np.float64]
+
+#: w: the angle for a residual of one deviation of the response.
+FREQUENCY = 1.2
+#: The share of the squared budget for means and deviations; the rounds have the rest.
+_CONSTANTS = 0.15
+#: Two parties: from this k on second moments predict as well, and tell standard errors.
+WORTH_MOMENTS = 400.0
+#: The number of rounds, from each k on.
+_ROUNDS = ((40.0, 30), (12.0, 15), (0.0, 8))
+#: The part of the way that one round goes: this, or this over the number of columns.
+_STEP, _STEP_OF_COLUMNS = 0.35, 5.0
+
+
+@dataclass(frozen=True)
+class SineDesign(ColumnsDesign):
+    """A study of two parties by rounds of sines."""
+
+    @staticmethod
+    def spent(budget: JointBudget) -> JointBudget:
+        """Return the budget with the larger share of the constants."""
+        return replace(budget, constants=_CONSTANTS)
+
+    @staticmethod
+    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
+        """Return the limits of rows: the typical length. The response has none, because a sine bounds what it adds."""
+        del rows, budget
+        lengths = [math.sqrt(d) + 0.5 / math.sqrt(d) if d else 0.0 for d in columns]
+        return Limits(tuple(round(length * GRID) for length in lengths), 0, 1.0)
+
+    @property
+    def columns(self) -> int:
+        """Return d: the number of coded columns of both parties."""
+        return len(self.layout.coding.attribute)
+
+    @property
+    def step(self) -> float:
+        """Return the part of the way that one round goes where there is no noise."""
+        return min(_STEP, _STEP_OF_COLUMNS / self.columns)
+
+    @cached_property
+    def shape(self) -> SineShape:
+        """Return the two parts of both parties, and the number of rounds."""
+        columns = {
+            party: (len(self.layout_of(party).coding.attribute), self.limits.square(place, response=False))
+            for place, party in enumerate(self.parties)
+        }
+        rounds = next(rounds for least, rounds in _ROUNDS if strength(self.columns, self.rows, self.budget) >= least)
+        return SineShape.of(columns, self.rows, rounds)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Return what is released and from which columns, for a plan; and a word for it."""
+        columns, parties = f"{self.columns} columns of {listed(list(self.parties))}", "predictions without standard errors"
+        return f"method sines: {self.shape.rounds} rounds of gradients of {columns}, for {parties}", "rounds"
+
+    def rows_at(self, party: str, at: Sequence[float]) -> SineRows:
+        """Return the coding of a party's two parts of every row at these coefficients of all columns, that of the constant last."""
+        place, holds = self.parties.index(party), party == self.holder
+        before = sum(len(self.layout_of(name).coding.attribute) for name in self.parties[:place])
+        own = len(self.layout_of(party).coding.attribute)
+        part = RowPart(party, own, self.limits.square(place, response=False))
+        slopes, constant = np.asarray(at[before : before + own], dtype=float), float(at[-1]) * JOINT_CONSTANT * holds
+        limit, weight = self.limits.columns[place], self.limits.weight if holds else 0.0
+        return SineRows(self.layout_of(party), part, limit, 0, weight, slopes, constant, FREQUENCY)
+
+    def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
+        """Return a block of the sender's part of the rows as integers, at the coefficients that it was asked for."""
+        rows, size = self.rows_at(context.name, context.kept(f"{AT}_{spot.round}").tolist()), self.shape.block_rows
+        found = rows.block(context.table, self.standard(context), spot.first, spot.last, size)
+        return found[:, -2:] if spot.part.name == ANGLE else np.ascontiguousarray(found[:, :-2])
+
+
+class Descent:
+    """Holds the coefficients of a study by sines between its rounds."""
+
+    def __init__(self, design: SineDesign) -> None:
+        self._design = design
+        self._at: Floats = np.zeros(design.columns + 1)
+        self._later: list[Floats] = []
+
+    @property
+    def at(self) -> tuple[float, ...]:
+        """Return the coefficients of the next round, in deviations."""
+        return tuple(self._at.tolist())
+
+    def take(self, values: Floats, number: int) -> None:
+        """Go one step along the noisy total of round ``number``, given in integers."""
+        design = self._design
+        gradient = values / GRID**2
+        gradient[-1] *= JOINT_CONSTANT
+        kappa = math.exp(-0.3 * FREQUENCY**2)
+        self._at = self._at + design.step * gradient / (design.rows * FREQUENCY * kappa)
+        if number >= design.shape.rounds // 2:
+            self._later.append(self._at)
+
+    @property
+    def mean(self) -> Floats:
+        """Return the mean of the later half of the coefficients."""
+        return np.asarray(np.mean(self._later, axis=0))
+
+
+def strength(columns: int, rows: int, budget: JointBudget) -> float:
+    """Return k = n mu / d, with the budget that is left of distributed noise."""
+    return rows * budget.mu / math.sqrt(budget.factor) / columns
+
+
+def by_sines(plan: Plan[SineDesign]) -> Generator[list[Ask], Replies, LinearFit]:
+    """The coefficients after all rounds."""
+    members, standards = yield from begun(plan)
+    descent = Descent(plan.design)
+    for number in range(plan.design.shape.rounds):
+        total = yield from joint_total(plan, members, descent.at, number)
+        descent.take(total.values, number)
+    return _fit(plan.design, standards, descent.mean)
+
+
+def imagined_sines(design: SineDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> LinearFit:
+    """Return the coefficients that a study over rows like these would release; sums are scaled to the study's number of rows."""
+    times, standards = imagined(design, tables, rng)
+    descent, shape, noise = Descent(design), design.shape, design.deviations
+    rows = {party: _standardised(design, party, tables[party], standards[party]) for party in design.parties}
+    one, other = shape.terms
+    for number in range(shape.rounds):
+        parts = [design.rows_at(party, descent.at).turned(*rows[party]) for party in design.parties]
+        whole = np.column_stack(parts).astype(float)
+        products = whole.T @ whole
+        exact = (products[one] + products[other]) * times
+        descent.take(exact + noise * rng.standard_normal(exact.size), number)
+    return _fit(design, standards, descent.mean)
+
+
+def _standardised(design: SineDesign, party: str, table: Table, standard: Standard) -> tuple[NDArray[np.int64], Floats]:
+    """Return a party's standardised rows, which all rounds share, and its responses."""
+    rows = design.rows_at(party, [0.0] * (design.columns + 1))
+    names = (*rows.layout.coding.names, *([rows.layout.response.name] if rows.holds else []))
+    coded = (coded_rows if rows.holds else feature_rows)(rows.layout, table.blocks(names))
+    blocks = [rows.standardised(np.column_stack(block[: 1 + rows.holds]), standard) for block in coded]
+    return np.concatenate([z for z, _ in blocks]), np.concatenate([v for _, v in blocks])
+
+
+def _fit(design: SineDesign, standards: Mapping[str, Standard], found: Floats) -> LinearFit:
+    """Return the coefficients of the rounds in the data's own units, without errors."""
+    own = units_of(design, standards).of_own_units(found, intercept=True)
+    return LinearFit.without_errors(*own, has_intercept=True)
