@@ -71,10 +71,7 @@ def _errors(
     for party, own in zip(design.parties, design.features, strict=True):
         response = [layout.response.name] if party == design.holder else []
         held[party] = Table({name: used[name] for name in (*(c.name for c in own), *response)})
-    if isinstance(design, SineDesign):
-        fit = imagined_sines(design, held, rng)
-    else:
-        fit = imagine(design, held, rng).posterior()
+    fit = imagined_sines(design, held, rng) if isinstance(design, SineDesign) else imagine(design, held, rng).posterior()
     y = new[layout.response.name]
     whole = Coding(layout.features, 1).natural([new[c.name] for c in layout.features]) @ fit.coef_ + fit.intercept_
     own = design.features[design.parties.index(design.holder)]
