@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Share of the squared budget for means and deviations; the second moments have the rest.
 CONSTANTS_SHARE = 0.1
 #: The factor of limits without any noise: nothing but a value of a hundred deviations is shortened then.
-_WIDEST = 64.0
+WIDEST = 64.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Limits:
     def of(cls, columns: Sequence[int], strength: float) -> Limits:
         """Return the limits for these numbers of coded columns, one for every party; ``strength`` is n mu_M."""
         k = strength / sum(columns)
-        spread = min(max(0.7, 1.25 + 0.27 * math.log(k / 50)), _WIDEST) if k > 0 else 0.7
-        clip = min(2 + max(0.0, 0.45 * math.log(k / 120)), _WIDEST) if k > 0 else 2.0
+        spread = min(max(0.7, 1.25 + 0.27 * math.log(k / 50)), WIDEST) if k > 0 else 0.7
+        clip = min(2 + max(0.0, 0.45 * math.log(k / 120)), WIDEST) if k > 0 else 2.0
         lengths = [spread * (math.sqrt(d) + 1 / math.sqrt(d)) if d else 0.0 for d in columns]
         whole = math.fsum(length * length for length in lengths) + JOINT_CONSTANT**2
         weight = math.sqrt((math.sqrt(1 + 4 * whole / clip**2) - 1) / 2)

@@ -5,7 +5,7 @@ The coefficients b of standardised columns descend along noisy gradients of a bo
     g = sum of sin(w r) (z, w_0),      b += s g / (n w kappa),      kappa = exp(-.3 w^2),
 
 kappa being about the mean of cos(w r). Every round is one joint sum (``aggregation/joint/sines.py``), its noise that of a row whose length is
-about sqrt d: second moments would have that of its square. The mean of the later half of the coefficients is the answer.
+about sqrt d: second moments would have that of its square. The answer is the mean of the later half of the coefficients, shrunk by its noise.
 All numbers here follow from k = n mu / d before data, and were fixed by simulating declared shapes (``experiments/joint/sines.py``).
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from unpooled.aggregation.columns.decoded import units_of
 from unpooled.aggregation.columns.design import ColumnsDesign
 from unpooled.aggregation.columns.imagined import begun as imagined
-from unpooled.aggregation.columns.limits import JointBudget, Limits
+from unpooled.aggregation.columns.limits import WIDEST, JointBudget, Limits
 from unpooled.aggregation.columns.moments import begun
 from unpooled.aggregation.columns.rows import SineRows
 from unpooled.aggregation.joint.conversation import joint_total
@@ -31,6 +31,7 @@ from unpooled.aggregation.joint.sines import ANGLE, SineShape
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.row_blocks import coded_rows, feature_rows
 from unpooled.errors import listed
+from unpooled.models.bayes.descent import arrived, shrunk
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -53,10 +54,12 @@ FREQUENCY = 1.2
 _CONSTANTS = 0.15
 #: Two parties: from this k on second moments predict as well, and tell standard errors.
 WORTH_MOMENTS = 400.0
-#: The number of rounds, from each k on.
-_ROUNDS = ((40.0, 30), (12.0, 15), (0.0, 8))
-#: The part of the way that one round goes: this, or this over the number of columns.
-_STEP, _STEP_OF_COLUMNS = 0.35, 5.0
+#: The number of rounds, from each k on: the noise of a round grows with their number, and few do not arrive.
+_ROUNDS = ((25.0, 30), (12.0, 15), (6.0, 5), (0.0, 3))
+#: The part of the way that one round goes, at most: this, or more where there are few rounds; and less with many columns, which may be correlated.
+_STEP, _STEP_OF_ROUNDS, _STEP_OF_COLUMNS = 0.35, 2.0, 12.0
+#: The limit on rows in typical lengths: short below this k, and open from this k on, for rows that are shortened inflate slopes.
+_SHORT, _SHORT_BELOW, _OPEN, _OPEN_FROM = 0.7, 12.0, 0.6, 50.0
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,9 @@ class SineDesign(ColumnsDesign):
 
     @staticmethod
     def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
-        """Return the limits of rows: the typical length. The response has none, because a sine bounds what it adds."""
-        del rows, budget
-        lengths = [math.sqrt(d) + 0.5 / math.sqrt(d) if d else 0.0 for d in columns]
+        """Return the limits of rows. The response has none, because a sine bounds what it adds."""
+        spread = _spread(strength(sum(columns), rows, budget))
+        lengths = [spread * (math.sqrt(d) + 0.5 / math.sqrt(d)) if d else 0.0 for d in columns]
         return Limits(tuple(round(length * GRID) for length in lengths), 0, 1.0)
 
     @property
@@ -83,7 +86,7 @@ class SineDesign(ColumnsDesign):
     @property
     def step(self) -> float:
         """Return the part of the way that one round goes where there is no noise."""
-        return min(_STEP, _STEP_OF_COLUMNS / self.columns)
+        return min(max(_STEP, _STEP_OF_ROUNDS / self.shape.rounds), _STEP_OF_COLUMNS / self.columns)
 
     @cached_property
     def shape(self) -> SineShape:
@@ -136,15 +139,28 @@ class Descent:
         design = self._design
         gradient = values / GRID**2
         gradient[-1] *= JOINT_CONSTANT
-        kappa = math.exp(-0.3 * FREQUENCY**2)
-        self._at = self._at + design.step * gradient / (design.rows * FREQUENCY * kappa)
+        self._at = self._at + design.step * gradient / _slope(design)
         if number >= design.shape.rounds // 2:
             self._later.append(self._at)
 
-    @property
-    def mean(self) -> Floats:
-        """Return the mean of the later half of the coefficients."""
-        return np.asarray(np.mean(self._later, axis=0))
+    def found(self, standard: Standard) -> Floats:
+        """Return the mean of the later half of the coefficients, shrunk by its noise; ``standard``: of the holder of the response."""
+        design, mean = self._design, np.asarray(np.mean(self._later, axis=0))
+        _, weight = arrived(design.step, design.shape.rounds)
+        least = design.step * float(design.deviations[0]) / GRID**2 / _slope(design) * weight
+        return shrunk(mean, least, standard, intercept=True)
+
+
+def _spread(k: float) -> float:
+    """Return the limit on rows in typical lengths."""
+    if k < _SHORT_BELOW:
+        return _SHORT
+    return min(1.0 + _OPEN * max(0.0, math.log(k / _OPEN_FROM)), WIDEST)
+
+
+def _slope(design: SineDesign) -> float:
+    """Return about the derivative of a column's gradient in its coefficient: n w kappa."""
+    return design.rows * FREQUENCY * math.exp(-0.3 * FREQUENCY**2)
 
 
 def strength(columns: int, rows: int, budget: JointBudget) -> float:
@@ -159,7 +175,7 @@ def by_sines(plan: Plan[SineDesign]) -> Generator[list[Ask], Replies, LinearFit]
     for number in range(plan.design.shape.rounds):
         total = yield from joint_total(plan, members, descent.at, number)
         descent.take(total.values, number)
-    return _fit(plan.design, standards, descent.mean)
+    return _fit(plan.design, standards, descent)
 
 
 def imagined_sines(design: SineDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> LinearFit:
@@ -174,7 +190,7 @@ def imagined_sines(design: SineDesign, tables: Mapping[str, Table], rng: np.rand
         products = whole.T @ whole
         exact = (products[one] + products[other]) * times
         descent.take(exact + noise * rng.standard_normal(exact.size), number)
-    return _fit(design, standards, descent.mean)
+    return _fit(design, standards, descent)
 
 
 def _standardised(design: SineDesign, party: str, table: Table, standard: Standard) -> tuple[NDArray[np.int64], Floats]:
@@ -186,7 +202,7 @@ def _standardised(design: SineDesign, party: str, table: Table, standard: Standa
     return np.concatenate([z for z, _ in blocks]), np.concatenate([v for _, v in blocks])
 
 
-def _fit(design: SineDesign, standards: Mapping[str, Standard], found: Floats) -> LinearFit:
+def _fit(design: SineDesign, standards: Mapping[str, Standard], descent: Descent) -> LinearFit:
     """Return the coefficients of the rounds in the data's own units, without errors."""
-    own = units_of(design, standards).of_own_units(found, intercept=True)
+    own = units_of(design, standards).of_own_units(descent.found(standards[design.holder]), intercept=True)
     return LinearFit.without_errors(*own, has_intercept=True)
