@@ -21,7 +21,7 @@ from unpooled.aggregation.columns.limits import JointBudget
 from unpooled.aggregation.columns.rows import SineRows
 from unpooled.aggregation.joint import masking, prover
 from unpooled.aggregation.joint.places import spot_of, spots_of, times, verdict_parts
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS, GRID, JOINT_CONSTANT, RowPart, Shape
+from unpooled.aggregation.joint.shape import CONSTANT_STEPS, GRID, JOINT_CONSTANT, ProductShape, RowPart
 from unpooled.aggregation.joint.sines import ANGLE, PRODUCTS, SineShape
 from unpooled.aggregation.standard import Standard
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError, UsageError
@@ -101,7 +101,7 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_the_pooled_row
     block: int | None, monkeypatch: pytest.MonkeyPatch, three: int
 ) -> None:
     if block:
-        monkeypatch.setattr(Shape, "block_rows", block)
+        monkeypatch.setattr(ProductShape, "block_rows", block)
     study, tables = a_study(INF)
     plan, members, (at, values) = MODEL.compile(study), people(study, tables), watched(monkeypatch)
     drive(MODEL, plan, in_process(members))

@@ -28,9 +28,8 @@ from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.places import Spot
-    from unpooled.aggregation.joint.shape import Shape
-    from unpooled.aggregation.joint.sides import Side
+    from unpooled.aggregation.joint.shape import ProductShape
+    from unpooled.aggregation.joint.sides import Side, Spot
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card, Study
     from unpooled.protocol.context import Context
@@ -184,7 +183,7 @@ class ColumnsDesign(ABC):
 
     @property
     @abstractmethod
-    def shape(self) -> Shape:
+    def shape(self) -> ProductShape:
         """Return the parts of a row, and the integers that are released."""
 
     @property

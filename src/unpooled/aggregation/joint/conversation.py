@@ -30,7 +30,7 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Total

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.messages import EvaluateRequest, JudgeRequest, MaskRequest
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.protocol.context import Context, Receiver
     from unpooled.protocol.messages import Masked, Sealed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from unpooled.aggregation.joint.sides import Spot
 from unpooled.aggregation.keys import checked
 from unpooled.errors import PlanMismatch
 from unpooled.protocol.context import Receiver
@@ -12,36 +13,11 @@ from unpooled.protocol.context import Receiver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unpooled.aggregation.joint.shape import RowPart
     from unpooled.aggregation.joint.sides import Side
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.aggregation.messages import Member
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.context import Context
-
-
-class Spot(NamedTuple):
-    """One block of one part of a side in one round: the round, the number of the part among all that travel, side, part, block and its rows."""
-
-    round: int
-    number: int
-    side: Side
-    #: The number of the part in the shape.
-    at: int
-    part: RowPart
-    block: int
-    first: int
-    last: int
-
-    @property
-    def key(self) -> str:
-        """Return the end of the names under which a member keeps what belongs to it."""
-        return f"{self.round}_{self.number}_{self.block}"
-
-    def place(self) -> tuple[bytes, ...]:
-        """Return its place as parts of a purpose: sender, receiver, helper, round, part and block."""
-        where = str(self.round), self.part.name, str(self.block)
-        return (b"joint", *(name.encode() for name in (*self.side, *where)))
 
 
 def legs_of(design: Joint) -> tuple[tuple[Side, int], ...]:

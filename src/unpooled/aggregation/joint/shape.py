@@ -41,7 +41,7 @@ class RowPart:
 
 
 @dataclass(frozen=True)
-class Shape(ABC):
+class ProductShape(ABC):
     """The parts of a row in the study's order, whose products of columns at different parties are added up, once or in several rounds."""
 
     parts: tuple[RowPart, ...]
@@ -116,7 +116,7 @@ class Shape(ABC):
 
 
 @dataclass(frozen=True)
-class JointShape(Shape):
+class JointShape(ProductShape):
     """One part of every party, and last a constant that belongs to nobody: all second moments of a row, in one round."""
 
     diagonal: ClassVar[bool] = True

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.messages import ShareRequest, VerdictRequest
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.protocol.context import Context
 

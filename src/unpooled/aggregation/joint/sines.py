@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS, GRID, JOINT_CONSTANT, RowPart, Shape
+from unpooled.aggregation.joint.shape import CONSTANT_STEPS, GRID, JOINT_CONSTANT, ProductShape, RowPart
 from unpooled.kernels import field
 from unpooled.privacy.mechanisms import Block
 from unpooled.privacy.sensitivity import clipped_products
@@ -35,7 +35,7 @@ PRODUCTS, ANGLE = "products", "angle"
 
 
 @dataclass(frozen=True)
-class SineShape(Shape):
+class SineShape(ProductShape):
     """The two parts of both parties. Released are the gradients of all columns in the study's order, and that of the constant."""
 
     number: int = 1

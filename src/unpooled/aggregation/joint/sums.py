@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.places import Spot
-    from unpooled.aggregation.joint.shape import Shape
-    from unpooled.aggregation.joint.sides import Side
+    from unpooled.aggregation.joint.shape import ProductShape
+    from unpooled.aggregation.joint.sides import Side, Spot
     from unpooled.aggregation.totals import Summed
     from unpooled.protocol.context import Context
 
@@ -79,7 +78,7 @@ class Joint(Protocol):
     @property
     def totals(self) -> Mapping[str, Summed]: ...  # noqa: D102 - what it adds up, by name
     @property
-    def shape(self) -> Shape: ...  # noqa: D102 - the parts of a row
+    def shape(self) -> ProductShape: ...  # noqa: D102 - the parts of a row
     @property
     def sides(self) -> tuple[Side, ...]: ...  # noqa: D102 - whose masked rows go where
     @property

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.standard import Standard
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
