@@ -150,8 +150,21 @@ class ColumnsDesign(ABC):
     @classmethod
     def of(cls, study: Study, parameters: Joined, budget: JointBudget | None = None) -> Self:
         """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
-        members = tuple(card.name for card in study.members)
-        budget = cls.spent(budget or JointBudget.of(study, len(members), parameters.tolerate))
+        count = len(study.members)
+        design = cls._made(study, parameters, budget or JointBudget.of(study, count, parameters.tolerate))
+        counted = 0
+        while (
+            budget is None and design.proofs > counted
+        ):  # limits and blocks follow from the budget, and proofs take a part of its delta
+            counted = design.proofs
+            design = cls._made(study, parameters, JointBudget.of(study, count, parameters.tolerate, counted))
+        design.check_size()
+        return design
+
+    @classmethod
+    def _made(cls, study: Study, parameters: Joined, budget: JointBudget) -> Self:
+        """Return the checked design with the limits that this budget affords."""
+        members, budget = tuple(card.name for card in study.members), cls.spent(budget)
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
         holder = _holder(study, parameters.response)
@@ -168,8 +181,12 @@ class ColumnsDesign(ABC):
         if design.proved:
             proofs = len(legs_of(design)) * len(design.shape.row_blocks)
             design = replace(design, aggregation=replace(aggregation, proofs=proofs))
-        design.check_size()
         return design
+
+    @property
+    def proofs(self) -> int:
+        """Return the number of blocks that are proven to be short, in all rounds together."""
+        return self.aggregation.proofs * self.shape.rounds
 
     @staticmethod
     def spent(budget: JointBudget) -> JointBudget:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
+from unpooled.aggregation.joint.sums import joint_rho
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import budget_rho
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,13 +40,16 @@ class JointBudget:
     constants: float = CONSTANTS_SHARE
 
     @classmethod
-    def of(cls, study: Study, members: int, tolerate: int = 0) -> JointBudget:
-        """Return the budget by zCDP, and N / (N - 1 - T) for N members of the sum (helpers included) of whom T may collude or stay silent."""
+    def of(cls, study: Study, members: int, tolerate: int = 0, proofs: int = 0) -> JointBudget:
+        """Return the budget by zCDP less what this number of proofs takes, and the factor on the variance of distributed noise.
+
+        The factor is N / (N - 1 - T) for N members of the sum (helpers included) of whom T may collude or stay silent.
+        """
         honest = members - 1 - tolerate
         if tolerate < 0 or honest < 1:
             msg = f"tolerate = {tolerate} with {members} members of the sum leaves no noise that protects"
             raise UsageError(msg)
-        return cls(math.sqrt(2 * budget_rho(study.epsilon, study.delta)), members / honest)
+        return cls(math.sqrt(2 * joint_rho(study, proofs)), members / honest)
 
     @property
     def of_moments(self) -> float:

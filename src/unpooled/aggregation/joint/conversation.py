@@ -21,6 +21,7 @@ from unpooled.aggregation.joint.messages import (
 from unpooled.aggregation.joint.places import once, spots_of, times
 from unpooled.aggregation.joint.sharing import QUANTITY, share, verdict
 from unpooled.aggregation.joint.sums import JOINT
+from unpooled.aggregation.keys import check_sealed
 from unpooled.aggregation.messages import FragmentReply
 from unpooled.errors import StudyAborted
 from unpooled.protocol.conversation import everybody
@@ -70,6 +71,7 @@ def joint_total(
     request = ShareRequest(nodes, digests, tuple(members[name] for name in parties), verdicts)
     replies = yield from everybody([Ask(name, _FRAGMENT, request, number) for name in aggregation.parties])
     sealed = {name: reply.fragments for name, reply in zip(aggregation.parties, replies, strict=True)}
+    check_sealed(vector, nodes, sealed)
     return (yield from aggregation.open(plan, vector, members, nodes, sealed, number))
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: How far the view of a proof is from one that its verifiers could have made themselves (Theorem J.10).
 PROOF_DISTANCE = 2.0**-64
+#: A larger exponent has no float.
+_LARGEST_EXPONENT = 700.0
 #: The name of the release, in every round.
 JOINT = "joint"
 
@@ -45,7 +47,7 @@ class JointSum(Distributed):
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """Return a fragment of the noise for every member: together they are one release of the joint rows in every round."""
-        rho = budget_rho(study.epsilon, study.delta) * vector.share / vector.count
+        rho = joint_rho(study, self.proofs * vector.count) * vector.share / vector.count
         fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
         assert isinstance(fragment, FieldGaussian)
         fragment = replace(fragment, distance=self.proofs * PROOF_DISTANCE)
@@ -68,6 +70,15 @@ class JointSum(Distributed):
                 "Run it again once they are back"
             )
             raise StudyAborted(msg)
+
+
+def joint_rho(study: Study, proofs: int) -> float:
+    """Return the rho of a study's whole budget, where this number of proofs takes its part of delta (Theorem J.10).
+
+    Proofs that would take more than half of it are not paid for by less privacy: the statement then says what is left.
+    """
+    charge = proofs * PROOF_DISTANCE * (1 + math.exp(min(study.epsilon, _LARGEST_EXPONENT)))
+    return budget_rho(study.epsilon, max(study.delta - charge, study.delta / 2))
 
 
 class Joint(Protocol):
