@@ -3,7 +3,7 @@
 Two parties hold half of the columns each, the second one the response; with one helper the noise has the variance factor 1.5. A cell is a law of the
 columns, a number of rows, of columns, and an epsilon; each run draws fresh rows, effects in random directions, and an R^2 from .2 to .9. The noise is
 ideal Gaussian noise of the planned deviations on exact totals (the budget by zCDP). At most 2,500 rows are drawn and their sums scaled to the
-study's. A second table has the cells of the prototype (read as in excess.py), with the budget by mu. ``--full`` makes 40 runs a cell, else 8. Each
+study's. A second table has the cells of the prototype (read as in excess.py), with the budget by mu. ``--full`` makes 20 runs a cell, else 4. Each
 cell is a file under build/joint, and runs continue there.
 """
 
@@ -36,7 +36,7 @@ from unpooled.privacy.table import Table
 
 LAWS = ("normal", "one factor", "skewed", "heavy-tailed", "binary")
 ROWS, COLUMNS, EPSILONS = (500, 2000, 10_000, 50_000), (4, 12, 40), (0.3, 1.0, 3.0)
-RUNS, FEW, DRAWN, TESTED, DELTA = 40, 8, 2500, 2000, 1e-5
+RUNS, FEW, DRAWN, TESTED, DELTA = 20, 4, 2500, 2000, 1e-5
 #: The classes of k = n mu / d of the table.
 CLASSES = (0.0, 3.0, 6.0, 12.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0, float("inf"))
 NAMES = ("sines", "moments", "the mean", "pooled")

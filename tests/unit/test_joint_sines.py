@@ -112,6 +112,33 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_the_pooled_row
         assert total.tolist() == exact(plan.design, tables, known, coefficients)
 
 
+def test_without_proofs_the_integers_are_the_same(monkeypatch: pytest.MonkeyPatch, three: int) -> None:
+    study, tables = a_study(INF, check="none")
+    plan, members, (at, values) = MODEL.compile(study), people(study, tables), watched(monkeypatch)
+    drive(MODEL, plan, in_process(members))
+    known = released_standards(plan.design, members, plan)
+    assert plan.design.proofs == 0
+    assert [total.tolist() for total in values] == [exact(plan.design, tables, known, coefficients) for coefficients in at]
+    assert "ONLY if all parties follow the protocol" in plan.against
+
+
+def test_proofs_take_their_part_of_delta_before_noise_is_calibrated() -> None:
+    """At an epsilon of 10 and a delta of 1e-9 the distance of 120 proofs shows: without its charge the plan would cost more than was asked."""
+    cards, _ = world(2)
+    cards = tuple(msgspec.structs.replace(card, rows=400) for card in cards)
+    study = msgspec.structs.replace(study_of(cards, 10.0, method="sines"), delta=1e-9)
+    plan = MODEL.compile(study)
+    assert plan.design.proofs == 4 * plan.design.shape.rounds == 120
+    assert plan.epsilon(1e-9) <= 10.0 * (1 + 1e-9)
+    uncharged = dataclasses.replace(plan.design, aggregation=dataclasses.replace(plan.design.aggregation, proofs=0))
+    release = uncharged.aggregation.releases(uncharged.totals["joint"], study)[0]
+    assert release.mechanism.scale < plan.release("p0", "joint").mechanism.scale
+    hopeless = MODEL.compile(
+        msgspec.structs.replace(study, epsilon=30.0)
+    )  # proofs take more than half of delta: the statement says what is left
+    assert hopeless.epsilon(1e-9) > 30.0
+
+
 def test_the_totals_are_the_exact_ones_plus_the_noise_that_members_drew(monkeypatch: pytest.MonkeyPatch, three: int) -> None:
     drawn: list[np.ndarray] = []
     real = noise.wide_gaussian
@@ -158,6 +185,19 @@ def _total(design: SineDesign, name: str, tables: Any) -> Any:
 
     values = design.scales(name).statistic(tables[name]).astype(float)
     return Total(values, np.zeros(values.size), (name,))
+
+
+def test_what_outlooks_add_up_is_what_masked_products_give() -> None:
+    study, tables = a_study()
+    design = MODEL.compile(study).design
+    known = {name: design.scales(name).decode(_total(design, name, tables), design.rows) for name in design.parties}
+    at = tuple(np.random.default_rng(2).normal(size=design.columns + 1).tolist())
+    parts = [design.rows_at(name, at).coded(tables[name], known[name]) for name in design.parties]
+    whole = np.column_stack(parts)
+    one, other = design.shape.terms
+    products = whole.T @ whole
+    found = sines._added_up(*(part.astype(float) for part in parts))
+    assert found.tolist() == (products[one] + products[other]).tolist() == exact(design, tables, known, at)
 
 
 # --- sensitivity (Theorem J.12) ------------------------------------------------------------------------------------------------

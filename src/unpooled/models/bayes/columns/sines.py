@@ -183,14 +183,20 @@ def imagined_sines(design: SineDesign, tables: Mapping[str, Table], rng: np.rand
     times, standards = imagined(design, tables, rng)
     descent, shape, noise = Descent(design), design.shape, design.deviations
     rows = {party: _standardised(design, party, tables[party], standards[party]) for party in design.parties}
-    one, other = shape.terms
     for number in range(shape.rounds):
-        parts = [design.rows_at(party, descent.at).turned(*rows[party]) for party in design.parties]
-        whole = np.column_stack(parts).astype(float)
-        products = whole.T @ whole
-        exact = (products[one] + products[other]) * times
+        parts = (design.rows_at(party, descent.at).turned(*rows[party]).astype(float) for party in design.parties)
+        exact = _added_up(*parts) * times
         descent.take(exact + noise * rng.standard_normal(exact.size), number)
     return _fit(design, standards, descent)
+
+
+def _added_up(first: Floats, second: Floats) -> Floats:
+    """Return the released integers of rows of both parties, as the masked products give them."""
+    found = []
+    for own, other in ((first, second), (second, first)):
+        half = own.shape[1] // 2 - 1
+        found.append(own[:, :half].T @ other[:, -2] + own[:, half : 2 * half].T @ other[:, -1])
+    return np.concatenate([*found, [first[:, -1] @ second[:, -2] + first[:, -2] @ second[:, -1]]])
 
 
 def _standardised(design: SineDesign, party: str, table: Table, standard: Standard) -> tuple[NDArray[np.int64], Floats]:
