@@ -583,6 +583,15 @@ def test_no_person_moves_the_matrix_farther_than_the_shape_says(adjacency: Adjac
     assert largest > 80**2 * (np.sqrt(2) if adjacency is Adjacency.REPLACE else 1)
 
 
+def test_one_value_is_priced_as_a_row_that_becomes_another() -> None:
+    cards, _ = world(2)
+    for adjacency in Adjacency:
+        plan = MODEL.compile(msgspec.structs.replace(study_of(cards), adjacency=str(adjacency)))
+        release, shape = plan.release("p0", "joint"), plan.design.shape
+        assert release.sensitivity("record") == shape.distance(adjacency)
+        assert release.sensitivity("attribute") == shape.distance(Adjacency.REPLACE)
+
+
 def test_parts_that_are_asked_for_nowhere_are_refused() -> None:
     with pytest.raises(PlanMismatch, match="no statistic"):
         sharing.QUANTITY.statistic(type("Context", (), {"name": "a"})(), ())

@@ -307,9 +307,23 @@ def test_the_plan_has_the_sensitivity_of_the_theorem() -> None:
         shape, limits = plan.design.shape, plan.design.limits
         length = math.sqrt(sum(limit**2 for limit in limits.columns) + CONSTANT_STEPS**2)
         assert plan.release("p0", "joint").sensitivity() == pytest.approx(times_ * GRID * length)
+        assert plan.release("p0", "joint").sensitivity("attribute") == pytest.approx(2 * GRID * length)
         assert shape.blocks[-1].width == 1 / JOINT_CONSTANT
     assert [part.name for part in shape.parts] == [PRODUCTS, ANGLE] * 2
     assert limits.columns[0] == round(0.7 * (math.sqrt(2) + 0.5 / math.sqrt(2)) * GRID)  # k is below 12
+
+
+def test_one_value_moves_a_round_farther_than_a_person_who_goes() -> None:
+    """Another response turns the sign of a person's whole part: twice its length, whatever the adjacency of persons is."""
+    square = 4 * GRID**2
+    shape = SineShape.of({"a": (1, square), "b": (1, square)}, 10, 1)
+    z = np.full((2, 1), 2 * GRID)
+    still = rows_of(1, square, holds=False, at=(0.0, 0.0)).turned(z, np.zeros(2))
+    quarter = math.pi / 2 / sines.FREQUENCY
+    moved = rows_of(1, square, holds=True, at=(0.0, 0.0)).turned(z, np.array([quarter, -quarter]))
+    added = gradient(shape, still, moved)
+    distance = float(np.linalg.norm(added[0] - added[1]))
+    assert 1.9 * shape.distance(Adjacency.ZERO_OUT) < distance <= shape.distance(Adjacency.REPLACE)
 
 
 @pytest.mark.parametrize("where", ["products", "angle"])

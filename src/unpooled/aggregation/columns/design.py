@@ -18,12 +18,12 @@ from unpooled.aggregation.joint.shape import GRID, JointShape, RowPart
 from unpooled.aggregation.joint.sides import sides_of
 from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import Scales, Standard
+from unpooled.aggregation.standard import Scales, Standard, StandardRows
 from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
-from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -232,9 +232,9 @@ class ColumnsDesign(ABC):
 
     @cached_property
     def totals(self) -> dict[str, Summed]:
-        """Return the joint sums as something that is added up."""
-        shape, share = self.shape, 1 - self.budget.constants
-        reach = {unit: Reach(shape.distance(self.adjacency), shape.size) for unit in ROWWISE}
+        """Return the joint sums as something that is added up. One value moves its whole row to another row, and not to none."""
+        shape, share, moves = self.shape, 1 - self.budget.constants, StandardRows.moves(self.adjacency)
+        reach = {unit: Reach(shape.distance(how), shape.size) for unit, how in moves.items()}
         return {JOINT: Summed(JOINT, shape.blocks, reach, shape.most, share, count=shape.rounds)}
 
     def standard(self, context: Context[Any]) -> Standard:
