@@ -40,10 +40,10 @@ HEAD = (
 )
 
 
-def code() -> str:
-    """A hash of the code behind the runs."""
+def code(*more: str) -> str:
+    """A hash of the code behind the runs; ``more`` names other parts of the package."""
     root, own = Path(unpooled.__file__).parent, Path(__file__).parent
-    parts = ("aggregation", "kernels", "models/joint", "privacy/bounds")
+    parts = ("aggregation", "kernels", "privacy/bounds", *more)
     files = [file for part in parts for file in sorted((root / part).rglob("*.py"))]
     total = hashlib.sha256()
     for file in (*files, own / "designs.py", own / "played.py"):

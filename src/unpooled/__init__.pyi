@@ -13,8 +13,8 @@ from unpooled.models.describe.outlook import describe_outlook as describe_outloo
 from unpooled.models.diagnose.estimator import Diagnosis as Diagnosis
 from unpooled.models.diagnose.estimator import diagnose as diagnose
 from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
+from unpooled.models.lasso.classifier import PrivateLassoClassifier as PrivateLassoClassifier
 from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
-from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
 from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
 from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
 from unpooled.models.pride.estimator import PrideGLM as PrideGLM

@@ -76,6 +76,10 @@ class UsageError(UnpooledError, ValueError):
     """Something passed in is wrong; the message says what, where and what to do next."""
 
 
+class JointRowsError(UsageError):
+    """A party's card says that its masked rows do not travel, or not in this study."""
+
+
 class DataError(UsageError):
     """The data do not fit their declaration. Names the column, never the value."""
 

@@ -167,6 +167,32 @@ def bayes_columns_case(method: str = "moments") -> Case:
     )
 
 
+def describe_columns_case() -> Case:
+    """Two hospitals and a registry; the correlations of three columns are asked for."""
+    rng = np.random.default_rng(52)
+    n = 12
+    first, second = (
+        (Column("age", 18.0, 100.0), Column("smoker", categories=("no", "yes"))),
+        (Column("pressure", 60.0, 240.0),),
+    )
+    tables = {
+        "east": Table({"age": rng.uniform(20, 95, n), "smoker": rng.choice(np.array(["no", "yes"], dtype=object), n)}),
+        "west": Table({"pressure": rng.uniform(70, 200, n)}),
+        "registry": NoRows(),
+    }
+    cards, helpers = (Card("east", n, first), Card("west", n, second)), (HelperCard("registry"),)
+    asked = {"split": "columns"}
+    study = Study("describe", cards, 4.0, 1e-5, parameters=asked, simulation_seed=7, derived=(), helpers=helpers)
+    return Case("describe", study, tables)
+
+
+def lasso_joint_case() -> Case:
+    """The same two hospitals and their registry; few columns are to matter."""
+    case = bayes_columns_case()
+    parameters = {"response": "pressure", "method": "joint"}
+    return Case("lasso", msgspec.structs.replace(case.study, model="lasso", parameters=parameters), case.tables)
+
+
 def glm_case() -> Case:
     """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
     rng = np.random.default_rng(15)
@@ -455,6 +481,7 @@ def diagnose_classes_case() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
+    "describe, columns": describe_columns_case,
     "pride": pride_case,
     "pride, poisson": lambda: pride_family_case("poisson"),
     "pride, multinomial": lambda: pride_family_case("multinomial"),
@@ -476,6 +503,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
     "lasso, logistic": lasso_logistic_case,
+    "lasso, joint": lasso_joint_case,
     "pls": pls_case,
     "pls, two responses": pls_several_case,
     "diagnose": diagnose_case,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 import itertools
 import re
@@ -122,13 +123,21 @@ def test_every_estimator_is_in_the_readme_and_every_folder_in_the_architecture()
     assert sorted(listed) == sorted(folders)
 
 
+def has_module(package: str, name: str) -> bool:
+    """Return True if a package has a module of this name."""
+    return importlib.util.find_spec(f"{package}.{name}") is not None
+
+
 def test_every_estimator_of_the_package_is_public() -> None:
     """Walks the registry of models, so that a new one cannot be forgotten."""
     found = set()
     for package in importlib.import_module("unpooled.models").REGISTRY.values():
-        module = importlib.import_module(f"{package}.estimator")
+        modules = [
+            importlib.import_module(f"{package}.{own}") for own in ("estimator", "classifier") if has_module(package, own)
+        ]
         found |= {
             name
+            for module in modules
             for name, thing in vars(module).items()
             if inspect.isclass(thing)
             and issubclass(thing, StudyEstimator)

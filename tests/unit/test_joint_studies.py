@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,7 @@ def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> Non
         "party", "check", "study.toml", "--config", "registry/party.toml", "--approve"
     )
     table = command("run", "study.toml", *PARTIES, "--out", "out")
+    assert "waits for all of east, west, registry" in table
     for term in ("a ", "b ", "g: v - u", "columns of east, west"):
         assert term in table
     assert "robust" not in table
@@ -156,6 +158,10 @@ def test_a_party_that_says_no_is_named_when_the_plan_is_made(folder: Path) -> No
     assert "party 'east' does not let masked rows travel" in said
     assert 'joint = "allowed" under [policy]' in said
     assert "pride" in said
+    # What it is expected to give instead, at the party that has the response, next to that party's own columns.
+    found = re.search(r"variance of y ([\d.]+) at 'west', whose own columns alone give ([\d.]+)", said)
+    assert found is not None
+    assert 0 < float(found[1]) <= 1.5 * float(found[2])
     config.write_text(config.read_text().replace('joint = "no"', 'joint = "perhaps"'))
     assert 'joint is "no"' in command("party", "card", "--config", "east/party.toml", code=2)
 
@@ -183,7 +189,7 @@ def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     assert 'helpers = ["registry"]' in text
     assert "columns of the same people" in text
     assert "registry for east and west" in command("plan", "new.toml")
-    assert "goes without helpers" in command("new", "describe", *cards, "--out", "other.toml", code=2)
+    assert "goes without helpers" in command("new", "pls", *cards, "--out", "other.toml", code=2)
 
 
 def test_the_files_of_a_helper(folder: Path) -> None:

@@ -79,10 +79,11 @@ def test_many_priors_give_what_each_gives_by_itself(d: int, noise: float) -> Non
     known, squares = moments(d, noise, seed=d)
     priors = [np.append(np.full(d, t * t), 1.0) for t in np.geomspace(0.01, 3.0, 5)]
     found, wanted = known.averaged(squares, priors), averaged(known, squares, priors)
-    assert near(found.mean, wanted.mean)
-    assert near(found.covariance, wanted.covariance)
-    assert found.noise_variance == pytest.approx(wanted.noise_variance, rel=1e-8)
-    assert found.prior_variance == pytest.approx(wanted.prior_variance, rel=1e-8)
+    # A residual variance is worked out to a millionth (``ROUGHLY``), and what follows from it is as near.
+    assert near(found.mean, wanted.mean, 1e-5)
+    assert near(found.covariance, wanted.covariance, 1e-5)
+    assert found.noise_variance == pytest.approx(wanted.noise_variance, rel=1e-5)
+    assert found.prior_variance == pytest.approx(wanted.prior_variance, rel=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(5))

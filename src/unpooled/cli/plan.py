@@ -17,12 +17,11 @@ def plan(
     from unpooled.errors import UsageError
     from unpooled.estimation.utility import glance, poor
     from unpooled.models import load
-    from unpooled.study.advice import advice
+    from unpooled.study.advice import advice, compiled_or_instead
     from unpooled.study.files import read_study
     from unpooled.study.formulas import formula_lines, formula_of
-    from unpooled.study.run import compile_study
 
-    compiled = compile_study(read_study(study))
+    compiled = compiled_or_instead(read_study(study))
     model, outlook = load(compiled.study.row), None
     if utility:
         outlook = None if model.outlook is None else model.outlook(compiled.study)

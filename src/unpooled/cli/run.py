@@ -32,6 +32,8 @@ def run(
     if (folder / "result.json").is_file():
         words = "this study has run before: what follows comes from its transcript, nothing is charged. For fresh noise raise `run`, which costs again"
         typer.echo(words, err=True)
+    elif not as_json and (members := needed(study)):
+        typer.echo(f"this run waits for all of {members}: without one of them nothing is opened", err=True)
     if not (force or resume or folder.exists()):  # a run that was begun has spent already
         worth_it(study)
     again = "run the same command again" + (" with --resume" if network is not None else "")
@@ -67,3 +69,13 @@ def worth_it(study: Path) -> None:
 
     asked = read_study(study)
     refuse_if_poor(load(asked.row), asked)
+
+
+def needed(study: Path) -> str:
+    """Return the members of a study of joint moments, all of whom must take part to the end; empty for other studies."""
+    from unpooled.errors import listed
+    from unpooled.study.files import read_study
+    from unpooled.study.run import compile_study
+
+    plan = compile_study(read_study(study))
+    return listed([card.name for card in plan.study.members]) if plan.joint else ""

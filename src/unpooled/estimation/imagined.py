@@ -100,10 +100,17 @@ def made_up_rows(
     correlation: float,
     ranges: float,
     rng: np.random.Generator,
+    relevant: int | None = None,
 ) -> Table:
-    """Return normal columns with one common factor inside declared ranges, categories by their sign, and a linear response."""
+    """Return normal columns with one common factor inside declared ranges, categories by their sign, and a linear response.
+
+    ``relevant`` is the number of columns with an effect; None: all of them.
+    """
     columns, rows = made_up_features(features, count, correlation, ranges, rng)
-    signal = rows @ rng.normal(size=len(features))
+    effects = rng.normal(size=len(features))
+    if relevant is not None and relevant < len(features):
+        effects[rng.permutation(len(features))[relevant:]] = 0.0
+    signal = rows @ effects
     y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
     columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
     return Table(columns)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.aggregation.columns.design import PROOF
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError, listed
+from unpooled.estimation.parameters import NONE, WHOLE, WORD, taking
 from unpooled.estimation.tables import columns_of, part
 from unpooled.privacy.plan import Card, HelperCard
 from unpooled.privacy.study import ALLOWED, TRUSTING
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.estimation.base import Declared
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Study
 
+#: The parameters of joint moments that every estimator of them takes.
+JOINING = taking("helpers", WHOLE) | taking("response_at", WORD, NONE) | taking("check", WORD)
 #: The name of the helper of parties in one process.
 _HELPER = "(helper)"
 
@@ -34,24 +37,34 @@ def holder_of(groups: Mapping[str, Sequence[str]], response_at: str | None) -> s
     return holder
 
 
-def check_held(frames: Any, y: Any, response_at: str | None) -> None:  # noqa: ANN401 - whatever a user passes
-    """Refuse frames of which two or none have the response, or another one than ``response_at`` says."""
+def held_by(frames: Any, y: Any, response_at: str | None) -> str:  # noqa: ANN401 - whatever a user passes
+    """Return whose frame has the response; refuse frames of which two or none have it, or another one than ``response_at`` says."""
     held = [name for name, frame in frames.items() if y in columns_of(frame)]
     if len(held) != 1 or response_at not in {None, held[0]}:
         where = f"{listed(held)} have it" if held else "none has it"
         msg = f"the response {y!r} must be a column of one frame (of {response_at!r}, if response_at says so): {where}"
         raise UsageError(msg)
+    return str(held[0])
 
 
 def joint_cards(
-    groups: Mapping[str, Sequence[str]], declared: Declared, rows: int, holder: str, check: str
+    groups: Mapping[str, Sequence[str]],
+    declared: Sequence[Column],
+    response: Column | None,
+    rows: int,
+    holder: str,
+    check: str,
 ) -> tuple[Card, ...]:
-    """Return the cards of parties that each hold some of the columns, one of them the response."""
-    columns = {column.name: column for column in declared.columns}
-    response = [] if declared.response is None else [declared.response]
+    """Return the cards of parties that each hold some of the declared columns, and the holder of the response with it."""
+    columns = {column.name: column for column in declared}
     joint = ALLOWED if check == PROOF else TRUSTING
     return tuple(
-        Card(name, rows, (*(columns[own] for own in held), *(response if name == holder else [])), joint=joint)
+        Card(
+            name,
+            rows,
+            (*(columns[own] for own in held), *([response] if response is not None and name == holder else [])),
+            joint=joint,
+        )
         for name, held in groups.items()
     )
 

@@ -107,7 +107,7 @@ class Linkable:
         told = [None if one is None else _agreed(taken, one) for one in (y, *more)]
         held = {name: table_of(taken[name], own) for name, own in columns.items() if own}
         features = {column: _plain(held[name][column]) for name, own in columns.items() for column in own}
-        told_to = getattr(self, "estimating", None) or frames
+        told_to = () if getattr(self, "_response_stays", False) else getattr(self, "estimating", None) or frames
         handed = tuple(name for name in frames if name in told_to and not set(labels) <= set(columns_of(frames[name])))
         self.linkage_ = Linkage(
             int(count),

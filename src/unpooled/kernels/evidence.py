@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.likely_grams import GramPrior, likely_grams
-from unpooled.kernels.noise_aware import NoiseAware
+from unpooled.kernels.noise_aware import ROUGHLY, NoiseAware
 from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
@@ -91,13 +91,17 @@ class NoisyMoments:
         """Noise-aware, for coefficients of these prior variances."""
         return self._aware.posterior(1 / prior, 1 / noise_variance)
 
+    def _roughly(self, prior: Vector, noise_variance: float) -> Vector:
+        """Return its mean, close enough for a residual variance."""
+        return self._aware.posterior(1 / prior, 1 / noise_variance, ROUGHLY)[0]
+
     def residual_variance(self, squares: float, prior: Vector) -> float:
         """Return the noise variance that the sum of squares of the response leaves, at the posterior of this prior."""
         squares = max(squares, _LEAST * _LEAST * self.rows)
         m, least = self._aware.psd, _LEAST * squares / self.rows
         found = squares / self.rows / 2
         for _ in range(_ROUNDS):
-            b, _ = self.posterior(prior, found)
+            b = self._roughly(prior, found)
             left = (squares - 2 * b @ self.cross + b @ m @ b) / self.rows
             found = float(np.clip(left, least, squares / self.rows))
         return found

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 #: Anderson's steps before half steps are taken, how many evaluations they combine, and the half steps at most.
 _QUICK, _DEPTH, _ROUNDS = 30, 4, 200
-#: It has settled where an evaluation moves neither the mean nor the second moment by more than these parts of their largest entry.
-_MEAN_MOVES, _SECOND_MOVES = 1e-11, 1e-10
+#: It has settled where an evaluation moves the mean by no more than this part of its largest entry, and the second moment by ten times that part.
+_MOVES = 1e-11
+#: The same on the way to a residual variance, which is itself known to a few percent.
+ROUGHLY = 1e-6
 
 
 class NoiseAware:
@@ -40,11 +42,16 @@ class NoiseAware:
         self.psd = np.asfortranarray(noisy_gram.psd_part(gram))
         self.basis = basis  # in whose coordinates the variances of the Gram hold
         self.cross, self.gram_variance, self.cross_variance = cross, gram_variance, cross_variance
+        self._below = np.tril(np.ones_like(self.psd), -1)
+        self._diagonal = np.eye(cross.size)
         self._prior: Vector | None = None
         self._second: Matrix | None = None
 
-    def posterior(self, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:
-        """Return the mean and covariance for these prior precisions of the coefficients and this precision of the response's own noise."""
+    def posterior(self, prior: Vector, noise_precision: float, moves: float = _MOVES) -> tuple[Vector, Matrix]:
+        """Return the mean and covariance for these prior precisions of the coefficients and this precision of the response's own noise.
+
+        ``moves`` is the part of the largest entry by which the mean of a posterior that has settled may still move.
+        """
         same = self._prior is not None and np.array_equal(prior, self._prior)
         start = self._second if same and self._second is not None else np.diag(1 / prior)
         floor = 1e-12 * (
@@ -52,19 +59,19 @@ class NoiseAware:
         )
         sampling = self.psd / noise_precision
         sampling[np.diag_indices(prior.size)] += floor
-        mean, covariance = self._settled(start, sampling, prior)
+        mean, covariance = self._settled(start, sampling, prior, moves)
         self._prior, self._second = prior.copy(), np.outer(mean, mean) + covariance
         return mean, covariance
 
-    def _settled(self, start: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
+    def _settled(self, start: Matrix, sampling: Matrix, prior: Vector, moves: float) -> tuple[Vector, Matrix]:
         """Return the fixed point: by Anderson's steps, or by half steps from the prior where these do not settle."""
         try:
-            found = self._quickly(start, sampling, prior)
+            found = self._quickly(start, sampling, prior, moves)
         except LinAlgError:  # a combination of second moments that is none
             found = None
         return self._slowly(sampling, prior) if found is None else found
 
-    def _quickly(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix] | None:
+    def _quickly(self, second: Matrix, sampling: Matrix, prior: Vector, moves: float) -> tuple[Vector, Matrix] | None:
         before = np.zeros(self.cross.size)
         images: list[Matrix] = []
         residuals: list[Matrix] = []
@@ -72,7 +79,7 @@ class NoiseAware:
             mean, covariance = self._evaluated(second, sampling, prior)
             image = np.outer(mean, mean) + covariance
             residual = image - second
-            if _settled(mean, before, image, residual):
+            if _settled(mean, before, image, residual, moves):
                 return mean, covariance
             before, images, residuals = mean, [*images[-_DEPTH:], image], [*residuals[-_DEPTH:], residual]
             second = _combined(images, residuals)
@@ -102,9 +109,8 @@ class NoiseAware:
         whitened = blas.dtrsm(1.0, lower, self.cross[:, None], lower=1)
         mean = lapack.dpotrs(root, scaled.T @ whitened, lower=1)[0][:, 0]
         inverse = lapack.dpotri(root, lower=1, overwrite_c=1)[0]
-        covariance = np.tril(inverse)
-        covariance += np.tril(inverse, -1).T
-        return mean, covariance
+        below = inverse * self._below  # what stands above the diagonal are leftovers of the factor
+        return mean, np.asarray(inverse * self._diagonal + below + below.T)
 
     def _plainly(self, second: Matrix, sampling: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
         """Return the same without factors that rounding may break: of moments without noise whose columns are collinear, for example."""
@@ -131,12 +137,12 @@ def _cholesky(matrix: Matrix) -> Matrix:
     return np.asarray(factor)
 
 
-def _settled(mean: Vector, before: Vector, second: Matrix, residual: Matrix) -> bool:
+def _settled(mean: Vector, before: Vector, second: Matrix, residual: Matrix, moves: float = _MOVES) -> bool:
     """Return True if an evaluation left the mean and the second moment where they were."""
     moved = float(np.abs(mean - before).max(initial=0.0))
     return (
-        moved <= _MEAN_MOVES * float(np.abs(mean).max(initial=0.0))
-        and float(np.abs(residual).max(initial=0.0)) <= _SECOND_MOVES * float(np.abs(second).max(initial=0.0))
+        moved <= moves * float(np.abs(mean).max(initial=0.0))
+        and float(np.abs(residual).max(initial=0.0)) <= 10 * moves * float(np.abs(second).max(initial=0.0))
     )  # fmt: skip
 
 

@@ -88,7 +88,10 @@ OPEN = Step("open", OpenRequest, Opened, _open)
 
 def find_step(model: Model, name: str) -> Step:
     """Return the step of this name: of every study, or the model's own."""
-    for step in (OPEN, *alignment.STEPS, *model.steps):
+    known = (OPEN, *alignment.STEPS, *model.steps)
+    if all(step.name != name for step in known):
+        known = model.more_steps()
+    for step in known:
         if step.name == name:
             return step
     msg = f"model {model.name!r} has no step {name!r}"

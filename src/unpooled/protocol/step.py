@@ -134,6 +134,11 @@ def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str
     return {}
 
 
+def no_steps() -> tuple[Step, ...]:
+    """Return no more steps."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.row_names``)."""
@@ -178,6 +183,8 @@ class Model:
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
     #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: Steps of plans that few ask for, which are imported when one is looked for that is not among :attr:`steps`.
+    more_steps: Callable[[], tuple[Step, ...]] = no_steps
     #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
     saved: tuple[str, ...] = ()
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from unpooled.errors import JointRowsError, UsageError
+from unpooled.estimation.utility import glance
 from unpooled.models import load
 from unpooled.privacy.unit import Split
+from unpooled.study.run import compile_study
 
 if TYPE_CHECKING:
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
 
 #: A plan that spends less than this part of what is asked says so.
 _SPENT = 0.95
@@ -32,3 +37,43 @@ def advice(plan: Plan) -> tuple[str, ...]:
             "Name an id column in every party file (`id`), and use the new cards"
         )
     return tuple(found)
+
+
+def compiled_or_instead(study: Study) -> Plan:
+    """Return the plan of a study; where a party lets no masked rows travel, the refusal says what sketches are expected to give."""
+    try:
+        return compile_study(study)
+    except JointRowsError as refused:
+        instead = without_joint_rows(study)
+        raise JointRowsError(f"{refused}. {instead}" if instead else str(refused)) from None
+
+
+def without_joint_rows(study: Study) -> str:
+    """Return a sentence on what sketches are expected to give in the place of joint moments; empty where they answer another question."""
+    response = study.parameters.get("response")
+    holder = next((card.name for card in study.parties if any(c.name == response for c in card.columns)), "")
+    if not holder or study.parameters.get("loss") or math.isinf(study.epsilon):
+        return ""
+    cards = tuple(
+        msgspec.structs.replace(
+            card,
+            columns=tuple(c for c in card.columns if c.name != response),
+            labels=(str(response),) if card.name == holder else (),
+            key="",
+        )
+        for card in study.parties
+    )
+    sketches = load("pride")
+    asked = msgspec.structs.replace(
+        study, model="pride", parties=cards, helpers=(), trust={}, parameters={"response": response}, ids=""
+    )
+    try:
+        found = glance(sketches, asked)
+    except UsageError:  # its columns or parties are not for sketches
+        return ""
+    if found is None:
+        return ""
+    return (
+        f"Expected of PRIDE for the same persons and epsilon, by simulations without data: {found.measure} {found.error:.3g} at {holder!r}, "
+        f"whose own columns alone give {found.nothing_released:.3g}; no table for publication"
+    )

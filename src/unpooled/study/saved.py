@@ -18,7 +18,6 @@ _ESTIMATORS = {
     "PrivateBayesianRegression": "bayes",
     "PrivateGLM": "glm",
     "PrivateLasso": "lasso",
-    "PrivateLassoClassifier": "lasso",
     "PrivateLinearRegression": "bayes",
     "PrivateLogisticRegression": "stacking",
     "PrivatePLSRegression": "pls",
@@ -26,6 +25,7 @@ _ESTIMATORS = {
     "Description": "describe",
     "DescribedBounds": "describe",
     "Diagnosis": "diagnose",
+    "JointDescription": "describe",
 }
 #: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
 #: declares (``Model.saved``). Nothing else is ever imported for it.
@@ -35,6 +35,7 @@ HOMES = {
     "LinearFit": "unpooled.aggregation.linear_fit",
     "LinearSummary": "unpooled.aggregation.inference",
     "Moments": "unpooled.aggregation.moments",
+    "PrivateLassoClassifier": "unpooled.models.lasso.classifier",
     "TwoStageSummary": "unpooled.aggregation.instruments",
 }
 

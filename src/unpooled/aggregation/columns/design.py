@@ -13,6 +13,7 @@ import numpy as np
 
 from unpooled.aggregation.columns.limits import JointBudget, Limits
 from unpooled.aggregation.columns.rows import JointRows
+from unpooled.aggregation.columns.words import PROOF, UNPROVED
 from unpooled.aggregation.joint.places import legs_of
 from unpooled.aggregation.joint.shape import GRID, JointShape, RowPart
 from unpooled.aggregation.joint.sides import sides_of
@@ -21,7 +22,7 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.standard import Scales, Standard, StandardRows
 from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
-from unpooled.privacy.bounds import integer_grid
+from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
 from unpooled.privacy.unit import Adjacency, Unit
 
@@ -30,14 +31,13 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.joint.shape import ProductShape
     from unpooled.aggregation.joint.sides import Side, Spot
-    from unpooled.privacy.bounds import Column
-    from unpooled.privacy.plan import Card, Study
+    from unpooled.privacy.plan import Study
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
 
-#: What a study says of a split of columns, and how parties show that their rows are short.
-COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
+#: What stands in the place of a response where no column is one; nothing of it is released.
+_NO_RESPONSE = Column("(no response)", -1.0, 1.0)
 #: The name of a party's release of the sums and sums of squares of its own columns.
 CONSTANTS = "constants"
 #: A variance of a column is taken for at least this many deviations of the noise in it.
@@ -53,7 +53,7 @@ class Joined(Protocol):
 
     @property
     def response(self) -> str:
-        """Return the name of a declared column of one of the parties."""
+        """Return the name of a declared column of one of the parties; empty where no column is a response."""
 
     @property
     def tolerate(self) -> int:
@@ -137,7 +137,7 @@ class ColumnsDesign(ABC):
     #: The features of every party.
     features: tuple[tuple[Column, ...], ...]
     parties: tuple[str, ...]
-    #: The party that holds the response.
+    #: The party that holds the response; empty where no column is one.
     holder: str
     rows: int
     adjacency: Adjacency
@@ -167,16 +167,16 @@ class ColumnsDesign(ABC):
         members, budget = tuple(card.name for card in study.members), cls.spent(budget)
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
-        holder = _holder(study, parameters.response)
+        holder = _holder(study, parameters.response) if parameters.response else ""
         features = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
         rows = study.parties[0].rows
-        response = holder.column(parameters.response)
+        response = next((card.column(parameters.response) for card in study.parties if card.name == holder), _NO_RESPONSE)
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
-        _check_columns(study, layout, holder.name)
+        _check_columns(study, layout, holder)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
-        limits = cls.limited(columns, rows, budget)
+        limits = cls.limited(columns, rows, budget, response=bool(holder))
         names = tuple(card.name for card in study.parties)
-        about = parameters, layout, features, names, holder.name, rows, Adjacency(study.adjacency), budget, limits
+        about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
         design = cls(*about, aggregation, tuple(card.name for card in study.helpers))
         if design.proved:
             proofs = len(legs_of(design)) * len(design.shape.row_blocks)
@@ -195,8 +195,8 @@ class ColumnsDesign(ABC):
 
     @staticmethod
     @abstractmethod
-    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
-        """Return the limits for these numbers of coded columns, one for every party."""
+    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
+        """Return the limits for these numbers of coded columns, one for every party; ``response``: whether one of them holds a response."""
 
     @property
     @abstractmethod
@@ -285,9 +285,9 @@ class JointDesign(ColumnsDesign):
     """A study of joint second moments: one release of all of them."""
 
     @staticmethod
-    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
+    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
         """Return the limits that open with the budget of the release."""
-        return Limits.of(columns, rows * budget.of_moments)
+        return Limits.of(columns, rows * budget.of_moments, response=response)
 
     @cached_property
     def shape(self) -> JointShape:
@@ -333,8 +333,8 @@ def _check(study: Study, parameters: Joined) -> None:
         raise UsageError("joint sums have Gaussian noise: delta must be positive")
 
 
-def _holder(study: Study, response: str) -> Card:
-    """Return the card of the one party that declares the response."""
+def _holder(study: Study, response: str) -> str:
+    """Return the one party that declares the response."""
     holders = [card for card in study.parties if any(c.name == response for c in card.columns)]
     if len(holders) != 1:
         where = "no party declares it" if not holders else f"{listed([card.name for card in holders])} declare it"
@@ -344,7 +344,7 @@ def _holder(study: Study, response: str) -> Card:
     if column.categories is not None or column.may_be_absent:
         msg = f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
         raise UsageError(msg).at(column=response)
-    return holders[0]
+    return holders[0].name
 
 
 def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
@@ -357,4 +357,4 @@ def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
         msg = f"party {empty[0]!r} declares no column of this model"
         raise UsageError(msg)
     if not layout.features:
-        raise UsageError("a regression needs at least one feature: declare one")
+        raise UsageError("a model of joint moments needs at least one feature: declare one")

@@ -18,22 +18,12 @@ if TYPE_CHECKING:
     from unpooled.aggregation.columns.design import ColumnsDesign, JointDesign
     from unpooled.aggregation.messages import Member
     from unpooled.aggregation.moments import Moments
-    from unpooled.aggregation.standard import Standard
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Replies
 
 
-def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Moments]:
-    """The second moments of the joint rows."""
-    members, standards = yield from begun(plan)
-    total = yield from joint_total(plan, members)
-    promise = plan.statement
-    values, noise = total.values, total.deviations
-    return moments_of(plan.design, standards, values, noise, plan=plan.hash, statement=str(promise), holds=promise.holds)
-
-
-def begun(plan: Plan[Any]) -> Generator[list[Ask], Replies, tuple[dict[str, Member], dict[str, Standard]]]:
-    """The keys of all members, and every party's means and deviations."""
+def constants(plan: Plan[Any]) -> Generator[list[Ask], Replies, tuple[dict[str, Member], dict[str, Total]]]:
+    """The keys of all members, and the noisy sums of every party's columns."""
     design: ColumnsDesign = plan.design
     members = yield from exchange_keys(design.aggregation)
     replies = yield from everybody([Ask(party, CONSTANTS, Nothing()) for party in design.parties])
@@ -41,4 +31,25 @@ def begun(plan: Plan[Any]) -> Generator[list[Ask], Replies, tuple[dict[str, Memb
     for party, reply in zip(design.parties, replies, strict=True):
         release = noisy_release(plan, party, CONSTANTS)
         totals[party] = Total(release.decode(reply.sums.values.numpy()), release.deviations, (party,))
-    return members, standards_of(design, totals)
+    return members, totals
+
+
+def joint_totals(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, tuple[dict[str, Total], Total]]:
+    """The noisy sums of every party's columns, and the noisy total of the joint second moments."""
+    members, totals = yield from constants(plan)
+    return totals, (yield from joint_total(plan, members))
+
+
+def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Moments]:
+    """The second moments of the joint rows."""
+    sums, total = yield from joint_totals(plan)
+    standards, promise = standards_of(plan.design, sums), plan.statement
+    return moments_of(
+        plan.design,
+        standards,
+        total.values,
+        total.deviations,
+        plan=plan.hash,
+        statement=str(promise),
+        holds=promise.holds,
+    )

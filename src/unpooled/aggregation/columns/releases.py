@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from unpooled.aggregation.columns.design import CONSTANTS
 from unpooled.aggregation.columns.sentences import against, assumed, notes, unprotected
 from unpooled.aggregation.joint.sums import JOINT
-from unpooled.errors import UsageError
+from unpooled.errors import JointRowsError
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Split
@@ -48,4 +48,4 @@ def _check_cards(study: Study, design: ColumnsDesign) -> None:
                 f'joint = "{card.joint or "no"}". It would have to set joint = "{word}" under [policy] and write its card anew. '
                 'Without it there is model = "pride", which needs no joint rows'
             )
-            raise UsageError(msg)
+            raise JointRowsError(msg)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from unpooled.aggregation.columns.design import CONSTANTS
 from unpooled.aggregation.joint.conversation import STEPS as JOINT_STEPS
+from unpooled.aggregation.joint.places import once
+from unpooled.aggregation.keys import KEYS
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.step import Step
@@ -32,4 +35,7 @@ def _constants(context: Context[ColumnsDesign], request: Nothing) -> ConstantsRe
     return ConstantsReply(sums)
 
 
+#: The steps of joint moments in addition to a model's own, of a model that exchanges keys for other sums too.
 STEPS = (Step(CONSTANTS, Nothing, ConstantsReply, _constants), *JOINT_STEPS)
+#: The same with the exchange of keys, of a model that has no other use for them.
+ALONE = (replace(KEYS, times=once), *STEPS)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.columns.design import PROOF
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT

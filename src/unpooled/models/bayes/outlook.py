@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.columns.design import COLUMNS
+from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.estimation.imagined import imagine, made_up_rows
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.bayes.columns.outlook import outlook as of_columns

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from unpooled.aggregation.columns.design import COLUMNS, JointDesign
+from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.moments import joint_moments
+from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
 from unpooled.models.bayes.columns.sines import SineDesign, by_sines

@@ -1,13 +1,28 @@
-"""Private counts, means and standard deviations of declared columns, per party and pooled."""
+"""Private counts, means and standard deviations of declared columns, per party and pooled; correlations where parties hold different columns."""
 
-from unpooled.models.describe.coordinator import Summary, coordinate, panels, render
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.models.describe.coordinator import JointSummary, Summary
 from unpooled.models.describe.outlook import outlook
 from unpooled.models.describe.party import STEPS
-from unpooled.models.describe.plan import compile_plan
 from unpooled.models.describe.ranges import Range
+from unpooled.models.describe.splits import compile_plan, coordinate, panels, render
 from unpooled.models.describe.template import TEMPLATE
 from unpooled.models.describe.terms import terms
 from unpooled.protocol.step import Model
+
+if TYPE_CHECKING:
+    from unpooled.protocol.step import Step
+
+
+def _of_columns() -> tuple[Step, ...]:
+    """Return the steps of joint moments, whose kernels take long to import."""
+    from unpooled.aggregation.columns.steps import ALONE
+
+    return ALONE
+
 
 MODEL = Model(
     "describe",
@@ -17,8 +32,9 @@ MODEL = Model(
     render,
     panels,
     outlook=outlook,
-    results=(tuple[Summary, ...], tuple[Range, ...]),
+    results=(tuple[Summary, ...], tuple[Range, ...], JointSummary),
     terms=terms,
     households=True,
     template=TEMPLATE,
+    more_steps=_of_columns,
 )

@@ -55,6 +55,23 @@ class Summary(msgspec.Struct, frozen=True):
     sd: Estimate | None = None
 
 
+class Correlation(msgspec.Struct, frozen=True):
+    """The correlation of two coded columns (a level has a column of its own) at any parties."""
+
+    first: str
+    second: str
+    value: Estimate
+
+
+class JointSummary(msgspec.Struct, frozen=True):
+    """Summaries of every party's columns, and the correlations of all that vary more than their noise."""
+
+    summaries: tuple[Summary, ...]
+    correlations: tuple[Correlation, ...]
+    #: Coded columns without correlations: their variance is not larger than its noise.
+    still: tuple[str, ...] = ()
+
+
 def coordinate(plan: Plan[DescribeDesign]) -> Conversation:
     """Ask every party for its sums; a party that drops out is left out of the pooled figures."""
     cards, design = plan.study.parties, plan.design
@@ -121,10 +138,10 @@ def summarise(
             part, noise = [float(rows), *part], [0.0, *noise]
         units = (1.0, layout.grid, layout.grid**2)
         coded = [s / unit for s, unit in zip(part, units, strict=True)]
-        yield _numeric(source, column, rows, coded, [v / unit**2 for v, unit in zip(noise, units, strict=True)], z)
+        yield numeric(source, column, rows, coded, [v / unit**2 for v, unit in zip(noise, units, strict=True)], z)
 
 
-def _numeric(source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float) -> Summary:
+def numeric(source: str, column: Column, rows: int, sums: list[float], noise: list[float], z: float) -> Summary:
     """Return the mean and deviation from (N, S, Q) = sum (1, z, z^2), by the delta method; sampling error and noise add up.
 
     d mean = (dS - mean dN) / N; with V = Q/N - mean^2: d V = (dQ - 2 mean dS + (mean^2 - V) dN) / N. The sampling part is V / N for
@@ -197,8 +214,11 @@ def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
 
 def render(summaries: tuple[Any, ...]) -> str:
     """Return the summaries as a table, or the ranges."""
-    if summaries and isinstance(summaries[0], Range):
-        return render_ranges(summaries)
+    return render_ranges(summaries) if summaries and isinstance(summaries[0], Range) else render_summaries(summaries)
+
+
+def render_summaries(summaries: tuple[Summary, ...]) -> str:
+    """Return the summaries as a table."""
     lines = [f"{'source':<12}{'column':<24}{'count':>8} ±{'':<7}{'mean [interval]':<34}sd [interval]"]
     for s in summaries:
         name = s.column + (f" = {s.category}" if s.category is not None else "")

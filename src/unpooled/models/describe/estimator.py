@@ -6,20 +6,27 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import msgspec
+
+from unpooled.aggregation.columns.words import COLUMNS, PROOF
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import NUMBER, SHARED, check
+from unpooled.estimation.joint import JOINING, helped, joint_cards
+from unpooled.estimation.parameters import NUMBER, SHARED
+from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
-from unpooled.models.describe.coordinator import Estimate, Summary, render
+from unpooled.models.describe.coordinator import Correlation, Estimate, JointSummary, Summary, render
 from unpooled.models.describe.ranges import FARTHEST, Range
 from unpooled.models.describe.terms import terms
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import BOUNDS_INPUT, origins_of
 from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta
+from unpooled.privacy.table import Table
+from unpooled.protocol.local import columns_of_parties
 from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
@@ -146,6 +153,89 @@ class DescribedBounds(Savable):
         return as_html(terms(self.plan_, self.ranges_), self.statement_.headline)
 
 
+@dataclass(frozen=True, repr=False)
+class JointDescription(Savable):
+    """Private means, deviations and correlations of columns at several parties; printing it gives a table.
+
+    Attributes
+    ----------
+    summaries_ : tuple of Summary
+        One per party, column and category, as of :class:`Description`.
+    correlations_ : tuple of Correlation
+        ``first``, ``second`` and the ``value`` with ``low``, ``high`` and ``noise``, of all pairs of columns (a level has a column of its own).
+    still_ : tuple of str
+        Columns whose variance is not larger than its noise: they have no correlations.
+    statement_ : Statement
+        What is promised, and what is not.
+    plan_ : Plan
+        What was released, with which noise.
+    ledger_ : tuple of Entry
+        What was debited.
+    communication_ : dict
+        Bytes sent to and received from each party.
+
+    """
+
+    _saved_types: ClassVar = (Estimate, Summary, Correlation)
+    summaries_: tuple[Summary, ...]
+    correlations_: tuple[Correlation, ...]
+    still_: tuple[str, ...]
+    plan_: Plan
+    ledger_: tuple[Entry, ...]
+    communication_: dict[str, dict[str, int]]
+
+    @property
+    def statement_(self) -> Statement:
+        """Return the privacy statement of this result."""
+        return self.plan_.statement
+
+    @staticmethod
+    def _compiles(study: Study) -> Plan:
+        return MODEL.compile(study)
+
+    def correlation(self, first: str, second: str) -> Correlation:
+        """Return the correlation of two columns, in any order."""
+        for found in self.correlations_:
+            if {found.first, found.second} == {first, second}:
+                return found
+        msg = f"there is no correlation of {first!r} and {second!r}: print the description to see all"
+        raise KeyError(msg)
+
+    @property
+    def _result(self) -> JointSummary:
+        return JointSummary(self.summaries_, self.correlations_, self.still_)
+
+    def __str__(self) -> str:
+        return MODEL.render(self._result)
+
+    def __repr__(self) -> str:
+        return f"JointDescription({len(self.correlations_)} correlations; {self.statement_!r})"
+
+    def _repr_html_(self) -> str:
+        return as_html(terms(self.plan_, self._result), self.statement_.headline)
+
+
+def _joined(
+    table: Table,
+    parties: int | Mapping[str, Sequence[int | str]],
+    study: Study,
+    helpers: int,
+    check_rows: str,
+    budget: Budget | None,
+) -> JointDescription:
+    """Return the study of columns at several parties; ``study`` has one card with all of them."""
+    groups = columns_of_parties(parties, table.names)
+    cards = joint_cards(groups, study.parties[0].columns, None, table.n_rows, "", check_rows)
+    asked = {"split": COLUMNS, "check": check_rows, **study.parameters}
+    joined = helped(msgspec.structs.replace(study, parties=cards, parameters=asked), helpers)
+    tables = {card.name: Table({c.name: table[c.name] for c in card.columns}) for card in cards}
+    plan, found = run(MODEL, joined, tables, budget=budget)
+    result: JointSummary = found.outcome.result
+    return JointDescription(
+        result.summaries, result.correlations, result.still, plan, found.ledger, found.outcome.communication
+    )
+
+
 def _ranges(
     data: Any,  # noqa: ANN401 - array, mapping of columns, or data frame
     sites: Sequence[object] | None,
@@ -161,7 +251,7 @@ def _ranges(
 ) -> DescribedBounds:
     """Return the study of private ranges."""
     given = {"epsilon": epsilon, "delta": delta, "random_state": random_state, "budget": budget}
-    check(SHARED, given | {"unit": unit, "adjacency": adjacency, "rows_per_household": rows_per_household})
+    check_given(SHARED, given | {"unit": unit, "adjacency": adjacency, "rows_per_household": rows_per_household})
     table = table_of(data, columns)
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     wide = Bounds(-FARTHEST, FARTHEST, missing="absent").columns(table.names)
@@ -187,6 +277,7 @@ def describe(
     *,
     sites: Sequence[object] | None = None,
     columns: Sequence[str] | None = None,
+    parties: int | Mapping[str, Sequence[int | str]] | None = None,
     epsilon: float = 1.0,
     delta: float | None = None,
     unit: str = "record",
@@ -194,10 +285,12 @@ def describe(
     rows_per_household: int = 1,
     adjacency: str = "replace",
     confidence: float = 0.95,
+    helpers: int = 1,
+    check: str = PROOF,
     random_state: int | None = None,
     budget: Budget | None = None,
-) -> Description | DescribedBounds:
-    """Return private counts, means and standard deviations of the columns of row-split data.
+) -> Description | DescribedBounds | JointDescription:
+    """Return private counts, means and standard deviations of columns; of columns at several ``parties`` their correlations too.
 
     Parameters
     ----------
@@ -210,6 +303,9 @@ def describe(
         Which party each row belongs to. None is one party.
     columns : list of str, optional
         Names for an array's columns. None calls them x0, x1, ..
+    parties : int or mapping from names to columns, optional
+        Columns of the same people are split: who holds which (a number: even parts). Their joint second moments are released (``unit="record"``), and the result has
+        the correlations of all columns.
     epsilon : float, default 1.0
         The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
@@ -224,6 +320,10 @@ def describe(
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     confidence : float, default 0.95
         Of the intervals, which contain the noise.
+    helpers : {1, 0}, default 1
+        With ``parties``, whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
+    check : {"proof", "none"}, default "proof"
+        With ``parties``, whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
     random_state : int, optional
         A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
@@ -240,14 +340,30 @@ def describe(
     >>> [(c.low < 20, c.high > 80) for c in found.bounds_.columns(["age"])]
     [(True, True)]
 
+    The correlation of columns at two parties, of which none shows the other its rows:
+
+    >>> weight = 0.5 * age + np.random.default_rng(1).normal(50, 8, 4000)
+    >>> parties = {"clinic": ["age"], "lab": ["weight"]}
+    >>> data, ranges = {"age": age, "weight": weight}, {"age": (0, 100), "weight": (20, 140)}
+    >>> joint = unpooled.describe(data, ranges, parties=parties, epsilon=2.0, random_state=0)
+    >>> abs(joint.correlation("age", "weight").value.value - 0.53) < 0.1
+    True
+
     """
     if bounds is True:
         return _ranges(
             data, sites, columns, epsilon, delta, unit, unit_id, rows_per_household, adjacency, random_state, budget
         )
     given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "random_state": random_state, "budget": budget}
-    check(SHARED | {"confidence": (NUMBER,)}, given | {"unit": unit, "adjacency": adjacency, "confidence": confidence})
-    check(SHARED, {"rows_per_household": rows_per_household})
+    check_given(
+        SHARED | JOINING | {"confidence": (NUMBER,)},
+        given | {"unit": unit, "adjacency": adjacency, "confidence": confidence, "helpers": helpers, "check": check},
+    )
+    check_given(SHARED, {"rows_per_household": rows_per_household})
+    if parties is None and (helpers != 1 or check != PROOF):
+        raise UsageError("helpers and check go with columns that are split: pass parties=, or leave them out")
+    if parties is not None and (sites is not None or bounds is None):
+        raise UsageError("with parties= the columns are split: pass bounds, and no sites")
     if math.isinf(epsilon) and bounds is None:
         msg = "declare bounds: even without noise they say how values are clipped"
         raise UsageError(msg)
@@ -267,5 +383,7 @@ def describe(
         origins=origins_of(bounds),
         derived=() if bounds is not None else (BOUNDS,),
     )
+    if parties is not None:
+        return _joined(table, parties, study, helpers, check, budget)
     plan, found = run(MODEL, study, tables, budget=budget)
     return Description(found.outcome.result, plan, found.ledger, found.outcome.communication)

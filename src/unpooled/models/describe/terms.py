@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.models.describe.coordinator import JointSummary
 from unpooled.models.describe.ranges import Range
 from unpooled.protocol.terms import ResultTerm, known
 
@@ -12,8 +13,16 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
 
 
-def terms(plan: Plan, summaries: tuple[Summary | Range, ...]) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
+def terms(plan: Plan, result: tuple[Summary | Range, ...] | JointSummary) -> tuple[ResultTerm, ...]:
     """Return one line per number; ``privacy`` is the standard deviation of the noise alone."""
+    if isinstance(result, JointSummary):
+        pairs = ((f"correlation: {c.first}, {c.second}", c.value) for c in result.correlations)
+        more = (_between(ResultTerm(name, e.value, privacy=known(e.noise)), e.low, e.high) for name, e in pairs)
+        return (*terms(plan, result.summaries), *more)
+    return _of_summaries(result)
+
+
+def _of_summaries(summaries: tuple[Summary | Range, ...]) -> tuple[ResultTerm, ...]:
     found = []
     for s in summaries:
         if isinstance(s, Range):

@@ -1,5 +1,6 @@
 """LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
+from unpooled.aggregation.columns.steps import ALONE as COLUMN_STEPS
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
 from unpooled.models.lasso.notes import notes
@@ -14,7 +15,7 @@ from unpooled.protocol.step import Model
 MODEL = Model(
     "lasso",
     compile_plan,
-    (*STEPS, *STANDARD_STEPS),
+    (*STEPS, *STANDARD_STEPS, *COLUMN_STEPS),
     coordinate,
     render,
     panels,

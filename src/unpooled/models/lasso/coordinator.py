@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.errors import ProtocolError
 from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
@@ -60,7 +61,7 @@ class LassoResult(msgspec.Struct, frozen=True):
     """The model, and the path of iterates that chose its columns."""
 
     coefficients: tuple[ColumnCoefficient, ...]
-    #: In the data's own units, for a response that is a deviation from its public middle.
+    #: In the data's own units; of a response that is a label at every party, for its deviation from its public middle.
     intercept: float
     #: The same coefficients, of coded columns.
     terms: tuple[Term, ...]
@@ -69,6 +70,8 @@ class LassoResult(msgspec.Struct, frozen=True):
     shared: tuple[tuple[str, int], ...]
     #: Whether the coefficients fill the ball: a larger one would hold a better fit.
     binds: bool = False
+    #: The released moments of columns that were joined under masks, of which more can be asked.
+    moments: StoredMoments | None = None
 
 
 def coordinate(plan: Plan[LassoDesign]) -> Conversation:
@@ -206,6 +209,8 @@ def render(result: LassoResult) -> str:
     lines.append(f"{'(constant)':<40}{result.intercept:>14.6g}")
     if result.path:
         lines.append(f"{len(result.path)} rounds, {len(result.shared)} columns released")
+    elif result.moments is not None:
+        lines.append("from the joint moments of all parties' columns")
     else:
         lines.append("from moments of standardised columns" if result.coefficients else "no more than the response's mean")
     if result.binds:

@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.classifier import DeclaredClassifier
+from unpooled.estimation.joint import JOINING
 from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
@@ -19,7 +20,8 @@ from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.before_rounds import BeforeRounds
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, walked, warn_if_full
-from unpooled.models.lasso.plan import LOGISTIC, LassoDesign
+from unpooled.models.lasso.joining import Joining
+from unpooled.models.lasso.plan import LassoDesign
 from unpooled.privacy.bounds import Bounds
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.estimation.linking import Frames, On
+    from unpooled.estimation.linking import On
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLasso(BeforeRounds, LinearRegressor):
+class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
     r"""LASSO on column-split data: from moments of privately standardised columns, or by private block-coordinate Frank-Wolfe.
 
     Minimises :math:`\frac1{2n}|Ax+c-y|^2` over x and c, A the columns scaled by their declared half widths, with a penalty of the standardised coefficients that follows from the noise,
@@ -68,9 +70,10 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
         The published form, kept for comparison, is not private and leaves the ball (THEORY.md).
-    method : {"auto", "moments", "frank-wolfe"}, default "auto"
+    method : {"auto", "moments", "frank-wolfe", "joint"}, default "auto"
         "auto" is "moments", and the rounds of "frank-wolfe" where one of their parameters below is set, for sparse columns, or where ``epsilon=inf`` and a radius is named. Where the
-        noise leaves nothing, moments are the mean of y alone: decided before data.
+        noise leaves nothing, moments are the mean of y alone: decided before data. "joint": the columns of all
+        parties are joined under masks, whole persons are protected (``unit="record"``), and one party alone has y.
     coupling : {"ball", "blocks"}, default "ball"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
     rounds : int, default 20
@@ -90,6 +93,12 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
         Declares y public: less noise at unit attribute, and no promise for records.
     sketch_rows : int, default 0
         Rows m of the published form's sketch of shared columns. 0: no sketch.
+    helpers : {1, 0}, default 1
+        Of method "joint", whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
+    response_at : str, optional
+        Of method "joint", who holds y; None is the first party, or of frames the one that has it.
+    check : {"proof", "none"}, default "proof"
+        Of method "joint", whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
     public_seed : int, default 0
         Seed of the public randomness (sampled columns).
     random_state : int, optional
@@ -145,6 +154,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
         | taking("coupling method", WORD)
         | taking("shares", NUMBERS)
         | taking("response_public", FLAG)
+        | JOINING
     )
 
     def __init__(
@@ -169,6 +179,9 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
         fit_intercept: bool = True,
         response_public: bool = False,
         sketch_rows: int = 0,
+        helpers: int = 1,
+        response_at: str | None = None,
+        check: str = PROOF,
         public_seed: int = 0,
         random_state: int | None = None,
         budget: Budget | None = None,
@@ -188,6 +201,7 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
         self.fit_intercept = fit_intercept
         self.response_public = response_public
         self.sketch_rows = sketch_rows
+        self.helpers, self.response_at, self.check = helpers, response_at, check
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         sparse = table is not None and bool(table.sparse_names)
@@ -199,12 +213,27 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
             raise UsageError(unfit[0])
         return declared
 
-    def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
+    def _study(self, rows: Mapping[str, int], declared: Declared, holder: str | None = None) -> Study:
         assert declared.response is not None
+        # Joint moments never had a radius in units of y: nothing to warn of.
+        half_range = 1.0 if self._joins else declared.response.half_width
+        bound = bound_of(self.radius, half_range, self._row.renamed, stacklevel=3)
+        if self._joins:
+            return self._joint_study(rows[ALL], declared, self._of_rounds() | bound, holder)
+        self._check_joining()
         parameters = {
             "response": RESPONSE,
             "response_bound": declared.response.half_width,
             "method": self.method,
+            **self._of_rounds(),
+        }
+        parameters |= bound
+        cards = cards_of(self._groups(declared.names), declared, rows[ALL])
+        return self._asked(cards, parameters, declared.derived)
+
+    def _of_rounds(self) -> dict[str, Any]:
+        """Return the parameters of the study that have the names of those of the estimator."""
+        return {
             "coupling": self.coupling,
             "rounds": int(self.rounds),
             "sampled": int(self.sampled),
@@ -215,15 +244,18 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
             "response_public": bool(self.response_public),
             "sketch_rows": int(self.sketch_rows),
         }
-        parameters |= bound_of(self.radius, declared.response.half_width, self._row.renamed, stacklevel=3)
-        cards = cards_of(self._groups(declared.names), declared, rows[ALL])
-        return self._asked(cards, parameters, declared.derived)
 
     def fit(self, X: Any, y: ArrayLike | str, *, on: On | None = None) -> Self:  # noqa: ANN401 - an array, a frame, a sparse matrix, frames
         """Run over in-process parties. X may be sparse. ``on``: the ids by which their frames, {name: frame}, are linked; y names a column then."""
+        holder = self._held(X, y, on)
         features, declared, response_values = self._numeric(*self._joined(X, y, on))
         assert declared.response is not None
         response, columns = declared.response, declared.columns
+        if self._joins:
+            study = self._study({ALL: features.n_rows}, declared, holder)
+            warn_if_full(self._fit_joint(study, features, declared, response_values), stacklevel=2)
+            self.path_, self.n_iter_, self.dual_gap_ = [], 1, None
+            return self
         study = self._study({ALL: features.n_rows}, declared)
         if features.sparse_names and self.method == Form.AUTO:  # standardised columns are sparse no more
             study = msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
@@ -258,107 +290,3 @@ class PrivateLasso(BeforeRounds, LinearRegressor):
 
         check_is_fitted(self)
         return csr_array(self.coef_[None, :])
-
-
-class PrivateLassoClassifier(DeclaredClassifier):
-    r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
-
-    Minimises the logistic loss over coefficients and a constant, expected where the columns of each class are normal about their
-    own means with a common covariance: that loss follows from moments, which is all that parties release. A penalty of the standardised
-    coefficients follows from the noise, or their sum is bounded: :math:`|x|_1\le` ``radius``.
-
-    Parameters
-    ----------
-    parties : int or mapping from party names to columns (indices or names), default 2
-        Who holds which columns. An int splits the columns evenly.
-    radius : float, optional
-        Bound on the sum of absolute coefficients of the scaled columns, in log odds. None: a penalty that follows from the noise, as of
-        :class:`PrivateLasso`.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges of the features. None reads them off the data, warns, and promises nothing.
-    classes : two labels, optional
-        The declared classes, in any order. None reads them off the labels, warns, and promises nothing.
-    unit : {"attribute", "record"}, default "attribute"
-        Whom the promise is for: one value of one person, or a whole row.
-    adjacency : {"replace"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one.
-    calibration : {"sound"}, default "sound"
-        The noise whose guarantee is proved; the paper has no classifier.
-    public_seed : int, default 0
-        Seed of the public randomness.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
-
-    Attributes
-    ----------
-    coef_ : array
-        Log odds in the data's own units, one for each category where categories are declared.
-    intercept_ : float
-        The constant.
-    classes_ : array
-        The two labels.
-    shared_ : list
-        As of :class:`PrivateLasso`.
-    statement_, plan_, ledger_, communication_
-        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from unpooled import PrivateLassoClassifier
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 8))
-    >>> y = X[:, 0] - X[:, 5] > 0.2
-    >>> model = PrivateLassoClassifier(2, bounds=(-1, 1), classes=(False, True), epsilon=2.0, random_state=0)
-    >>> bool(model.fit(X, y).score(X, y) > 0.8)
-    True
-
-    """
-
-    _model = MODEL
-    _parameter_constraints: ClassVar = SHARED | taking("radius", NUMBER, NONE)
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        *,
-        radius: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        classes: Sequence[object] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.parties = parties
-        self.radius = radius
-        self.classes = classes
-        self.unit = unit
-
-    def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
-        cards = cards_of(self._groups(declared.names), declared, rows[ALL])
-        # Classes of -1 and 1 have a half range of 1.
-        bound = {} if self.radius is None else {"radius_in_half_ranges": float(self.radius)}
-        return self._asked(cards, {"response": RESPONSE, "loss": LOGISTIC, **bound}, declared.derived)
-
-    def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
-        """Release moments of in-process parties, and fit the log odds. ``on`` as of :class:`PrivateLasso`."""
-        rows, labels = self._joined(X, y, on)
-        table, declared, _ = self._labelled(rows, labels)
-        study = self._study({ALL: table.n_rows}, declared)
-        signs = np.where(np.asarray(labels) == self.classes_[1], 1.0, -1.0)
-        result = self._run(study, tables_of(study, table, signs)).outcome.result
-        warn_if_full(result, stacklevel=2)
-        self.shared_, self._columns = result.shared, declared.columns
-        self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept
-        return self

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.lasso.estimator import PrivateLasso, PrivateLassoClassifier
+from unpooled.models.lasso.classifier import PrivateLassoClassifier
+from unpooled.models.lasso.estimator import PrivateLasso
 from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Coding
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 def fitted(plan: Plan, result: LassoResult) -> PrivateLasso | PrivateLassoClassifier:
     """With the released coefficients; new rows need the columns of all parties in one place."""
-    columns = tuple(column for card in plan.study.parties for column in card.columns)
+    given_columns = tuple(column for card in plan.study.parties for column in card.columns)
+    columns = plan.design.layout.features if plan.joint else given_columns
     if len({column.name for column in columns}) != len(columns):
         raise UsageError("two parties have columns of one name, which new rows in one place cannot tell apart")
     given: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta, "calibration": plan.study.calibration}

@@ -1,4 +1,4 @@
-"""Which form a LASSO study takes, decided before data: standardised moments, the paper's rounds, or the mean alone."""
+"""Which form a LASSO study takes, decided before data: standardised moments, the paper's rounds, joint moments, or the mean alone."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.columns.design import JointDesign
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.models.lasso.coordinator import coordinate as coordinate_rounds
+from unpooled.models.lasso.joint import compile_joint, coordinate_joint
 from unpooled.models.lasso.plan import LOGISTIC, Parameters
 from unpooled.models.lasso.plan import compile_plan as compile_rounds
 from unpooled.models.lasso.standard_coordinator import coordinate_standard
@@ -29,6 +32,8 @@ class Form(StrEnum):
     MOMENTS = "moments"
     #: The paper's rounds, which release columns.
     ROUNDS = "frank-wolfe"
+    #: Moments of the columns of all parties, joined under masks.
+    JOINT = "joint"
 
 
 #: Parameters that only the rounds have: a study that sets one of them means the rounds.
@@ -44,10 +49,17 @@ def form_of(study: Study) -> Form:
     if p.loss == LOGISTIC and p.method == Form.ROUNDS:
         msg = f"a logistic loss is fitted from moments: leave method = {Form.ROUNDS.value!r} out"
         raise UsageError(msg)
-    form = Form.MOMENTS if p.loss == LOGISTIC else Form(p.method)
+    form = Form(p.method)
+    if form is Form.AUTO and study.helpers:
+        form = Form.JOINT
+    if form is Form.AUTO and p.loss == LOGISTIC:
+        form = Form.MOMENTS
     told = [name for name in _OF_ROUNDS if getattr(p, name) != getattr(_DEFAULTS, name)]
-    if form is Form.MOMENTS and told:
+    if form in {Form.MOMENTS, Form.JOINT} and told:
         msg = f"{told[0]} belongs to method = {Form.ROUNDS.value!r}: leave it out, or ask for that form"
+        raise UsageError(msg)
+    if form is not Form.JOINT and (study.helpers or p.tolerate or p.check != PROOF):
+        msg = f"helpers, tolerate and check belong to method = {Form.JOINT.value!r}: leave them out, or ask for that form"
         raise UsageError(msg)
     if form is not Form.AUTO:
         return form
@@ -60,11 +72,16 @@ _DEFAULTS = Parameters()
 
 def compile_plan(study: Study) -> Plan:
     """Return the releases of a LASSO study."""
-    return compile_standard(study) if form_of(study) is Form.MOMENTS else compile_rounds(study)
+    form = form_of(study)
+    if form is Form.JOINT:
+        return compile_joint(study)
+    return compile_standard(study) if form is Form.MOMENTS else compile_rounds(study)
 
 
 def coordinate(plan: Plan) -> Conversation:
     """The conversation of the plan's form."""
+    if isinstance(plan.design, JointDesign):
+        return (yield from coordinate_joint(plan))
     if isinstance(plan.design, StandardDesign):
         return (yield from coordinate_standard(plan))
     return (yield from coordinate_rounds(plan))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.estimation.joint_outlook import MadeUp
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
+from unpooled.models.lasso.joint import Correlations
 from unpooled.models.lasso.plan import grids
 from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, penalised
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PAIR, PRODUCTS, SUMS, longest_row
@@ -46,24 +48,29 @@ def outlook(
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("relevant", relevant, 1, 1e6)
     plans: dict[float, Plan] = {}
+    alone: list[float] = []
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
         asked = msgspec.structs.replace(study, epsilon=epsilon)
         part = drawn(r2, rng)
-        if form_of(asked) is Form.ROUNDS:
+        if form is Form.ROUNDS:
             # The planner's own simulation, of independent columns.
             found = planner.outlook(asked, relevant=relevant, repetitions=1, seed=int(rng.integers(1 << 30)))
             return 1 - part + part * found.excess, 1 - part
         if epsilon not in plans:
             plans[epsilon] = compile_plan(asked)
+        if form is Form.JOINT:
+            rows = MadeUp.of(plans[epsilon].design, part, drawn(correlation, rng), _RANGE, rng, int(relevant))
+            alone.append(rows.alone())
+            return joint_error(rows, study, rng), 1 - part
         return _error(plans[epsilon], int(relevant), part, drawn(correlation, rng), rng), 1 - part
 
-    points, free = simulated(study.epsilon, run, quick=quick)
     form = form_of(study)
+    points, free = simulated(study.epsilon, run, quick=quick)
     words = [f"{relevant} relevant columns", in_words("R^2", r2)]
     words.append("independent columns" if form is Form.ROUNDS else in_words("correlation of columns", correlation))
-    if form is Form.MOMENTS and study.parameters.get("radius_in_half_ranges") is not None:
+    if form is not Form.ROUNDS and study.parameters.get("radius_in_half_ranges") is not None:
         words.append("a radius that just holds the coefficients")
     return Outlook(
         f"lasso ({form.value})",
@@ -75,7 +82,17 @@ def outlook(
         free,
         "squared error of predictions / variance of y",
         ", ".join(words),
+        nothing_released=min(float(np.mean(alone)), 1.0) if alone else math.nan,
     )
+
+
+def joint_error(rows: MadeUp, study: Study, rng: np.random.Generator) -> float:
+    """Return the error of the fit to joint moments; a radius is taken to just hold the coefficients without noise."""
+    radius, columns = None, rows.design.layout.features
+    if study.parameters.get("radius_in_half_ranges") is not None:
+        slopes, _ = rows.pooled(columns)
+        radius = float(np.abs(slopes * rows.design.layout.half_widths[: slopes.size]).sum())
+    return rows.error(*Correlations.of(rows.moments(rng)).slopes(radius))
 
 
 def _error(plan: Plan[StandardDesign], relevant: int, r2: float, correlation: float, rng: np.random.Generator) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
@@ -21,7 +22,7 @@ from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -60,7 +61,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[parameters]`` of a LASSO study."""
 
     response: str = "y"
-    #: "moments", "frank-wolfe", or "auto": the rounds where one of their own parameters is set, or without noise; else moments.
+    #: "moments", "frank-wolfe", "joint", or "auto": joint moments where the study has a helper; the rounds where one of their own parameters is
+    #: set, or without noise; else moments.
     method: str = "auto"
     #: Bound on |y|: the response is centred by nobody, so give deviations from a public middle.
     response_bound: float = 1.0
@@ -88,6 +90,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     loss: str = SQUARED
     #: Rows m of the Gaussian sketch of shared columns, for a form that has one; 0: no sketch.
     sketch_rows: int = 0
+    #: Of joint moments: the most members that may know each other's noise, and whether parties prove that their rows are short.
+    tolerate: int = 0
+    check: str = PROOF
 
     @property
     def bound(self) -> float | None:
@@ -211,11 +216,26 @@ def check_bound(p: Parameters) -> None:
         )
 
 
-def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> None:
+def _refuse(rules: Iterable[tuple[bool, str]]) -> None:
+    for holds, what in rules:
+        if not holds:
+            raise UsageError(what)
+
+
+def check_form(p: Parameters, named: str = "radius_in_half_ranges") -> None:
     """Refuse what no form of the LASSO does. ``named`` is the parameter that bounds the coefficients."""
     size = getattr(p, named)
     rules = (
         (size is None or 1 / LARGEST < size < LARGEST, f"{named} must be a positive number below {LARGEST:g}"),
+        (p.loss in {SQUARED, LOGISTIC}, f"loss is {SQUARED!r} or {LOGISTIC!r}"),
+    )
+    _refuse(rules)
+
+
+def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> None:
+    """Refuse what no form does whose parties all hold the response."""
+    check_form(p, named)
+    rules = (
         (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
         (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
         (
@@ -227,7 +247,6 @@ def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> 
             "shares gives columns, picks and scores positive parts of the budget, 1 in all",
         ),
         (0 <= p.refit < 1, "refit is the part of the budget for the final fit: at least 0 and less than 1"),
-        (p.loss in {SQUARED, LOGISTIC}, f"loss is {SQUARED!r} or {LOGISTIC!r}"),
         (
             p.loss != LOGISTIC or (p.response_bound == 1 and p.fit_intercept),
             "a logistic loss is of a response of -1 and 1 with a constant: leave response_bound and fit_intercept as they are",
@@ -238,9 +257,7 @@ def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> 
             "a public response leaves nothing to promise for whole records: ask for unit = attribute",
         ),
     )
-    for holds, what in rules:
-        if not holds:
-            raise UsageError(what)
+    _refuse(rules)
     first = study.parties[0]
     columns = [column.name for card in study.parties for column in card.columns]
     if len(set(columns)) < len(columns):

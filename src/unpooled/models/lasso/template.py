@@ -2,6 +2,19 @@
 
 from unpooled.protocol.template import COLUMNS, Template
 
+_JOINED = Template(
+    "Sparse regression over columns of several parties, from joint second moments: whole persons are protected.",
+    COLUMNS,
+    "record",
+    """\
+response = "y"                      # a declared column of one party, with a range; for a logistic loss low = -1 and high = 1
+# loss = "squared"                  # "logistic": the response is -1 or 1, coefficients and the radius are log odds
+# radius_in_half_ranges = 1.0       # bound on the sum of absolute coefficients, in half ranges of y; without it the noise sets a penalty
+# method = "joint"                  # the default of a study with a helper
+# check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
+# tolerate = 0                      # members that may know each other's noise, or stay silent about their own""",
+)
+
 TEMPLATE = Template(
     "Sparse linear regression over many columns.",
     COLUMNS,
@@ -12,8 +25,11 @@ response = "y"                      # every party's own label column, under `lab
 response_bound = 1.0                # bound on its absolute value: what is possible, not what you saw
 # radius_in_half_ranges = 1.0       # bound on the sum of absolute coefficients, in units of response_bound; without it the noise sets a penalty
 # loss = "squared"                  # "logistic": the response is -1 or 1, coefficients and the radius are log odds
-# method = "auto"                   # "moments"; "frank-wolfe", which "auto" takes where one of its own parameters is set
+# method = "auto"                   # "moments"; "joint", which a study with helpers is; "frank-wolfe", which "auto" takes where one of its own parameters is set
 # fit_intercept = true
+# Of method = "joint" alone, for whole persons:
+# check = "proof"                   # every party proves that its masked rows are short
+# tolerate = 0                      # members that may know each other's noise, or stay silent about their own
 # Of method = "frank-wolfe" alone:
 # rounds = 20
 # refit = 0.25                      # part of the budget that fits the chosen columns at the end
@@ -23,4 +39,5 @@ response_bound = 1.0                # bound on its absolute value: what is possi
 # coupling = "ball"                 # the best party steps; "blocks": all step, each in a ball of its own
 # response_public = false
 # radius and sketch_rows are not for this form""",
+    with_helpers=_JOINED,
 )

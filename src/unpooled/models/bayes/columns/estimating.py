@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import COLUMNS
+from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
-from unpooled.estimation.joint import check_held, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.tables import RESPONSE
 
 if TYPE_CHECKING:
@@ -54,12 +54,19 @@ class ColumnSplit:
     tolerate: int
     method: str
 
-    def _columns_study(self, rows: int, declared: Declared) -> Study:
-        """Return the study of a fit of columns that several parties hold."""
+    @property
+    def _response_stays(self) -> bool:
+        """Return True if no party is handed the response of another."""
+        return True
+
+    def _columns_study(self, rows: int, declared: Declared, holder: str | None = None) -> Study:
+        """Return the study of a fit of columns that several parties hold; ``holder`` has the response, else whom the parameters say."""
         self._refuse_rows_only()
         estimator: Any = self  # an estimator has more than this part of it says
         groups: dict[str, list[str]] = estimator._groups(declared.names)
-        cards = joint_cards(groups, declared, rows, holder_of(groups, self.response_at), self.check)
+        cards = joint_cards(
+            groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
+        )
         parameters = {
             "response": RESPONSE,
             "split": COLUMNS,
@@ -75,12 +82,11 @@ class ColumnSplit:
             msg = f"{given[0]} goes with rows that are split: with parties= or on= the columns are"
             raise UsageError(msg)
         estimator: Any = self
-        if on is not None:
-            check_held(X, y, self.response_at)
+        holder = self.response_at if on is None else held_by(X, y, self.response_at)
         joined, response_of, *_ = estimator._joined(X, y, on)
         asked = estimator._framed(joined, response_of, None)
         features, declared, response = estimator._numeric(asked.X, asked.y)
-        study = self._columns_study(features.n_rows, declared)
+        study = self._columns_study(features.n_rows, declared, holder)
         result = estimator._run(study, joint_tables(study, features, response)).outcome.result
         estimator.projection_, estimator.method_ = result.projection, result.method
         estimator._forget()

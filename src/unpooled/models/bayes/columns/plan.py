@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.columns.design import COLUMNS, PROOF, JointDesign
+from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.releases import plan_of
+from unpooled.aggregation.columns.words import COLUMNS, PROOF
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.errors import UsageError
 from unpooled.models.bayes.columns.sines import WORTH_MOMENTS, SineDesign, strength

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.decoded import units_of
+from unpooled.aggregation.columns.decoded import standards_of, units_of
 from unpooled.aggregation.columns.design import ColumnsDesign
 from unpooled.aggregation.columns.imagined import begun as imagined
 from unpooled.aggregation.columns.limits import WIDEST, JointBudget, Limits
-from unpooled.aggregation.columns.moments import begun
+from unpooled.aggregation.columns.moments import constants
 from unpooled.aggregation.columns.rows import SineRows
 from unpooled.aggregation.joint.conversation import joint_total
 from unpooled.aggregation.joint.masking import AT
@@ -72,8 +72,9 @@ class SineDesign(ColumnsDesign):
         return replace(budget, constants=_CONSTANTS)
 
     @staticmethod
-    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
+    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
         """Return the limits of rows. The response has none, because a sine bounds what it adds."""
+        del response
         spread = _spread(strength(sum(columns), rows, budget))
         lengths = [spread * (math.sqrt(d) + 0.5 / math.sqrt(d)) if d else 0.0 for d in columns]
         return Limits(tuple(round(length * GRID) for length in lengths), 0, 1.0)
@@ -170,12 +171,12 @@ def strength(columns: int, rows: int, budget: JointBudget) -> float:
 
 def by_sines(plan: Plan[SineDesign]) -> Generator[list[Ask], Replies, LinearFit]:
     """The coefficients after all rounds."""
-    members, standards = yield from begun(plan)
+    members, totals = yield from constants(plan)
     descent = Descent(plan.design)
     for number in range(plan.design.shape.rounds):
         total = yield from joint_total(plan, members, descent.at, number)
         descent.take(total.values, number)
-    return _fit(plan.design, standards, descent)
+    return _fit(plan.design, standards_of(plan.design, totals), descent)
 
 
 def imagined_sines(design: SineDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> LinearFit:
