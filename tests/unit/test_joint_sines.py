@@ -69,9 +69,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Rounds:
     return at, values
 
 
-def exact(design: SineDesign, tables: Any, known: Any, at: tuple[float, ...]) -> list[int]:
+def exact(design: SineDesign, tables: Any, known: Any, at: tuple[float, ...], number: int = 0) -> list[int]:
     """The pooled sums over persons, one by one with Python's integers: z (sin cos + cos sin), and the sum of sines."""
-    coded = [design.rows_at(name, at).coded(tables[name], known[name]).astype(object) for name in design.parties]
+    coded = [design.rows_at(name, at, number).coded(tables[name], known[name]).astype(object) for name in design.parties]
     sizes = [(part.shape[1] - 2) // 2 for part in coded]
     out = [0] * (sum(sizes) + 1)
     for rows in zip(*coded, strict=True):
@@ -108,8 +108,9 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_the_pooled_row
     known = released_standards(plan.design, members, plan)
     assert len(values) == three
     assert len(set(at)) == three
-    for coefficients, total in zip(at, values, strict=True):
-        assert total.tolist() == exact(plan.design, tables, known, coefficients)
+    for k, (coefficients, total) in enumerate(zip(at, values, strict=True)):
+        assert total.tolist() == exact(plan.design, tables, known, coefficients, k)
+    assert plan.design.frequency(0) < plan.design.frequency(1) == sines.FREQUENCY  # without noise: small angles first
 
 
 def test_without_proofs_the_integers_are_the_same(monkeypatch: pytest.MonkeyPatch, three: int) -> None:
@@ -118,7 +119,7 @@ def test_without_proofs_the_integers_are_the_same(monkeypatch: pytest.MonkeyPatc
     drive(MODEL, plan, in_process(members))
     known = released_standards(plan.design, members, plan)
     assert plan.design.proofs == 0
-    assert [total.tolist() for total in values] == [exact(plan.design, tables, known, coefficients) for coefficients in at]
+    assert [total.tolist() for total in values] == [exact(plan.design, tables, known, b, k) for k, b in enumerate(at)]
     assert "ONLY if all parties follow the protocol" in plan.against
 
 
@@ -192,7 +193,7 @@ def test_what_outlooks_add_up_is_what_masked_products_give() -> None:
     design = MODEL.compile(study).design
     known = {name: design.scales(name).decode(_total(design, name, tables), design.rows) for name in design.parties}
     at = tuple(np.random.default_rng(2).normal(size=design.columns + 1).tolist())
-    parts = [design.rows_at(name, at).coded(tables[name], known[name]) for name in design.parties]
+    parts = [design.rows_at(name, at, 0).coded(tables[name], known[name]) for name in design.parties]
     whole = np.column_stack(parts)
     one, other = design.shape.terms
     products = whole.T @ whole
@@ -341,7 +342,7 @@ def test_arithmetic_that_fails_counts_as_no_row(where: str, monkeypatch: pytest.
 def test_a_person_who_is_left_out_adds_nothing() -> None:
     study, tables = a_study()
     design = MODEL.compile(study).design
-    rows = design.rows_at("p0", [0.1] * (design.columns + 1))
+    rows = design.rows_at("p0", [0.1] * (design.columns + 1), 0)
     known = Standard(np.zeros(2), np.ones(2), 0.0, (1.0, 0.0))
     whole = rows.coded(tables["p0"], known)
     assert whole[:, -2:].any(axis=1).all()
@@ -732,6 +733,25 @@ def test_rounds_without_noise_arrive_at_least_squares() -> None:
     own = np.linalg.lstsq(np.column_stack([x, np.ones(2000)]), y, rcond=None)[0]
     assert np.abs(fit.coef_ - own[:-1]).max() < 0.04
     assert abs(fit.intercept_ - own[-1]) < 0.04
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_small_angles_first_find_a_rare_level_with_a_large_effect(early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: with the large angle from the first round on, rows three deviations off pull the wrong way."""
+    if not early:
+        monkeypatch.setattr(sines, "_EARLY", sines.FREQUENCY)
+    rng = np.random.default_rng(5)
+    n = 4000
+    rare, x = (rng.random(n) < 0.05).astype(float), rng.normal(size=(n, 3)).clip(-4, 4)
+    y = (-3.2 * rare + x @ [0.5, 0.3, 0.2] + 0.3 * rng.normal(size=n)).clip(-6, 6)
+    columns = {"rare": Column("rare", 0.0, 1.0), **{f"x{j}": number(f"x{j}") for j in range(3)}, "y": number("y", -6.0, 6.0)}
+    split = {"a": ("rare", "x0"), "b": ("x1", "x2", "y")}
+    parties = {name: [columns[c] for c in own] for name, own in split.items()}
+    design = design_of(study_of_columns(parties, n, split="columns", method="sines"), JointBudget(1.0))
+    values = {"rare": rare, **{f"x{j}": x[:, j] for j in range(3)}, "y": y}
+    tables = {name: Table({c: values[c] for c in own}) for name, own in split.items()}
+    found = imagined_sines(design, tables, np.random.default_rng(0)).coef_[0]
+    assert (abs(found + 3.2) < 1.0) == early, found
 
 
 def test_the_outlook_plays_the_method_of_the_study() -> None:

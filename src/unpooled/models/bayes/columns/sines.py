@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: w: the angle for a residual of one deviation of the response.
-FREQUENCY = 1.2
+#: w: the angle for a residual of one deviation of the response. A sine has the wrong sign beyond pi / w. From this k on the earlier half of the
+#: rounds has the smaller angle, so that a rare level with a large effect is not taken for one with none; below it the noise would count for more.
+FREQUENCY, _EARLY, _EARLY_FROM = 1.2, 0.6, 100.0
 #: The share of the squared budget for means and deviations; the rounds have the rest.
 _CONSTANTS = 0.15
 #: Two parties: from this k on second moments predict as well, and tell standard errors.
@@ -89,6 +90,11 @@ class SineDesign(ColumnsDesign):
         """Return the part of the way that one round goes where there is no noise."""
         return min(max(_STEP, _STEP_OF_ROUNDS / self.shape.rounds), _STEP_OF_COLUMNS / self.columns)
 
+    @property
+    def k(self) -> float:
+        """Return n mu / d."""
+        return strength(self.columns, self.rows, self.budget)
+
     @cached_property
     def shape(self) -> SineShape:
         """Return the two parts of both parties, and the number of rounds."""
@@ -96,7 +102,7 @@ class SineDesign(ColumnsDesign):
             party: (len(self.layout_of(party).coding.attribute), self.limits.square(place, response=False))
             for place, party in enumerate(self.parties)
         }
-        rounds = next(rounds for least, rounds in _ROUNDS if strength(self.columns, self.rows, self.budget) >= least)
+        rounds = next(rounds for least, rounds in _ROUNDS if self.k >= least)
         return SineShape.of(columns, self.rows, rounds)
 
     @property
@@ -105,19 +111,30 @@ class SineDesign(ColumnsDesign):
         columns, parties = f"{self.columns} columns of {listed(list(self.parties))}", "predictions without standard errors"
         return f"method sines: {self.shape.rounds} rounds of gradients of {columns}, for {parties}", "rounds"
 
-    def rows_at(self, party: str, at: Sequence[float]) -> SineRows:
-        """Return the coding of a party's two parts of every row at these coefficients of all columns, that of the constant last."""
+    def frequency(self, number: int) -> float:
+        """Return w of a round."""
+        early = self.k >= _EARLY_FROM and number < self.shape.rounds // 2
+        return _EARLY if early else FREQUENCY
+
+    def slope(self, number: int) -> float:
+        """Return about the derivative of a column's gradient in its coefficient in a round: n w kappa."""
+        frequency = self.frequency(number)
+        return self.rows * frequency * math.exp(-0.3 * frequency**2)
+
+    def rows_at(self, party: str, at: Sequence[float], number: int) -> SineRows:
+        """Return the coding of a party's two parts of every row in a round, at these coefficients of all columns, that of the constant last."""
         place, holds = self.parties.index(party), party == self.holder
         before = sum(len(self.layout_of(name).coding.attribute) for name in self.parties[:place])
         own = len(self.layout_of(party).coding.attribute)
         part = RowPart(party, own, self.limits.square(place, response=False))
         slopes, constant = np.asarray(at[before : before + own], dtype=float), float(at[-1]) * JOINT_CONSTANT * holds
         limit, weight = self.limits.columns[place], self.limits.weight if holds else 0.0
-        return SineRows(self.layout_of(party), part, limit, 0, weight, slopes, constant, FREQUENCY)
+        return SineRows(self.layout_of(party), part, limit, 0, weight, slopes, constant, self.frequency(number))
 
     def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
         """Return a block of the sender's part of the rows as integers, at the coefficients that it was asked for."""
-        rows, size = self.rows_at(context.name, context.kept(f"{AT}_{spot.round}").tolist()), self.shape.block_rows
+        at, size = context.kept(f"{AT}_{spot.round}").tolist(), self.shape.block_rows
+        rows = self.rows_at(context.name, at, spot.round)
         found = rows.block(context.table, self.standard(context), spot.first, spot.last, size)
         return found[:, -2:] if spot.part.name == ANGLE else np.ascontiguousarray(found[:, :-2])
 
@@ -140,7 +157,7 @@ class Descent:
         design = self._design
         gradient = values / GRID**2
         gradient[-1] *= JOINT_CONSTANT
-        self._at = self._at + design.step * gradient / _slope(design)
+        self._at = self._at + design.step * gradient / design.slope(number)
         if number >= design.shape.rounds // 2:
             self._later.append(self._at)
 
@@ -148,7 +165,7 @@ class Descent:
         """Return the mean of the later half of the coefficients, shrunk by its noise; ``standard``: of the holder of the response."""
         design, mean = self._design, np.asarray(np.mean(self._later, axis=0))
         _, weight = arrived(design.step, design.shape.rounds)
-        least = design.step * float(design.deviations[0]) / GRID**2 / _slope(design) * weight
+        least = design.step * float(design.deviations[0]) / GRID**2 / design.slope(design.shape.rounds) * weight
         return shrunk(mean, least, standard, intercept=True)
 
 
@@ -157,11 +174,6 @@ def _spread(k: float) -> float:
     if k < _SHORT_BELOW:
         return _SHORT
     return min(1.0 + _OPEN * max(0.0, math.log(k / _OPEN_FROM)), WIDEST)
-
-
-def _slope(design: SineDesign) -> float:
-    """Return about the derivative of a column's gradient in its coefficient: n w kappa."""
-    return design.rows * FREQUENCY * math.exp(-0.3 * FREQUENCY**2)
 
 
 def strength(columns: int, rows: int, budget: JointBudget) -> float:
@@ -185,7 +197,7 @@ def imagined_sines(design: SineDesign, tables: Mapping[str, Table], rng: np.rand
     descent, shape, noise = Descent(design), design.shape, design.deviations
     rows = {party: _standardised(design, party, tables[party], standards[party]) for party in design.parties}
     for number in range(shape.rounds):
-        parts = (design.rows_at(party, descent.at).turned(*rows[party]).astype(float) for party in design.parties)
+        parts = (design.rows_at(party, descent.at, number).turned(*rows[party]).astype(float) for party in design.parties)
         exact = _added_up(*parts) * times
         descent.take(exact + noise * rng.standard_normal(exact.size), number)
     return _fit(design, standards, descent)
@@ -202,7 +214,7 @@ def _added_up(first: Floats, second: Floats) -> Floats:
 
 def _standardised(design: SineDesign, party: str, table: Table, standard: Standard) -> tuple[NDArray[np.int64], Floats]:
     """Return a party's standardised rows, which all rounds share, and its responses."""
-    rows = design.rows_at(party, [0.0] * (design.columns + 1))
+    rows = design.rows_at(party, [0.0] * (design.columns + 1), 0)
     names = (*rows.layout.coding.names, *([rows.layout.response.name] if rows.holds else []))
     coded = (coded_rows if rows.holds else feature_rows)(rows.layout, table.blocks(names))
     blocks = [rows.standardised(np.column_stack(block[: 1 + rows.holds]), standard) for block in coded]
