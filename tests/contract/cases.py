@@ -237,6 +237,13 @@ def glm_counts_case() -> Case:
     return Case("glm", msgspec.structs.replace(two.study, parties=cards, parameters=parameters), tables)
 
 
+def glm_direction_case() -> Case:
+    """The same sites without the offset; a few rounds for the direction of the slopes, and a histogram for their length."""
+    case = glm_case()
+    parameters = {"response": "ill", "tolerate": 1, "method": "direction", "max_passes": 6}
+    return Case("glm", msgspec.structs.replace(case.study, parameters=parameters), case.tables)
+
+
 def glm_cluster_case() -> Case:
     """The sites with two classes, of which each counts up to two rows of a person, six in all; one may drop out or collude."""
     case = glm_case()
@@ -495,6 +502,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "glm": glm_case,
     "glm, poisson robust": glm_counts_case,
     "glm, cluster": glm_cluster_case,
+    "glm, direction": glm_direction_case,
     "glm, multinomial": glm_classes_case,
     "glm, survival": glm_survival_case,
     "stacking": stacking_case,

@@ -22,7 +22,7 @@ from unpooled.network.submit import run_networked
 pytestmark = [pytest.mark.network, pytest.mark.network_slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("model", [*REGISTRY])
+@pytest.mark.parametrize("model", [*REGISTRY, "glm, direction"])
 def test_every_model_has_the_bits_of_its_in_process_run(model: str, tmp_path: Path) -> None:
     made = make_rehearsal(tmp_path / "network", model)
     world = made.worlds[model]

@@ -41,6 +41,7 @@ PASSES = {
     "bayes, focus": {"_scales", "_descent", "_cells", "_cross", "_residual", "_meat"},
     "glm": {"_base", "_scales", "_descent", "_cells", "_score", "_information"},
     "glm, poisson robust": {"_base", "_scales", "_descent", "_cells", "_score", "_information", "_meat"},
+    "glm, direction": {"_base", "_scales", "_descent", "_probabilities"},
     "glm, survival": {"_base", "_scales", "_descent", "_cells", "_score", "_information"},
     "pls": {"_moments"},
     "diagnose": {"_cells"},

@@ -32,6 +32,7 @@ from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.party import STATISTICS
 from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
+from unpooled.models.glm.scaling import ScoreCells, ShortRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.sensitivity import unit_sums
@@ -102,6 +103,16 @@ def statistics(family: str, rng: np.random.Generator, adjacency: Adjacency, *, i
             along.descent(1.0, adjacency, 3),
             lambda t: along.gradients(along.along(t, slopes), start[: along.width], units),
         )
+        short = ShortRows(rows_of(family, 1.0, intercept=intercept).layout, 100, 1.0, responses(family))
+        short = dataclasses.replace(short, longest=float(rng.choice([0.1, 0.3])) * short.radius)
+        yield (
+            short.descent(1.0, adjacency, 3),
+            lambda t: short.gradients(short.blocks(t, standard), start, units),
+        )
+        yield (
+            ScoreCells.vector(1.0, rows.moves(adjacency)),
+            lambda t: ScoreCells.added_up(rows, rows.blocks(t, standard), start),
+        )
     yield rows.spread(1.0), lambda t: rows.squared_residuals(rows.blocks(t, standard), start, units)
     yield (
         rows.cells.vector(1.0, rows.moves(adjacency)),
@@ -141,6 +152,7 @@ def test_no_unit_moves_a_total_farther_than_its_reach(family: str) -> None:
     assert max(found.values()) <= 1 + 1e-12
     # The search is not asleep.
     for name, least in (
+        *([("probabilities", 1 - 1e-12)] if family == "logistic" else []),
         ("base", 0.6),
         ("descent", 0.6),
         ("information", 0.5),
@@ -172,6 +184,20 @@ def test_pulls_that_are_not_cut_and_rows_that_are_not_shortened_are_caught(monke
             patch.setattr(module, name, broken)
             with pytest.raises(AssertionError):
                 assert max(shares_of_reach("poisson", seeds=30).values()) <= 1 + 1e-12
+
+
+def test_a_row_that_counts_in_two_cells_of_the_histogram_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Theorem G.11."""
+    assert max(shares_of_reach("logistic", seeds=10).values()) <= 1 + 1e-12
+    honest = ScoreCells.added_up
+
+    def twice(*given) -> np.ndarray:
+        found = honest(*given)
+        return found + np.roll(found, 1)
+
+    monkeypatch.setattr(ScoreCells, "added_up", twice)
+    with pytest.raises(AssertionError):
+        assert max(shares_of_reach("logistic", seeds=10).values()) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -506,6 +532,9 @@ def study(family: str = "logistic", **changes: Any) -> Study:
         ("for method 'moments' alone", {"rows": "unit"}, None),
         ("for method 'moments' alone", {"norm": 1.0}, None),
         ("is for the logistic family", {"method": "moments", "offset": "known"}, None),
+        ("'direction' is for the logistic family", {"method": "direction", "offset": "known"}, None),
+        ("'direction' is for the logistic family", {"method": "direction", "ridge": 0.1}, None),
+        ("'direction' is for the logistic family", {"family": "poisson", "method": "direction"}, Column("y", 0, 5)),
         ("norm must be positive", {"method": "moments", "norm": -1.0}, None),
         ("dispersion", {"family": "negative-binomial", "dispersion": 0.0}, Column("y", 0, 5)),
         ("dispersion", {"family": "poisson", "dispersion": 0.0}, Column("y", 0, 5)),
@@ -552,8 +581,10 @@ def test_cards_of_different_columns_are_refused_and_no_constant_leaves_gradients
     other = Card("b", 12, second.columns[1:])
     with pytest.raises(UsageError, match="declare different columns"):
         MODEL.compile(Study("glm", (first, other), 1.0, 1e-5, parameters={"response": "y"}, derived=()))
-    assert MODEL.compile(study()).design.schedule.method is GlmMethod.MEAN
-    assert MODEL.compile(study(parameters={"fit_intercept": False})).design.schedule.method is GlmMethod.GRADIENT
+    assert MODEL.compile(study(parameters={"ridge": 0.1})).design.schedule.method is GlmMethod.MEAN
+    assert (
+        MODEL.compile(study(parameters={"ridge": 0.1, "fit_intercept": False})).design.schedule.method is GlmMethod.GRADIENT
+    )
 
 
 def test_requests_carry_what_the_plan_says() -> None:

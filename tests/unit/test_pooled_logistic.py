@@ -36,7 +36,7 @@ def model_of(rows: int = 2000, columns: int = 5, sites: dict[str, int] | None = 
 def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
     assert model_of() == "stacking"
     assert model_of(**DELTA) == "glm"
-    assert model_of(100, 40, **DELTA) == "stacking"  # no slopes can be learnt by rounds
+    assert model_of(100, 40, **DELTA) == "glm"  # no slopes can be learnt, and rounds then tell the base rate
     assert model_of(epsilon=math.inf) == "stacking"
     assert model_of(method="perturbation", **DELTA) == "stacking"
     assert model_of(sites={"a": 50, "b": 50}, **DELTA) == "glm"

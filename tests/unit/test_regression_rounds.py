@@ -21,7 +21,16 @@ from unpooled.kernels.evidence import NoisyMoments, least_squares_state
 from unpooled.models import load
 from unpooled.models.bayes.descent import shrunk
 from unpooled.models.bayes.party import STATISTICS
-from unpooled.models.bayes.rounds import FEW, ROUNDS, WORTH_ERRORS, WORTH_SLOPES, Method, schedule_of, with_ample
+from unpooled.models.bayes.rounds import (
+    FEW,
+    ROUNDS,
+    WITHOUT_ROUNDS,
+    WORTH_ERRORS,
+    WORTH_SLOPES,
+    Method,
+    schedule_of,
+    with_ample,
+)
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.sensitivity import clipped_products, standardising_sums
@@ -314,17 +323,58 @@ def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
     for method, k, most in itertools.product((Method.GRADIENT, Method.REFINEMENT), (1, 10, 100, 1e5), (1, 10, 63, 1000)):
         schedule = schedule_of(method, float(k), 7, most)
         for own in (schedule, with_ample(schedule)) if method is Method.REFINEMENT else (schedule,):
-            shares = own.scales + own.descent + own.spread + own.cells + own.products + own.meat
+            shares = own.scales + own.descent + own.first + own.spread + own.cells + own.products + own.meat
             assert shares == pytest.approx(1.0)
         scored = schedule_of(method, float(k), 7, most, 0.1)
         assert scored.meat == (0.1 if method is Method.REFINEMENT else 0.0)
         assert sum(
-            (scored.scales, scored.descent, scored.spread, scored.cells, scored.products, scored.meat)
+            (scored.scales, scored.descent, scored.first, scored.spread, scored.cells, scored.products, scored.meat)
         ) == pytest.approx(1)
-        assert 1 <= schedule.rounds <= ROUNDS
+        without = method is Method.REFINEMENT and k >= WITHOUT_ROUNDS
+        assert (schedule.first > 0) == (schedule.descent == 0) == without
+        assert schedule.rounds == 0 if without else 1 <= schedule.rounds <= ROUNDS
         assert schedule.passes <= max(most, 5)
         assert schedule.rounds <= FEW or k >= 20
         assert 0 < schedule.step <= 1
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_where_noise_is_small_one_release_of_moments_stands_in_the_place_of_rounds(weighted: bool) -> None:
+    rng = np.random.default_rng(3)
+    n, slopes = 6000, np.array([0.5, -0.3, 0.0, 0.2])
+    X = np.clip(rng.normal(size=(n, 4)) @ (np.eye(4) + 0.5) / 3, -1, 1)
+    weights = rng.uniform(0.5, 1.0, n) if weighted else None
+    y = np.clip(X @ slopes + 0.1 + 0.2 * rng.normal(size=n) / np.sqrt(1.0 if weights is None else weights), -1, 1)
+    found = {}
+    for name, start in (("moments", 200.0), ("rounds", math.inf)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("unpooled.models.bayes.rounds.WITHOUT_ROUNDS", start)
+            own = model(epsilon=8.0, method="refinement", weights_bounds=(0.5, 1.0) if weighted else None)
+            own.fit(X, y, sites=np.arange(n) % 3, weights=weights)
+        found[name] = own
+    names = {release.name for release in found["moments"].plan_.releases}
+    assert not any(name.startswith("descent") for name in names)
+    assert any(name.startswith("first-moments") for name in names)
+    assert f"{5 + weighted} passes" in str(found["moments"].plan_)
+    root = np.ones(n) if weights is None else np.sqrt(weights)
+    pooled = np.linalg.lstsq(np.column_stack([X, np.ones(n)]) * root[:, None], y * root, rcond=None)[0]
+    for own in found.values():
+        table = own.summary()
+        for term, truth in zip(table.terms[:4], pooled, strict=False):
+            assert abs(term.estimate - truth) < 4 * term.std_error
+        assert own.predict(X) == pytest.approx(X @ pooled[:4] + pooled[4], abs=0.05)
+    widths = [np.mean([t.std_error for t in own.summary().terms[:4]]) for own in found.values()]
+    assert widths[0] < 1.03 * widths[1]  # the last release has more of the budget, where sampling is not all of the error
+
+
+def test_first_moments_are_products_with_the_response_itself() -> None:
+    """The last release at coefficients of zero: its sensitivity is that of the same products (Theorem F.9.3)."""
+    plan = model(epsilon=100.0, method="refinement").plan(20_000, 3)
+    design = plan.design
+    assert design.schedule.first > 0
+    first, last = design.totals["first-moments"], design.totals["residual"]
+    assert first.blocks == last.blocks
+    assert first.reach == last.reach
 
 
 def model(**parameters) -> PrivateBayesianRegression:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
+#: Second moments of rows and responses, from which coefficients begin where noise is so small that they need no rounds.
+FIRST_MOMENTS = "first-moments"
 #: Half a declared range of a response whose deviation nothing was released of, in deviations.
 CAP = 4.0
 #: A squared residual counts as at most this unless a model allows more: three deviations of the response, whatever the fit explains.
@@ -234,7 +236,7 @@ class StandardRows:
         """Return a squared residual at its bound, in its own steps."""
         return int(self.square * SQUARE_STEPS)
 
-    def residual(self, share: float, adjacency: Adjacency) -> Summed:
+    def residual(self, share: float, adjacency: Adjacency, name: str = RESIDUAL) -> Summed:
         """Return second moments of shortened rows, and their products with residuals that are written in units of their clip times R."""
         d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
         unit = float(self._steps[1] ** 2)
@@ -242,7 +244,7 @@ class StandardRows:
         blocks = (Block(d, unit), *middle, Block(d, unit))
         move = {who: moments_ball(1.0, 1.0, how) for who, how in self.moves(adjacency).items()}
         reach = {who: Reach(distance, d + off + d) for who, distance in move.items()}
-        return Summed(RESIDUAL, blocks, reach, self._steps[1] ** 2, share)
+        return Summed(name, blocks, reach, self._steps[1] ** 2, share)
 
     @property
     def cells(self) -> ResidualCells:

@@ -18,7 +18,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
-from unpooled.estimation.exporting import linear_model
+from unpooled.estimation.exporting import linear_model, mean_of_lines
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
@@ -86,6 +86,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     _columns: tuple[Column, ...]
     #: Fitted attributes that no file holds: what parties keep would be carried away from them.
     _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_", Linkable._roots})  # noqa: SLF001 - its base
+    #: Lines of the log odds over which probabilities are averaged; none: the linear predictor is the log odds.
+    _lines: tuple[tuple[float, float], ...] = ()
     _saved_types: ClassVar[tuple[type, ...]] = (Classes, Declared, LinearFit, Linkage, Moments)
 
     def __init__(
@@ -318,7 +320,10 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         return result
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same."""
+        """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same.
+
+        Where probabilities are means over several lengths of the slopes, it is a ``VotingClassifier`` of one logistic regression for each.
+        """
         check_is_fitted(self)
         if not self._is_linear:
             raise UsageError(
@@ -329,7 +334,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
                 "to_sklearn is for declared columns as they are, and this model has a formula: fit scikit-learn's to the columns that it makes"
             )
         columns = self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ())
-        return linear_model(self, columns)
+        found = linear_model(self, columns)
+        return mean_of_lines(found, self._lines) if self._lines else found
 
     @property
     def _is_linear(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,4 +40,25 @@ def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: A
     found.n_features_in_ = estimator.n_features_in_
     if hasattr(estimator, "feature_names_in_"):
         found.feature_names_in_ = estimator.feature_names_in_
+    return found
+
+
+def mean_of_lines(model: Any, lines: tuple[tuple[float, float], ...]) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+    """Return a ``VotingClassifier`` of the logistic regressions whose log odds are constant + factor * (those of ``model``), a line for each."""
+    from sklearn.ensemble import VotingClassifier
+    from sklearn.preprocessing import LabelEncoder
+    from sklearn.utils import Bunch
+
+    members = []
+    for constant, factor in lines:
+        member = copy.deepcopy(model)
+        member.coef_, member.intercept_ = factor * model.coef_, constant + factor * model.intercept_
+        members.append(member)
+    names = [f"line{place}" for place in range(len(members))]
+    found = VotingClassifier(list(zip(names, members, strict=True)), voting="soft")
+    found.estimators_, found.named_estimators_ = members, Bunch(**dict(zip(names, members, strict=True)))
+    found.le_, found.classes_ = LabelEncoder(), model.classes_
+    found.le_.classes_ = model.classes_
+    if hasattr(model, "feature_names_in_"):
+        found.feature_names_in_ = model.feature_names_in_
     return found

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:
@@ -119,6 +121,25 @@ def shorten_rows(
         if square[i] > float(radius) * float(radius):
             for j in range(columns + 1):
                 out[i, j] = 0.0
+
+
+@njit(nogil=True)
+def shorten_columns(rows: Floats, columns: int, far: float) -> None:
+    """Shorten the first ``columns`` of every row to the length ``far`` in steps of the grid, rounded toward zero, in place.
+
+    No bound rests on it: whatever is summed over such rows is cut by the length that they then have.
+    """
+    square = np.zeros(rows.shape[0])
+    for j in range(columns):
+        for i in range(square.size):
+            square[i] += rows[i, j] * rows[i, j]
+    for i in range(square.size):
+        length = math.sqrt(square[i])
+        square[i] = far / length if length > far else 1.0
+    for j in range(columns):
+        for i in range(square.size):
+            if square[i] < 1:
+                rows[i, j] = math.trunc(rows[i, j] * square[i])
 
 
 @njit(nogil=True)

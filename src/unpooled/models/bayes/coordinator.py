@@ -17,7 +17,7 @@ from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
-from unpooled.models.bayes.descent import descent, frame_of, shrunk, without_errors
+from unpooled.models.bayes.descent import descent, frame_of, from_moments, shrunk, without_errors
 from unpooled.models.bayes.focused import focused
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
 from unpooled.models.bayes.rounds import Method, clip_of
@@ -112,7 +112,7 @@ def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, 
         return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
     total = yield from rounds.total(SCALES)
     standard = design.scales.decode(total, rounds.rows)
-    start, least = yield from descent(rounds, standard)
+    start, least = yield from (descent(rounds, standard) if design.schedule.rounds else from_moments(rounds, standard))
     if design.method is Method.GRADIENT:
         shrunken = shrunk(start, least, standard, intercept=design.layout.intercept)
         return without_errors(design, frame_of(design, standard, shrunken, (math.nan, math.nan), least)), None

@@ -10,7 +10,9 @@ import numpy as np
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.rounds import Rounds, descend
-from unpooled.aggregation.standard import CONSTANT
+from unpooled.aggregation.standard import CONSTANT, FIRST_MOMENTS
+from unpooled.kernels.noisy_gram import noise_level
+from unpooled.models.bayes.rounds import clip_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -39,6 +41,22 @@ def descent(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[A
     start = np.zeros(design.standard.layout.size)
     found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)
     return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
+
+
+def from_moments(rounds: Rounds[BayesDesign], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+    """Least squares from one release of second moments, and the deviation that its noise has along a column of variance 1.
+
+    Eigenvalues below the norm of the noise are raised to it: coefficients along such directions begin near 0.
+    """
+    rows = rounds.design.standard
+    noise = rows.noise_of_products(rounds.design.totals[FIRST_MOMENTS].deviations(rounds.plan)) / rounds.rows
+    clip = min(clip_of(noise / rows.stretch), 2 / float(standard.width[-1]))
+    total = yield from rounds.total(FIRST_MOMENTS, (*standard.settings, clip))
+    moments, variance = rows.products_of(total, clip)
+    gram, cross = moments[:-1, :-1], moments[:-1, -1]
+    values, vectors = np.linalg.eigh(gram)
+    least = max(noise_level(variance[:-1, :-1]), 1e-9 * float(values[-1]))
+    return vectors @ (vectors.T @ cross / np.maximum(values, least)), noise * clip
 
 
 def arrived(step: float, rounds: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.row_blocks import public_numbers, remembered
-from unpooled.aggregation.standard import DESCENT, RESIDUAL, SCALES, SPREAD
+from unpooled.aggregation.standard import DESCENT, FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
@@ -102,6 +102,12 @@ def _residual(context: Context[BayesDesign], settings: Settings) -> NDArray[np.i
     return shared_out(_rows(context, standard), lambda own: rows.products(own, start, float(clip)))
 
 
+def _first_moments(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.standard
+    standard, _, (clip,) = public_numbers(rows.layout, settings, 1, coefficients=0)
+    return shared_out(_rows(context, standard), lambda own: rows.products(own, np.zeros(rows.width), float(clip)))
+
+
 def _asked(context: Context[BayesDesign], settings: Settings) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
     """Return (means and deviations, coefficients, the clip) of a request for the last round."""
     design = context.design
@@ -154,6 +160,7 @@ STATISTICS = {
     SPREAD: _spread,
     CELLS: _cells,
     CROSS: _cross,
+    FIRST_MOMENTS: _first_moments,
     RESIDUAL: _residual,
     MEAT: _meat,
 }

@@ -17,7 +17,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.standard import Scales, StandardRows
+from unpooled.aggregation.standard import FIRST_MOMENTS, Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
@@ -327,6 +327,8 @@ def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
         yield design.scales.vector(schedule.scales, adjacency)
     if schedule.rounds:
         yield rows.descent(schedule.descent, adjacency, schedule.rounds)
+    if schedule.first:
+        yield rows.residual(schedule.first, adjacency, FIRST_MOMENTS)
     if schedule.products:
         if schedule.spread:
             yield rows.spread(schedule.spread)

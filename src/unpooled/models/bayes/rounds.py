@@ -57,12 +57,19 @@ _LONGEST_ROW = 64.0
 _BESIDE = 4
 
 
+#: From this k on, one release of second moments tells where coefficients begin as well as all rounds do.
+WITHOUT_ROUNDS = 1000.0
+
 #: Shares of the squared budget: of the mean of columns, gradients, residual variance, histogram, last round; of a focus, products of columns.
 _SHARES = {
     Method.GRADIENT: {"scales": 0.15, "descent": 0.85},
     Method.REFINEMENT: {"scales": 0.1, "descent": 0.42, "spread": 0.06, "cells": 0.05, "products": 0.37},
     Method.FOCUS: {"scales": 0.1, "descent": 0.14, "cells": 0.04, "cross": 0.2, "products": 0.52},
 }
+
+
+#: The same of a refinement without rounds.
+_QUIET_SHARES = {"scales": 0.1, "first": 0.12, "spread": 0.05, "cells": 0.04, "products": 0.69}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class Schedule:
     meat: float = 0.0
     #: Of a focus: the products of focused columns with the others.
     cross: float = 0.0
+    #: Second moments about which the last round begins, in the place of gradients.
+    first: float = 0.0
     rounds: int = 0
     #: |r||z| of one record in a round, and the length of a step.
     longest: float = 1.0
@@ -92,7 +101,10 @@ class Schedule:
     def passes(self) -> int:
         """Return the number of times that every party's data are read."""
         return (
-            sum(share > 0 for share in (self.scales, self.spread, self.cells, self.products, self.meat, self.cross))
+            sum(
+                share > 0
+                for share in (self.scales, self.first, self.spread, self.cells, self.products, self.meat, self.cross)
+            )
             + self.rounds
         )
 
@@ -118,6 +130,8 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
     small = method is Method.FOCUS and k < WORTH_ERRORS
     if small:
         rounds, longest, step = min(_FOCUS_ROUNDS, rounds), _FOCUS_CLIP * root, min(_FOCUS_STEP, step)
+    if method is Method.REFINEMENT and k >= WITHOUT_ROUNDS:
+        rounds, shares = 0, {name: share * (1 - meat) for name, share in _QUIET_SHARES.items()} | {"meat": meat}
     quiet = math.sqrt(shares.get("spread", 0.0)) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
     return Schedule(
         method,
@@ -160,7 +174,8 @@ def stretch_of(noise: float, rows: int) -> float:
 def with_ample(schedule: Schedule) -> Schedule:
     """Return the schedule of a refinement whose rounds arrive with little: most of the budget goes to the last round."""
     left = 1 - schedule.meat
-    own = replace(schedule, scales=0.05 * left, descent=0.15 * left, spread=0.03 * left)
+    own = replace(schedule, scales=0.05 * left, spread=0.03 * left)
+    own = replace(own, descent=0.15 * left) if schedule.rounds else replace(own, first=0.15 * left)
     return replace(own, cells=0.02 * left, products=0.75 * left)
 
 
@@ -179,6 +194,8 @@ def _best(k: float, max_passes: int) -> Method:
     if k < WORTH_SLOPES:
         return Method.MEAN
     refined = k >= WORTH_ERRORS
+    if k >= WITHOUT_ROUNDS and max_passes > _BESIDE:
+        return Method.REFINEMENT
     if max_passes < _FEWEST + (_BESIDE if refined else 1):
         return Method.MOMENTS
     return Method.REFINEMENT if refined else Method.GRADIENT

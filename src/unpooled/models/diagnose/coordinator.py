@@ -41,7 +41,7 @@ def coordinate(plan: Plan[DiagnoseDesign]) -> Conversation:
 
 def _cells(design: DiagnoseDesign, total: np.ndarray, deviation: float, there: tuple[str, ...]) -> Cells:
     p = design.parameters
-    return Cells(Array.of(total), deviation, p.link, p.cuts, p.residual_cuts, there)
+    return Cells(Array.of(total), deviation, p.link, p.cuts, p.residual_cuts, there, p.lines)
 
 
 def render(found: Cells) -> str:

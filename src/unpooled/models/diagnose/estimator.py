@@ -246,6 +246,8 @@ def diagnose(
         "coefficients": dict(zip(names, map(float, np.ravel(model.coef_)), strict=True)),
         "intercept": float(np.ravel(model.intercept_)[0]),
     }
+    if lines := getattr(model, "_lines", ()):  # models without them keep their study's hash
+        parameters["lines"] = [list(line) for line in lines]
     whole = Table({**{name: table[name] for name in table.names}, _RESPONSE: values})
     tables = site_tables(whole, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), (*columns, response))

@@ -53,6 +53,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Rising cuts of the linear predictor, and (of a number) of the residuals.
     cuts: tuple[float, ...] = (0.0,)
     residual_cuts: tuple[float, ...] = ()
+    #: Of a model whose probabilities are means over several lines: (constant, factor) of the log odds of each; empty: the linear predictor's own.
+    lines: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,8 @@ def design_of(study: Study) -> DiagnoseDesign:
         raise UsageError(msg)
     if not all(map(math.isfinite, (*p.coefficients.values(), p.intercept))):
         raise UsageError("coefficients and intercept are finite numbers")
+    if p.lines and (p.link != Link.LOGISTIC or not all(math.isfinite(number) for line in p.lines for number in line)):
+        raise UsageError("lines are finite numbers, two for each, of a response with two categories")
     _rising("cuts", p.cuts)
     if response.categories is None:
         _rising("residual_cuts", p.residual_cuts)

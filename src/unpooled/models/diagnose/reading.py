@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 from scipy.special import chdtrc
 
+from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.diagnose.plan import mean_of
 from unpooled.protocol.messages import Array
 
@@ -37,6 +38,8 @@ class Cells(msgspec.Struct, frozen=True):
     #: Empty where the response has two classes.
     residual_cuts: tuple[float, ...]
     participants: tuple[str, ...]
+    #: Lines of the log odds over which the model averages its probabilities.
+    lines: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,9 @@ def by_cell(found: Cells) -> list[CellReading]:
     counts, s = found.counts.numpy(), found.deviation
     weights = middles(found.residual_cuts) if found.residual_cuts else np.array([0.0, 1.0])
     out = []
-    for predicted, own in zip(mean_of(found.link, middles(found.cuts)).tolist(), counts, strict=True):
+    for predicted, own in zip(
+        mean_of(found.link, mean_log_odds(middles(found.cuts), found.lines)).tolist(), counts, strict=True
+    ):
         rows = float(own.sum())
         if rows < max(_SEEN * s * math.sqrt(own.size), 2.0):
             continue

@@ -14,6 +14,7 @@ from unpooled.aggregation.rounds import descend
 from unpooled.aggregation.standard import CONSTANT, SCALES
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.sandwich import drawn_to_model
+from unpooled.models.glm.calibrating import calibrate, direction_and_scale
 from unpooled.models.glm.cutting import Cutting
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.fit import GlmFit
@@ -55,6 +56,11 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     total = yield from fit.total(BASE)
     fit.shape = shape_of(design, total, fit.rows, fit.counted)
     fit.units = (*fit.shape.units, design.family.dispersion)
+    if design.schedule.probabilities:
+        fit.base_rate = (
+            float(total.values[0]) / design.base.grid / fit.rows,
+            float(total.deviations[0]) / design.base.grid / fit.rows,
+        )
     if design.schedule.method is GlmMethod.MEAN:
         return _result(fit, None, fit.shape.of_base())
     if design.directions is not None:
@@ -65,11 +71,16 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
         total = yield from fit.total(SCALES)
         fit.standard = design.scales.decode(total, fit.rows)
     fit.head, fit.start = fit.standard.settings, fit.shape.start
+    if design.schedule.method is GlmMethod.DIRECTION:
+        lines = yield from direction_and_scale(fit)
+        return _result(fit, None, lines=lines)
     if design.schedule.rounds:
         yield from _descent(fit)
     if design.schedule.method is not GlmMethod.NEWTON:
+        yield from calibrate(fit)
         return _result(fit, None)
     newton, cutting = yield from _newton(fit)
+    yield from calibrate(fit)
     return _result(fit, newton, dispersion=cutting.dispersion, clipping=cutting.clipping)
 
 
@@ -229,6 +240,7 @@ def _result(
     *,
     dispersion: float = 1.0,
     clipping: Clipping | None = None,
+    lines: tuple[tuple[float, float], ...] = (),
 ) -> GlmResult:
     """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
@@ -269,4 +281,5 @@ def _result(
         tuple(table[:, -1].tolist()) if several else (),
         tuple(own[p:].tolist()) if hazards else (),
         shape.table if isinstance(shape, Intervals) else None,
+        lines,
     )

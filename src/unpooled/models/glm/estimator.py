@@ -75,9 +75,9 @@ class PrivateGLM(GlmPredictions):
         T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    method : {"auto", "newton", "gradient", "moments", "mean"}, default "auto"
+    method : {"auto", "newton", "gradient", "direction", "moments", "mean"}, default "auto"
         How the budget is spent. "newton": rounds of gradients, then one Newton step that tells standard errors. "gradient": without the
-        step. "moments" (logistic): the slopes' direction from one release, for rows with a bound on their length (``Bounds(norm=R)``).
+        step. "direction" (logistic): rounds for the direction of the slopes, then a histogram for their length. "moments" (logistic): the slopes' direction from one release, for rows with a bound on their length (``Bounds(norm=R)``).
         "mean": the base rate alone. "auto" chooses by rows, columns and privacy, before data.
     max_passes : int, default 105
         The most passes over every party's data.
@@ -345,7 +345,7 @@ class PrivateGLM(GlmPredictions):
         self.intercept_ = np.array(result.intercepts) if result.classes else result.intercept
         if result.life_table is not None:
             self._take_hazards(result, result.life_table)
-        self.method_, self.dispersion_ = result.method, result.dispersion
+        self.method_, self.dispersion_, self._lines = result.method, result.dispersion, result.lines
         return self
 
     def __sklearn_tags__(self) -> Tags:

@@ -31,6 +31,8 @@ class GlmFit(Rounds[GlmDesign]):
     shape: GlmShape = field(init=False)
     start: Row = field(default_factory=lambda: np.zeros(0))
     units: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    #: The base rate as it was released, and the deviation of its noise.
+    base_rate: tuple[float, float] = (0.5, 0.0)
     #: Variance of every coefficient of the rounds, from their own noise and from their pull to the base rate.
     spread: Row | float = 0.0
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.estimation.imagined import made_up_features
+from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.survival import Hazards, PersonResponses
 from unpooled.privacy.bounds import Coding
@@ -43,7 +44,7 @@ def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Ve
         base = np.broadcast_to(counts / y.size, fitted.shape)
     else:
         _, offset = design.responses.read(tuple(new[name] for name in design.responses.names))
-        fitted = family.mean(features @ coefficients + result.intercept + offset)
+        fitted = family.mean(mean_log_odds(features @ coefficients + result.intercept, result.lines) + offset)
         rates = np.exp(offset) if design.base.count > 1 else np.ones(offset.size)
         base = rates * (y.sum() / rates.sum())
     of_fit, of_base, of_truth = (float(family.deviance(y, mean).sum()) for mean in (fitted, base, true))

@@ -14,6 +14,7 @@ from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
+from unpooled.models.glm.scaling import PROBABILITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,10 +85,16 @@ def _meat(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
     return rows.meat.added_up(rows.scores_of_pulls(*_asked(context, rows, settings)), context.table)
 
 
+def _probabilities(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    blocks, start, _ = _asked(context, rows, settings)
+    return context.design.outcomes.added_up(rows, blocks, start)
+
+
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
     """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
     standard, start, units = public_numbers(rows.layout, settings, 3, response=False, coefficients=rows.width)
-    by = (context.plan.hash, rows.grid, standard[0].tobytes(), standard[1].tobytes())
+    by = (context.plan.hash, type(rows), rows.grid, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
 
 
@@ -104,6 +111,7 @@ STATISTICS = {
     SPREAD: _spread,
     CELLS: _cells,
     MEAT: _meat,
+    PROBABILITIES: _probabilities,
 }
 
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

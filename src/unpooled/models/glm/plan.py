@@ -24,6 +24,7 @@ from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
+from unpooled.models.glm.scaling import HISTOGRAM, PROBABILITIES, ScoreCells, ShortRows
 from unpooled.models.glm.survival import ExitCells, Hazards, PersonRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
@@ -102,7 +103,15 @@ class GlmDesign:
         """Return rows of a round of gradients."""
         if self.directions is not None:
             return self.along
+        if self.schedule.method is GlmMethod.DIRECTION:
+            rows = ShortRows(self.layout, self.rows, 1.0, self.responses)
+            return replace(rows, longest=self.schedule.clip * rows.radius)
         return self._of(SHORT)
+
+    @property
+    def outcomes(self) -> ScoreCells:
+        """Return the histogram of classes along a score."""
+        return ScoreCells()
 
     @cached_property
     def along(self) -> DirectionRows:
@@ -184,6 +193,17 @@ def _check_rows(parameters: Parameters, responses: Responses) -> None:
         raise UsageError("norm must be positive and finite")
 
 
+def _calibrates(parameters: Parameters, responses: Responses) -> bool:
+    """Return True if a histogram of classes along the score tells probabilities: two classes, every record alike, and no penalty asked for."""
+    return (
+        parameters.family == LOGISTIC
+        and not responses.shifted
+        and responses.weighting is None
+        and not parameters.ridge
+        and parameters.method != GlmMethod.MOMENTS
+    )
+
+
 def _effective(responses: Responses, columns: int) -> float:
     """Return the coefficients that a study's rows are counted for: a coefficient of one of C classes is C/2 times as hard to learn.
 
@@ -212,6 +232,30 @@ def _covariance(parameters: Parameters, study: Study) -> Covariance:
     return Covariance.MODEL
 
 
+def _schedule(
+    parameters: Parameters, responses: Responses, layout: MomentsLayout, strong: float, rows: int, meat: float
+) -> GlmSchedule:
+    """Return the rounds of a study of this n mu: those of its method, or of the method that serves it best."""
+    method, most = GlmMethod(parameters.method), parameters.max_passes
+    calibrates = _calibrates(parameters, responses)
+    if method is GlmMethod.DIRECTION and not calibrates:
+        raise UsageError("method 'direction' is for the logistic family, without exposure, offset, weights and ridge")
+    columns = len(layout.coding.attribute) + 1
+    k, tailed = strong / _effective(responses, columns), responses.family.tailed
+    wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
+    found = schedule_of(method, k, columns, most, rows=rows, tailed=tailed, wider=wider, meat=meat, calibrates=calibrates)
+    large = method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES
+    if large and found.method is GlmMethod.NEWTON:
+        if found.exact:
+            raise UsageError(_TOO_LARGE)
+        found = schedule_of(GlmMethod.GRADIENT, k, columns, most, calibrates=calibrates)
+    if found.method is GlmMethod.MEAN and not layout.intercept:
+        if method is GlmMethod.MEAN:
+            raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
+        found = schedule_of(GlmMethod.GRADIENT, k, columns, most, calibrates=calibrates)
+    return found
+
+
 def design_of(study: Study) -> GlmDesign:
     """Return the checked design that the study asks for."""
     parameters = check_parameters(study, Parameters)
@@ -238,23 +282,9 @@ def design_of(study: Study) -> GlmDesign:
     if parameters.family == MULTINOMIAL:
         levels[named.name] = responses.response.categories or ()
     check_coding(parameters.coding, parameters.reference, levels)
-    columns = len(layout.coding.attribute) + 1
-    k = strength(study, aggregation, responses.weighting) / _effective(responses, columns)
-    method = GlmMethod(parameters.method)
     covariance = _covariance(parameters, study)
-    wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
-    schedule = schedule_of(
-        method, k, columns, parameters.max_passes, rows=rows, tailed=responses.family.tailed, wider=wider, meat=meat
-    )
-    if method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES and schedule.method is GlmMethod.NEWTON:
-        if schedule.exact:
-            raise UsageError(_TOO_LARGE)
-        schedule = schedule_of(GlmMethod.GRADIENT, k, columns, parameters.max_passes)
-    if schedule.method is GlmMethod.MEAN and not layout.intercept:
-        if parameters.method == GlmMethod.MEAN:
-            raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
-        schedule = schedule_of(GlmMethod.GRADIENT, k, columns, parameters.max_passes)
+    schedule = _schedule(parameters, responses, layout, strength(study, aggregation, responses.weighting), rows, meat)
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     if not schedule.meat:
@@ -284,6 +314,8 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
             yield design.long.spread((schedule.score + schedule.information) * _DISPERSION)
         if schedule.meat:
             yield design.long.meat.vector(schedule.meat, design.long.moves(adjacency))
+    if schedule.probabilities:
+        yield design.outcomes.vector(schedule.probabilities, design.long.moves(adjacency))
 
 
 def _exact_square(rows: int) -> float:
@@ -295,5 +327,8 @@ def compile_plan(study: Study) -> Plan:
     """Return the releases of a study of a generalised linear model."""
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
-    notes = (*passes_note(design.schedule.method, passes), *release_notes(design.totals, design.covariance))
+    notes = (
+        *passes_note(design.schedule.method, passes),
+        *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
+    )
     return plan_of_totals(study, design, notes=notes)

@@ -12,6 +12,7 @@ from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.estimation.tabled import Tabled
 from unpooled.families import Response
+from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL, TWO_CLASSES
 from unpooled.models.glm.followed import Followed, concordance, times_and_events
 from unpooled.models.glm.result import tables
@@ -55,13 +56,17 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return family
 
     def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
-        """``X @ coef_ + intercept_`` (multinomial: of every class), with the logarithm of the exposure and the offset where there are any."""
+        """``X @ coef_ + intercept_`` (multinomial: of every class), with the logarithm of the exposure and the offset where there are any.
+
+        With method "direction" the log odds of the mean probability over several lengths of the slopes, of which ``coef_`` is the mean.
+        """
         u = self._lengthened(X) if self._by_direction else self._predictors(X)
         made = self._made
         if made is not None and made.derived.offset_column is not None:
             u = u + made.derived.offset(self._new(X))
         if self.family == SURVIVAL:
             return u
+        u = mean_log_odds(u, self._lines)
         shifts = self._shifts(u.shape[0], exposure, offset)
         if EXPOSURE in shifts:
             if not (shifts[EXPOSURE] > 0).all():
@@ -144,7 +149,10 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return found
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
-        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same."""
+        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same.
+
+        Of method "direction" it is a ``VotingClassifier`` of one for each length of the slopes.
+        """
         if not _has_classes(self) or self._shifted or self._by_direction:
             raise UsageError(
                 "to_sklearn is for the logistic family (and the multinomial), without exposure and offset, of rows as they are: use coef_ and intercept_"

@@ -61,6 +61,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     #: Of times to an event: the intervals' log hazards at a row of zeros, and the life table.
     log_hazards: tuple[float, ...] = ()
     life_table: LifeTable | None = None
+    #: Of method "direction": lines (constant, factor) of the log odds, over which probabilities are averaged (``kernels/score_posterior.py``).
+    lines: tuple[tuple[float, float], ...] = ()
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -152,6 +154,10 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
     else:
         table = found.summary(result.level)
         lines = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
+    if result.lines:
+        lines.append(
+            f"probabilities are means over {len(result.lines)} lengths of the slopes, of which these coefficients are the mean: `unpooled predict` works them out"
+        )
     if result.life_table is not None:
         lines.append(str(result.life_table.kaplan_meier(result.level)))
     return (*lines, f"family {result.family}, rows of {', '.join(result.participants)}")

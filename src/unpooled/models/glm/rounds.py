@@ -7,7 +7,7 @@ costs), per coefficient. The numbers were fixed by simulating declared shapes (T
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from unpooled.aggregation.affordable import AFFORDED, AMPLE, opened
@@ -21,6 +21,8 @@ class GlmMethod(StrEnum):
     NEWTON = "newton"
     #: Rounds of gradients alone: the smallest error of predictions where there is little to learn, no standard errors.
     GRADIENT = "gradient"
+    #: Rounds for the direction of the slopes, then one histogram for their length: a direction that predicts nothing gives the base rate.
+    DIRECTION = "direction"
     #: The direction of the slopes from one release of second moments, and rounds for their length: the best ranking of rows of one length.
     MOMENTS = "moments"
     #: The base rate alone.
@@ -29,6 +31,18 @@ class GlmMethod(StrEnum):
 
 #: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
 WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
+#: Below this k the direction of the slopes of two classes is learnt, and then their length.
+WORTH_LENGTHS = 40.0
+#: Share of the base rate, by which its noise is 1/8 or less from n mu = 11.3 on; and shares of the rest for scales, rounds and the histogram.
+_LEAST_BASE, _MOST_BASE, _BASE_STRENGTH = 0.04, 0.5, 8.0
+_DIRECTION_SHARES = (0.104, 0.625, 0.271)
+#: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
+_DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
+_DIRECTION_STEP = 16.0
+#: The share of the histogram where rounds estimated the length.
+_CALIBRATION = 0.05
+#: The length of the slopes that rounds estimated is in doubt by 40 / k, and by no more than this.
+_MOST_DOUBT = 3.0
 #: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
 ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
 #: Newton steps without noise, and when they have converged.
@@ -71,6 +85,8 @@ class GlmSchedule:
     scales: float = 0.0
     descent: float = 0.0
     moments: float = 0.0
+    #: Histogram of classes along the score.
+    probabilities: float = 0.0
     #: Histogram of residuals, gradients and second derivatives of Newton steps, second moments of scores.
     cells: float = 0.0
     score: float = 0.0
@@ -79,6 +95,10 @@ class GlmSchedule:
     rounds: int = 0
     steps: int = 0
     step: float = 0.0
+    #: How much the length that rounds estimated is in doubt, where the histogram corrects it.
+    doubt: float = 0.0
+    #: The bound on a pull times its row in a round for the direction, in lengths of the longest row.
+    clip: float = 0.0
     #: As ``LONG``, of this study's Newton step, and the same for the rows of its second moments.
     long: float = LONG
     stretch: float = LONG
@@ -86,8 +106,42 @@ class GlmSchedule:
     @property
     def passes(self) -> int:
         """Return the number of times that every party's data are read."""
-        beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat))
+        beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat, self.probabilities))
         return 1 + beside + self.rounds + 2 * self.steps
+
+    def calibrated(self, k: float) -> GlmSchedule:
+        """Return the schedule with a histogram of classes along its score, for which everything else gives a part of its budget."""
+        names = ("base", "scales", "descent", "cells", "score", "information", "meat")
+        less = {name: (1 - _CALIBRATION) * getattr(self, name) for name in names}
+        return replace(self, probabilities=_CALIBRATION, doubt=min(_MOST_DOUBT, WORTH_LENGTHS / k), **less)
+
+
+def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
+    """Return the rounds for the direction of the slopes, and the histogram for their length."""
+    base = min(_MOST_BASE, max(_LEAST_BASE, (_BASE_STRENGTH / (k * coefficients)) ** 2))
+    scales, descent, probabilities = ((1 - base) * share for share in _DIRECTION_SHARES)
+    _, rounds, clip = [each for each in _DIRECTION_ROUNDS if k >= each[0]][-1]
+    return GlmSchedule(
+        GlmMethod.DIRECTION,
+        base=base,
+        scales=scales,
+        descent=descent,
+        probabilities=probabilities,
+        rounds=max(1, min(rounds, max_passes - 3)),
+        step=_DIRECTION_STEP,
+        clip=clip,
+    )
+
+
+def _chosen(k: float, max_passes: int, *, calibrates: bool) -> GlmMethod:
+    """Return the method that serves a study of this k best."""
+    if max_passes < _FEWEST + 2 + calibrates:
+        return GlmMethod.MEAN
+    if calibrates and k < WORTH_LENGTHS:
+        return GlmMethod.DIRECTION
+    if k < WORTH_SLOPES:
+        return GlmMethod.MEAN
+    return GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + _BESIDE + calibrates else GlmMethod.GRADIENT
 
 
 def schedule_of(
@@ -100,10 +154,12 @@ def schedule_of(
     tailed: bool = False,
     wider: float = 1.0,
     meat: float = 0.0,
+    calibrates: bool = False,
 ) -> GlmSchedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
-    ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study.
+    ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study;
+    ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells.
     """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
@@ -121,16 +177,34 @@ def schedule_of(
             steps=min(EXACT_ROUNDS, max(1, max_passes // 2)),
         )
     if method is GlmMethod.AUTO:
-        if k < WORTH_SLOPES or max_passes < _FEWEST + 2:
-            return GlmSchedule(GlmMethod.MEAN)
-        method = GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + _BESIDE else GlmMethod.GRADIENT
-    refined = method is GlmMethod.NEWTON
-    rounds = max(
-        1, min([count for least, count in ROUNDS if k >= least][-1], max_passes - (_BESIDE + (meat > 0) if refined else 2))
-    )
-    step = min(_STEP, _STEP_PER_COLUMN / coefficients)
-    if not refined:
-        return GlmSchedule(method, base=0.06, scales=0.1, descent=0.84, rounds=rounds, step=step)
+        method = _chosen(k, max_passes, calibrates=calibrates)
+    if method is GlmMethod.MEAN:
+        return GlmSchedule(method)
+    if method is GlmMethod.DIRECTION:
+        return _toward(k, coefficients, max_passes)
+    left = max_passes - calibrates
+    if method is GlmMethod.NEWTON:
+        found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat)
+    else:
+        found = GlmSchedule(
+            method, base=0.06, scales=0.1, descent=0.84, rounds=_rounds(k, left - 2), step=_step(coefficients)
+        )
+    return found.calibrated(k) if calibrates else found
+
+
+def _rounds(k: float, most: int) -> int:
+    return max(1, min([count for least, count in ROUNDS if k >= least][-1], most))
+
+
+def _step(coefficients: int) -> float:
+    return min(_STEP, _STEP_PER_COLUMN / coefficients)
+
+
+def _refined(
+    k: float, coefficients: int, max_passes: int, *, rows: int, tailed: bool, wider: float, meat: float
+) -> GlmSchedule:
+    """Return rounds of gradients and the Newton steps after them."""
+    rounds = _rounds(k, max_passes - _BESIDE - (meat > 0))
     shares = (0.04, 0.08, 0.28, 0.05, 0.4, 0.15) if wider > 1 else (0.04, 0.1, 0.34, 0.03, 0.34, 0.15)
     base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
@@ -146,7 +220,7 @@ def schedule_of(
     quiet = math.sqrt(_HIDING * k * math.sqrt(information / coefficients) / 2)
     stretch = min(max(once, quiet), long)
     return GlmSchedule(
-        method,
+        GlmMethod.NEWTON,
         base=base,
         scales=scales,
         descent=descent,
@@ -156,7 +230,7 @@ def schedule_of(
         meat=meat,
         rounds=min(rounds, max(1, max_passes - _BESIDE - (meat > 0) - 2 * (steps - 1))),
         steps=steps,
-        step=step,
+        step=_step(coefficients),
         long=long,
         stretch=stretch,
     )

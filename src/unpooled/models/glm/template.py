@@ -18,7 +18,7 @@ family = "logistic"                 # or "multinomial", "poisson", "gamma", "neg
                                     # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change
 # ridge = 0.0                       # L2 penalty of the mean loss
 # fit_intercept = true
-# method = "auto"                   # decided before data; "newton", "gradient", "mean"
+# method = "auto"                   # decided before data; "newton", "gradient", "direction" (logistic), "mean"
 # tolerate = 0                      # parties that may collude or drop out
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one

@@ -19,6 +19,7 @@ from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.tabled import Tabled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.formula import Formula
+from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models import load
 from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.models.stacking.parameters import AUTO, SHORTEN, Meta
@@ -179,7 +180,7 @@ class PooledLogistic(Tabled, StackEstimator):
         study = self._study({name: own.n_rows for name, own in tables.items()}, declared)
         if study.model == _POOLED:
             return self._from_rounds(study, tables if len(held) > 1 else {ALL: part(table, table.names, labels)}, declared)
-        self._newton, self.method_ = None, PERTURBATION
+        self._newton, self.method_, self._lines = None, PERTURBATION, ()
         models = self._released(study, tables_of(study, table, labels), declared).models
         self.coef_, self.intercept_ = np.array([m.coefficients for m in models]), np.array([m.intercept for m in models])
         return self
@@ -188,6 +189,7 @@ class PooledLogistic(Tabled, StackEstimator):
         result = self._run(study, tables).outcome.result
         self.__dict__.pop("released_", None)
         self._columns, self._newton, self.method_ = declared.columns, result.newton, self._said(study)
+        self._lines = result.lines
         # Of several classes they stand class after class.
         self.coef_ = np.array([c.value for c in result.coefficients]).reshape(max(len(result.classes), 1), -1)
         self.intercept_ = np.array(result.intercepts or [result.intercept])
@@ -206,8 +208,13 @@ class PooledLogistic(Tabled, StackEstimator):
         return self.method_ == ROUNDS or not self.plan_.design.directions.unit
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """``X @ coef_.T + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``."""
+        """``X @ coef_.T + intercept_``, of rows scaled to one length where they were; positive means ``classes_[1]``.
+
+        Where rounds estimated the direction of the slopes alone, the log odds of the mean probability over their possible lengths.
+        """
         check_is_fitted(self)
+        if self._lines:
+            return mean_log_odds(super().decision_function(X), self._lines)
         if self._is_linear:
             return super().decision_function(X)
         if self.method_ == MOMENTS:

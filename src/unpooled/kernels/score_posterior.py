@@ -1,0 +1,191 @@
+r"""Probabilities of two classes along one score, from noisy counts of (cell of the score) x class (``models/glm/THEORY.md``, section 5).
+
+The probability of the second class at a score t is the logistic function of a + s t. Scores are taken for normal, with the mean and deviation that
+the counts of both classes together tell, so that a cell has points at which the logistic function is averaged. A cell's count N of rows is about
+that of normal scores, its count of the second class has mean N p and variance N p (1 - p), and both counts have the noise of the release. The
+released base rate is a second datum, on the mean probability over all rows. What follows is averaged over a grid of (s, mean probability).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import expit, ndtr, ndtri
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+#: Where a cell of the score ends and the next one begins; the first and the last cell have no end.
+CUTS = (-3.0, -1.3, -0.6, -0.25, 0.0, 0.25, 0.6, 1.3, 3.0)
+CELLS = len(CUTS) + 1
+#: What is believed of the slope before data where nothing is known of it: this mass at 0, the rest log-uniform over these slopes of a score of
+#: deviation 1.
+_NONE, _SLOPES, _SLOPE_POINTS = 0.3, (0.05, 6.0), 33
+#: What is believed of a slope that rounds estimated already: the deviation of the logarithm of its ratio to theirs, and that of the shift of their
+#: constant, at a doubt of 1.
+_RATIO, _SHIFT = 0.35, 0.25
+#: Deviations of that ratio on each side; of the base rate's noise, and points between; the least base rate, in rows. All rates are equally likely
+#: before data.
+_REACH, _RATE_REACH, _RATE_POINTS, _LEAST_RATE = 3.0, 4.0, 25, 0.5
+#: What is believed of the mean of the scores, and of the logarithm of their deviation.
+_MEAN, _LOG_DEVIATION = 0.3, (0.2, 0.7)
+#: Points of a cell; draws of the posterior.
+_POINTS, DRAWS = 5, 64
+_BISECTIONS = 50
+#: How far a cell's count of rows is believed to be from that of normal scores: as a part of it, and as a part of all rows.
+_MISFIT, _STRAY = 0.5, 0.02
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class ScoreCounts:
+    """Released counts, two for each cell (first class, second class), and the base rate, with the deviations of their noise."""
+
+    counts: Matrix
+    deviation: float
+    base: float
+    base_deviation: float
+    #: The number of rows.
+    rows: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """The line that rounds estimated, about which the line of the classes is believed to lie, and how much that is in doubt."""
+
+    constant: float
+    slope: float
+    doubt: float
+
+
+@dataclass(frozen=True)
+class ScorePosterior:
+    """The posterior of (constant, slope): its means, and draws of equal weight."""
+
+    constant: float
+    slope: float
+    draws: Matrix
+
+    @property
+    def lines(self) -> tuple[tuple[float, float], ...]:
+        """Return every draw as (constant, factor) of the mean line: a draw's log odds are constant + factor * (those of the means)."""
+        factors = self.draws[:, 1] / self.slope
+        constants = self.draws[:, 0] - factors * self.constant
+        return tuple(zip(constants.tolist(), factors.tolist(), strict=True))
+
+
+def score_posterior(released: ScoreCounts, *, intercept: bool = True, known: Known | None = None) -> ScorePosterior:
+    """Return the posterior of the line a + s t; ``known``: the line that rounds estimated.
+
+    Without an intercept the constant is 0.
+    """
+    points, parts = _scores(released)
+    deviation = math.sqrt(max(float((parts[:, None] * points**2).sum()) / _POINTS, _TINY))
+    slopes, prior = _slopes(deviation, known)
+    if known is not None:
+        constants, prior = _near(known, prior, intercept=intercept)
+    else:
+        constants, prior = _constants(released, points, parts, slopes, prior, intercept=intercept)
+    p = expit(constants[..., None, None] + slopes[:, None, None, None] * points).mean(axis=-1)
+    log = np.log(prior) + _likelihood(released, p, parts)
+    weights = np.exp(log - log.max()).ravel()
+    weights /= weights.sum()
+    both = np.column_stack([constants.ravel(), np.repeat(slopes, constants.shape[1])])
+    places = np.searchsorted(np.cumsum(weights), (np.arange(DRAWS) + 0.5) / DRAWS)
+    constant, slope = weights @ both
+    return ScorePosterior(float(constant), max(float(slope), _TINY), both[np.minimum(places, weights.size - 1)])
+
+
+def mean_log_odds(log_odds: Vector, lines: tuple[tuple[float, float], ...]) -> Vector:
+    """Return the log odds of the mean probability over lines (constant, factor) of the given log odds."""
+    if not lines:
+        return log_odds
+    both, rest = np.zeros((2, *np.shape(log_odds)))
+    for constant, factor in lines:
+        both += expit(constant + factor * log_odds)
+        rest += expit(-constant - factor * log_odds)
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray(np.log(np.maximum(both, tiny)) - np.log(np.maximum(rest, tiny)))
+
+
+def _scores(released: ScoreCounts) -> tuple[Matrix, Vector]:
+    """Return points of every cell, and the part of all rows in each, of normal scores whose mean and deviation the counts tell."""
+    means = np.linspace(-3 * _MEAN, 3 * _MEAN, 25)
+    middle, doubt = _LOG_DEVIATION
+    deviations = np.exp(np.linspace(middle - 3 * doubt, middle + 3 * doubt, 60))
+    ends = np.array([-np.inf, *CUTS, np.inf])
+    inside = np.diff(ndtr((ends - means[:, None, None]) / deviations[:, None]), axis=-1)
+    counted = released.counts.sum(axis=0)
+    expected = inside * released.rows
+    variance = 2 * released.deviation**2 + expected + 1.0
+    log = -((counted - expected) ** 2 / variance + np.log(variance)).sum(axis=-1) / 2
+    log -= (means[:, None] / _MEAN) ** 2 / 2
+    log -= ((np.log(deviations) - middle) / doubt) ** 2 / 2
+    weights = np.exp(log - log.max())
+    weights /= weights.sum()
+    mean = float(weights.sum(axis=1) @ means)
+    deviation = math.exp(float(weights.sum(axis=0) @ np.log(deviations)))
+    edges = ndtr((ends - mean) / deviation)
+    places = edges[:-1, None] + np.diff(edges)[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS
+    points = mean + deviation * ndtri(np.clip(places, 1e-12, 1 - 1e-12))
+    return np.clip(points, np.maximum(ends[:-1], -1e3)[:, None], np.minimum(ends[1:], 1e3)[:, None]), np.diff(edges)
+
+
+def _slopes(deviation: float, known: Known | None) -> tuple[Vector, Vector]:
+    """Return slopes and what is believed of each before data."""
+    if known is not None:
+        far = np.linspace(-_REACH, _REACH, _SLOPE_POINTS)
+        return known.slope * np.exp(_RATIO * known.doubt * far), np.exp(-(far**2) / 2)
+    slopes = np.append(0.0, np.geomspace(*_SLOPES, _SLOPE_POINTS - 1) / deviation)
+    return slopes, np.append(_NONE, np.full(slopes.size - 1, (1 - _NONE) / (slopes.size - 1)))
+
+
+def _constants(
+    released: ScoreCounts, points: Matrix, parts: Vector, slopes: Vector, prior: Vector, *, intercept: bool
+) -> tuple[Matrix, Matrix]:
+    """Return for every slope constants (a row each) at which the mean probability is about the base rate, and what is believed of each pair."""
+    if not intercept:
+        return np.zeros((slopes.size, 1)), prior[:, None]
+    near = min(max(released.base, 1 / (released.rows + 2)), 1 - 1 / (released.rows + 2))
+    spread = math.hypot(released.base_deviation, math.sqrt(near * (1 - near) / released.rows))
+    ends = (
+        max(near - _RATE_REACH * spread, _LEAST_RATE / released.rows),
+        min(near + _RATE_REACH * spread, 1 - _LEAST_RATE / released.rows),
+    )
+    rates = np.linspace(*ends, _RATE_POINTS)
+    believed = np.exp(-(((rates - released.base) / spread) ** 2 - ((near - released.base) / spread) ** 2) / 2)
+    reach = slopes[:, None] * np.abs(points).max() + 40.0
+    low, high = np.repeat(-reach, rates.size, axis=1), np.repeat(reach, rates.size, axis=1)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        mean = (expit(middle[..., None, None] + slopes[:, None, None, None] * points).mean(axis=-1) * parts).sum(axis=-1)
+        low, high = np.where(mean < rates, middle, low), np.where(mean < rates, high, middle)
+    return (low + high) / 2, prior[:, None] * believed
+
+
+def _near(known: Known, prior: Vector, *, intercept: bool) -> tuple[Matrix, Matrix]:
+    """Return for every slope constants about the one that rounds estimated, which rests on the rows' own scores, and what is believed of each pair."""
+    far = np.linspace(-_REACH, _REACH, _RATE_POINTS) if intercept else np.zeros(1)
+    constants = np.broadcast_to(known.constant + _SHIFT * known.doubt * far, (prior.size, far.size))
+    return constants, prior[:, None] * np.exp(-(far**2) / 2)
+
+
+def _likelihood(released: ScoreCounts, p: Matrix, parts: Vector) -> Matrix:
+    """Return the log likelihood of the counts of both classes, for probabilities of the second in the cells, which are in the last axis.
+
+    A cell's count of rows is normal about that of normal scores; given it, the two classes are binomial, and both counts have noise.
+    """
+    rows, q = released.rows * parts, 1 - p
+    doubt = (_MISFIT * rows) ** 2 + (_STRAY * released.rows) ** 2 + rows
+    own, noise = rows * p * q, released.deviation**2 + _TINY
+    second, first, both = doubt * p**2 + own + noise, doubt * q**2 + own + noise, doubt * p * q - own
+    left, right = released.counts[1] - rows * p, released.counts[0] - rows * q
+    determinant = second * first - both**2
+    square = (first * left**2 - 2 * both * left * right + second * right**2) / determinant
+    return np.asarray(-(square + np.log(determinant)).sum(axis=-1) / 2)
