@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.columns.words import COLUMNS
+from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.bayes.columns.plan import MOMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.estimation.base import Declared
     from unpooled.estimation.linking import On
     from unpooled.privacy.plan import Study
@@ -67,14 +70,14 @@ class ColumnSplit:
         parameters = {
             "response": RESPONSE,
             "split": COLUMNS,
-            "method": MOMENTS if self.method == "auto" else self.method,
+            "method": self.method,
             "tolerate": int(self.tolerate),
             "check": self.check,
         }
         return helped(estimator._asked(cards, parameters, declared.derived), self.helpers)
 
     def _fit_columns(self, X: Any, y: Any, on: On | None, of_rows: Mapping[str, Any]) -> None:  # noqa: ANN401 - whatever a user passes
-        """Release the joint moments of columns at several parties."""
+        """Release the joint sums of columns at several parties."""
         if given := [name for name, value in of_rows.items() if value is not None]:
             msg = f"{given[0]} goes with rows that are split: with parties= or on= the columns are"
             raise UsageError(msg)
@@ -87,7 +90,12 @@ class ColumnSplit:
         result = estimator._run(study, joint_tables(study, features, response)).outcome.result
         estimator.projection_, estimator.method_ = result.projection, result.method
         estimator._forget()
-        estimator._from(in_order(Moments.of(result.moments), features.names))
+        if result.moments is not None:
+            estimator._from(in_order(Moments.of(result.moments), features.names))
+            return
+        estimator._columns = declared.columns
+        coef = np.array([c.value for c in result.coefficients])[_places(estimator.plan_.design.layout, features.names)]
+        estimator._take(LinearFit.without_errors(coef, result.intercept, has_intercept=True))
 
     def _refuse_rows_only(self) -> None:
         """Refuse parameters that are of rows at several parties."""
@@ -98,14 +106,19 @@ class ColumnSplit:
                 raise UsageError(msg)
 
 
+def _places(layout: MomentsLayout, names: Sequence[str]) -> NDArray[np.intp]:
+    """Return the places of the coded columns of these features, in the order of the names."""
+    attribute = np.array(layout.coding.attribute)
+    first = {column.name: np.flatnonzero(attribute == k) for k, column in enumerate(layout.features)}
+    return np.concatenate([first[name] for name in names])
+
+
 def in_order(moments: Moments, names: Sequence[str]) -> Moments:
     """Return the same moments with the features in this order."""
     layout = moments.layout
     features = {column.name: column for column in layout.features}
-    attribute = np.array(layout.coding.attribute)
-    first = {column.name: np.flatnonzero(attribute == k) for k, column in enumerate(layout.features)}
-    rest = np.arange(attribute.size, moments.gram.shape[0])
-    at = np.concatenate([*(first[name] for name in names), rest])
+    coded = _places(layout, names)
+    at = np.concatenate([coded, np.arange(coded.size, moments.gram.shape[0])])
     frame, own = moments.frame, at[: layout.size]
     frame = replace(frame, widths=frame.widths[own], centres=frame.centres[own], start=frame.start[own])
     return replace(
