@@ -420,7 +420,7 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
         ({"split": "rows"}, "split"),
         ({"check": "some"}, "check is"),
         ({"method": "rounds"}, "method is one of"),
-        ({"formula": "a0 + a1"}, "formula"),
+        ({"formula": "a0:a1"}, "needs columns of p0, p1"),
         ({"level": 1.0}, "level must"),
         ({"tolerate": 2}, "leaves no noise"),
         ({"nodes": ["p0"]}, "unknown field"),

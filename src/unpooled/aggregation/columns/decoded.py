@@ -56,7 +56,7 @@ def order_of(design: JointDesign) -> list[int]:
     places, last = design.shape.places, design.shape.columns
     at = places[design.holder].stop - 1
     features = [k for party in design.parties for k in range(places[party].start, places[party].stop) if k != at]
-    return [*features, last, at]
+    return [*(features[k] for k in design.order), last, at]
 
 
 def frame_of(design: JointDesign, standards: Mapping[str, Standard], squares: tuple[float, float]) -> Coordinates:
@@ -80,6 +80,7 @@ def units_of(design: ColumnsDesign, standards: Mapping[str, Standard]) -> Coordi
         size = own.middle.size - (party == design.holder)
         middle[at : at + size], width[at : at + size] = own.middle[:size], own.width[:size]
         at += size
+    middle, width = middle[design.order], width[design.order]
     units, centres = layout.half_widths[:-1], layout.centres[:-1]
     held = standards[design.holder]
     return Coordinates(

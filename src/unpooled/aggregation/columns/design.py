@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
+from unpooled.aggregation.columns.formulas import parts_of
 from unpooled.aggregation.columns.limits import JointBudget, Limits
 from unpooled.aggregation.columns.rows import JointRows
 from unpooled.aggregation.columns.words import PROOF, UNPROVED
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.joint.shape import ProductShape
     from unpooled.aggregation.joint.sides import Side, Spot
     from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
@@ -72,6 +74,10 @@ class PartScales(Scales):
     of_response: float = 1.0
     #: The length to which the party's columns are shortened, in standardised units.
     longest: float = math.inf
+
+    def statistic(self, table: Table) -> NDArray[np.int64]:
+        """Return the exact sums of the party's rows, and of the columns that a formula makes of them."""
+        return super().statistic(self.layout.seen(table))
 
     @property
     def weight(self) -> float:
@@ -146,23 +152,25 @@ class ColumnsDesign(ABC):
     #: The sum over all members, parties and helpers.
     aggregation: JointSum
     helpers: tuple[str, ...] = ()
+    #: Every party's part of a formula; empty without one.
+    layouts: tuple[MomentsLayout, ...] = ()
 
     @classmethod
-    def of(cls, study: Study, parameters: Joined, budget: JointBudget | None = None) -> Self:
+    def of(cls, study: Study, parameters: Joined, budget: JointBudget | None = None, formula: str = "") -> Self:
         """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
         count = len(study.members)
-        design = cls._made(study, parameters, budget or JointBudget.of(study, count, parameters.tolerate))
+        design = cls._made(study, parameters, budget or JointBudget.of(study, count, parameters.tolerate), formula)
         counted = 0
         while (
             budget is None and design.proofs > counted
         ):  # limits and blocks follow from the budget, and proofs take a part of its delta
             counted = design.proofs
-            design = cls._made(study, parameters, JointBudget.of(study, count, parameters.tolerate, counted))
+            design = cls._made(study, parameters, JointBudget.of(study, count, parameters.tolerate, counted), formula)
         design.check_size()
         return design
 
     @classmethod
-    def _made(cls, study: Study, parameters: Joined, budget: JointBudget) -> Self:
+    def _made(cls, study: Study, parameters: Joined, budget: JointBudget, formula: str) -> Self:
         """Return the checked design with the limits that this budget affords."""
         members, budget = tuple(card.name for card in study.members), cls.spent(budget)
         aggregation = joint_sum(members, parameters.tolerate)
@@ -173,11 +181,16 @@ class ColumnsDesign(ABC):
         response = next((card.column(parameters.response) for card in study.parties if card.name == holder), _NO_RESPONSE)
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
         _check_columns(study, layout, holder)
+        held = dict(zip((card.name for card in study.parties), features, strict=True))
+        layouts = parts_of(formula, held, response, holder, rows) if formula else ()
+        if layouts:
+            features = tuple(own.features for own in layouts)
+            layout = MomentsLayout.of((*layout.features, response), response.name, rows, formula=formula)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
         limits = cls.limited(columns, rows, budget, response=bool(holder))
         names = tuple(card.name for card in study.parties)
         about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
-        design = cls(*about, aggregation, tuple(card.name for card in study.helpers))
+        design = cls(*about, aggregation, tuple(card.name for card in study.helpers), layouts)
         if design.proved:
             proofs = len(legs_of(design)) * len(design.shape.row_blocks)
             design = replace(design, aggregation=replace(aggregation, proofs=proofs))
@@ -275,8 +288,16 @@ class ColumnsDesign(ABC):
                 "the total of the joint rows may not fit into the sum: ask for a larger epsilon, or for fewer rows"
             )
 
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Return the places of the layout's coded columns among those of all parties, party after party: a formula has an order of its own."""
+        names = [name for party in self.parties for name in self.layout_of(party).names]
+        return np.array([names.index(name) for name in self.layout.names]) if self.layouts else np.arange(len(names))
+
     def layout_of(self, party: str) -> MomentsLayout:
         """Return the layout of one party's features; its response is that of the study, at any party."""
+        if self.layouts:
+            return self.layouts[self.parties.index(party)]
         return replace(self.layout, features=self.features[self.parties.index(party)])
 
 

@@ -59,14 +59,14 @@ class JointRows:
     def blocks(self, table: Table, standard: Standard, rows: int = BLOCK) -> Iterator[Ints]:
         """Yield the same array ``rows`` rows at a time; no squared length of a row is larger than the part's bound."""
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        yield from self._coded(table.blocks(names, rows), standard)
+        yield from self._coded(self.layout.seen(table).blocks(names, rows), standard)
 
     def block(self, table: Table, standard: Standard, first: int, last: int, size: int) -> Ints:
         """Return the rows from ``first`` to ``last``, which are one block (the last may be smaller); a row that was left out is of zeros."""
         if not table.complete:
             return table.blank(table.whole(self.coded(table, standard)))[first:last]
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        raw = itertools.islice(table.blocks(names, size), first // size, first // size + 1)
+        raw = itertools.islice(self.layout.seen(table).blocks(names, size), first // size, first // size + 1)
         return next(self._coded(raw, standard))
 
     def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Ints]:

@@ -287,7 +287,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         their column in the frame. With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split.
         """
         if on is not None or self.parties is not None:
-            self._fit_columns(X, y, on, {"sites": sites, "unit_id": unit_id, "formula": formula, "weights": weights})
+            self._fit_columns(X, y, on, formula, {"sites": sites, "unit_id": unit_id, "weights": weights})
             return self
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)

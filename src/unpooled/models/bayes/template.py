@@ -14,7 +14,8 @@ split = "columns"                   # the parties hold columns of the same peopl
 # tolerate = 0                      # members that may know each other's noise, or stay silent about their own
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
-# coding = "treatment"              # or "sum": levels are compared with the mean of all""",
+# coding = "treatment"              # or "sum": levels are compared with the mean of all
+# formula = ""                      # what the model is a function of, as "age + log(dose)"; every term is of columns of one party""",
 )
 
 TEMPLATE = Template(
