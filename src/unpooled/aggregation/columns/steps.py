@@ -27,6 +27,7 @@ class ConstantsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _constants(context: Context[ColumnsDesign], request: Nothing) -> ConstantsReply:  # noqa: ARG001 - the request is no more than its name
+    context.planned(CONSTANTS)
     table, design = context.table, context.design
     sums = context.release(CONSTANTS, Vector(design.scales(context.name).statistic(table)))
     context.keep(
