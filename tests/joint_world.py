@@ -24,7 +24,7 @@ def number(name, low=-4.0, high=4.0, **more):
 
 def study_of(parties, rows, epsilon=1.0, adjacency="replace", **parameters):
     cards = tuple(Card(name, rows, tuple(columns)) for name, columns in parties.items())
-    given = {"response": "y"} | parameters
+    given = {"response": "y", "method": "moments"} | parameters
     return Study(
         "joint", cards, epsilon, 1e-5, derived=(), adjacency=adjacency, parameters=given, helpers=(HelperCard("helper"),)
     )

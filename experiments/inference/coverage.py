@@ -179,8 +179,8 @@ HEAD = (
 )
 
 
-def tabled(findings: dict[Cell, Judged | str], words: str) -> None:
-    """Write the table of all cells, and that of designs."""
+def tabled(findings: dict[Cell, Judged | str], words: str, name: str = "") -> None:
+    """Write the table of all cells, and that of designs; of some cells alone the first, with this name behind its own."""
     twins = {cell._replace(role="judged", covariance=""): f for cell, f in findings.items() if cell.role == "default"}
     rows, kept, missing = [], [], 0
     for cell, found in findings.items():
@@ -195,7 +195,9 @@ def tabled(findings: dict[Cell, Judged | str], words: str) -> None:
     named = [f.target for cell, f in findings.items() if cell.role == "named" and not isinstance(f, str)]
     says = f"Skewed and curved is judged on the name of its target alone: the least share of runs whose table names its target is {min(named, default=math.nan):.2f}."
     title = "Coverage of intervals, cell by cell"
-    write_table("inference/coverage", title, HEAD, rows, " ".join([words, *verdict(kept, missing), says]))
+    write_table(f"inference/coverage{name}", title, HEAD, rows, " ".join([words, *verdict(kept, missing), says]))
+    if name:
+        return
     parts = []
     designs = dict.fromkeys(cell.design for cell in findings)
     for design in designs:
@@ -258,10 +260,10 @@ def main(full: bool, given: argparse.Namespace) -> None:
         pool.close()
     spent = ", ".join(f"{family} {np.mean(own):.3f}" for family, own in seconds.items())
     print(f"CPU seconds per run: {spent}", flush=True)
-    if given.only:
+    if given.only and not given.name:
         return
     sizes = " and ".join(dict.fromkeys(str(r) for r in runs))
-    tabled(findings, f"{sizes} runs a cell; {ROWS} rows unless the cell says another number.")
+    tabled(findings, f"{sizes} runs a cell; {ROWS} rows unless the cell says another number.", given.name)
 
 
 def arguments() -> argparse.Namespace:
@@ -270,6 +272,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--name", default="", help="write the table of the cells of --only, with this behind its name")
     parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--keep", action="store_true")
     found, rest = parser.parse_known_args()

@@ -120,7 +120,13 @@ def drawn(cell: Cell, rng: np.random.Generator) -> Drawn:
         cards.append(Card(f"p{k}", n, tuple(column for column, _ in own)))
         tables[f"p{k}"] = Table({column.name: held for column, held in own})
     study = Study(
-        "joint", tuple(cards), cell.epsilon, DELTA, derived=(), parameters={"response": "y"}, helpers=(HelperCard("helper"),)
+        "joint",
+        tuple(cards),
+        cell.epsilon,
+        DELTA,
+        derived=(),
+        parameters={"response": "y", "method": "moments"},
+        helpers=(HelperCard("helper"),),
     )
     design = design_of(study, JointBudget.of(study, max(cell.parties, 3)))
     scale = float(y.std())

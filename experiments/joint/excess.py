@@ -78,7 +78,15 @@ def errors(n: int, d: int, epsilon: float, seed: int) -> list[float]:
         Card("one", n, tuple(columns[:half])),
         Card("two", n, (*columns[half:], Column("y", -3.0, 3.0))),
     )
-    study = Study("joint", cards, epsilon, DELTA, derived=(), parameters={"response": "y"}, helpers=(HelperCard("helper"),))
+    study = Study(
+        "joint",
+        cards,
+        epsilon,
+        DELTA,
+        derived=(),
+        parameters={"response": "y", "method": "moments"},
+        helpers=(HelperCard("helper"),),
+    )
     tables = {
         "one": Table({f"x{j}": own[:, j] for j in halves[0]}),
         "two": Table({f"x{j}": own[:, j] for j in halves[1]} | {"y": y[:n]}),

@@ -56,7 +56,7 @@ def cell(rows: int, epsilon: float, strength: float, count: int, runs: int) -> l
     """Return a line of the table."""
     names = ("z1", "z2")[:count]
     cards = cards_of(rows, names)
-    given = {"response": "y", "split": "columns"}
+    given = {"response": "y", "split": "columns", "method": "moments"}
     design = design_of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
     hits: dict[str, list[bool]] = {name: [] for name in TRUTH}
     strengths, without, away = [], 0, []

@@ -85,7 +85,7 @@ def errors(used: Set, new: Set, epsilon: float, seed: int) -> list[float]:
         return error(np.column_stack([fresh[:, columns], np.ones(len(truth))]) @ beta)
 
     models = (
-        PrivateLinearRegression(parties=sides, **given),
+        PrivateLinearRegression(parties=sides, method="moments", **given),
         PrivateLasso(sides, unit="record", method="joint", **given),
         PrideRegressor(sides, unit="record", **given),
         PrivateLasso(sides, unit="record", **given),

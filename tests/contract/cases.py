@@ -135,7 +135,7 @@ def bayes_cluster_case() -> Case:
     return Case("bayes", msgspec.structs.replace(case.study, trust={"aggregation": "trusted"}), case.tables)
 
 
-def bayes_columns_case() -> Case:
+def bayes_columns_case(method: str = "moments") -> Case:
     """Two hospitals with different columns of the same people, and a registry that knows the masks and has no rows."""
     rng = np.random.default_rng(51)
     n = 12
@@ -150,7 +150,7 @@ def bayes_columns_case() -> Case:
         "west": Table({"dose": dose, "pressure": pressure}),
         "registry": NoRows(),
     }
-    parameters = {"response": "pressure", "split": "columns"}
+    parameters = {"response": "pressure", "split": "columns", "method": method}
     return Case(
         "bayes",
         Study(
@@ -498,6 +498,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes, cluster": bayes_cluster_case,
     "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
     "bayes, columns": bayes_columns_case,
+    "bayes, sines": lambda: bayes_columns_case("sines"),
     "glm": glm_case,
     "glm, poisson robust": glm_counts_case,
     "glm, cluster": glm_cluster_case,

@@ -48,7 +48,7 @@ def rows_of(plan: Any, members: dict[str, Any], spot: Any) -> np.ndarray:
         (),
         {"plan": plan, "name": sender.name, "table": sender.table, "kept": lambda _, n: sender.keeper.kept(plan.hash, n)},
     )()
-    return plan.design.block(context, spot.first, spot.last)
+    return plan.design.block(context, spot)
 
 
 def uniform(words: np.ndarray) -> float:

@@ -342,8 +342,11 @@ def test_studies_that_it_does_not_answer_are_refused_by_name():
     cases = [
         ({"a": [u, v, y]}, {}, "two parties"),
         (good, {"response": "z"}, "'z' must be a declared column of one party: no party"),
-        (good, {"formula": "y ~ u"}, "formula is not supported"),
-        (good, {"method": "sines"}, "method"),
+        (good, {"formula": "y ~ v"}, "no term is of columns of 'a'"),
+        (good | {"b": [v, y]}, {"formula": "y ~ u:v"}, "needs columns of a, b"),
+        (good, {"formula": "z ~ u + v"}, "left side of the formula"),
+        (good, {"method": "cosines"}, "method is one of"),
+        (good | {"c": [number("w")]}, {"method": "sines"}, '"sines" needs two parties, and this study has 3'),
         (good, {"level": 1.0}, "level"),
         (good, {"reference": {"u": "x"}}, "u"),
         ({"a": [u], "b": [u, y]}, {}, "'u' is declared by two parties"),

@@ -308,8 +308,8 @@ def test_a_party_whose_rows_are_too_long_is_caught(monkeypatch: pytest.MonkeyPat
         design = type(context.design)
         block = design.block
 
-        def long(self: Any, context: Any, first: int, last: int) -> Any:
-            found = block(self, context, first, last)
+        def long(self: Any, context: Any, spot: Any) -> Any:
+            found = block(self, context, spot)
             found[:] = 0
             found[5, 0] = 1 << 36
             return found
@@ -420,7 +420,7 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
         ({"split": "rows"}, "split"),
         ({"check": "some"}, "check is"),
         ({"method": "rounds"}, "method is one of"),
-        ({"formula": "a0 + a1"}, "formula"),
+        ({"formula": "a0:a1"}, "needs columns of p0, p1"),
         ({"level": 1.0}, "level must"),
         ({"tolerate": 2}, "leaves no noise"),
         ({"nodes": ["p0"]}, "unknown field"),
@@ -581,6 +581,15 @@ def test_no_person_moves_the_matrix_farther_than_the_shape_says(adjacency: Adjac
     assert 0.8 * bound < largest <= bound
     assert bound <= small.distance(adjacency)
     assert largest > 80**2 * (np.sqrt(2) if adjacency is Adjacency.REPLACE else 1)
+
+
+def test_one_value_is_priced_as_a_row_that_becomes_another() -> None:
+    cards, _ = world(2)
+    for adjacency in Adjacency:
+        plan = MODEL.compile(msgspec.structs.replace(study_of(cards), adjacency=str(adjacency)))
+        release, shape = plan.release("p0", "joint"), plan.design.shape
+        assert release.sensitivity("record") == shape.distance(adjacency)
+        assert release.sensitivity("attribute") == shape.distance(Adjacency.REPLACE)
 
 
 def test_parts_that_are_asked_for_nowhere_are_refused() -> None:

@@ -25,6 +25,7 @@ epsilon = {epsilon}
 [parameters]
 response = "y"
 split = "columns"
+method = "{method}"
 [trust]
 helpers = {helpers}
 """
@@ -89,11 +90,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(folder: Path, helpers: str = '["registry"]', *names: str, epsilon: float = 10.0) -> None:
+def write(folder: Path, helpers: str = '["registry"]', *names: str, epsilon: float = 10.0, method: str = "moments") -> None:
     """Write the study."""
     cards = names or ("east", "west", "registry")
     parties = "".join(f'[[party]]\ncard = "{name}/{name}.card.toml"\n' for name in cards)
-    (folder / "study.toml").write_text(STUDY.format(helpers=helpers, epsilon=epsilon) + parties)
+    (folder / "study.toml").write_text(STUDY.format(helpers=helpers, epsilon=epsilon, method=method) + parties)
 
 
 PARTIES = ("--party", "east/party.toml", "--party", "west/party.toml", "--party", "registry/party.toml")
@@ -127,6 +128,26 @@ def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> Non
     assert command("predict", "out", "--data", "new.csv")
     command("party", "withdraw", "study.toml", "--config", "registry/party.toml")
     assert "is not approved here" in command("run", "study.toml", *PARTIES, "--out", "again", code=3)
+
+
+def test_a_small_study_of_two_parties_goes_by_sines_unless_it_asks_for_a_table(folder: Path) -> None:
+    write(folder, method="auto", epsilon=3.0)
+    plan = command("plan", "study.toml")
+    assert "method sines: 30 rounds of gradients of 4 columns of east, west" in plan
+    assert "joint x 30" in plan
+    for name in ("east", "west", "registry"):
+        command("party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+    table = command("run", "study.toml", *PARTIES, "--out", "out")
+    assert "method 'sines' gives predictions without standard errors; 'moments' gives them" in table
+    assert "columns of east, west" in table
+    assert "epsilon = 3" in command("party", "ledger", "--config", "east/party.toml")
+    pl.DataFrame({"a": [0.1, 0.3], "g": ["u", "v"], "b": [0.2, 0.4]}).write_csv("new.csv")
+    assert command("predict", "out", "--data", "new.csv")
+    assert "released no standard errors" in command("contrast", "out", "g: v - u", code=2)
+    write(folder, method="sines", epsilon=3.0)
+    assert "method sines" in command("plan", "study.toml")
+    write(folder, method="secants")
+    assert "method is one of auto, moments, sines" in command("plan", "study.toml", code=2)
 
 
 def test_a_party_that_says_no_is_named_when_the_plan_is_made(folder: Path) -> None:

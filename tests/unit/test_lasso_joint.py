@@ -99,8 +99,8 @@ def test_a_ball_of_log_odds_bounds_the_classifier() -> None:
 
 
 def test_the_response_stays_with_the_frame_that_has_it() -> None:
-    X, y = frame(3000)
-    ids = np.arange(3000)
+    X, y = frame(1000)
+    ids = np.arange(1000)
     first = pd.DataFrame({"id": ids, **{name: X[name] for name in SPLIT["a"]}})
     second = pd.DataFrame({"id": ids, **{name: X[name] for name in SPLIT["b"]}, "y": y}).sample(frac=1, random_state=1)
     model = lasso(epsilon=4.0).fit({"a": first, "b": second}, "y", on="id")

@@ -146,7 +146,7 @@ def test_its_noise_is_that_of_moments_that_are_drawn_again() -> None:
 
 def imagined(n: int, epsilon: float, strength: float, k: int) -> Any:
     cards = tuple(Card(name, n, tuple(COLUMNS[c] for c in own)) for name, own in SPLIT.items())
-    given = {"response": "y", "split": "columns"}
+    given = {"response": "y", "split": "columns", "method": "moments"}
     design = design_of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
     rng = np.random.default_rng([k, n])
     values = world(n, rng, strength)

@@ -123,6 +123,12 @@ def gather(
     sealed = {
         party: reply.fragments for party, reply in zip(senders, replies, strict=True) if not isinstance(reply, Dropped)
     }
+    check_sealed(vector, nodes, sealed)
+    return nodes, sealed
+
+
+def check_sealed(vector: Summed, nodes: Sequence[Member], sealed: Mapping[str, tuple[Sealed, ...]]) -> None:
+    """Refuse fragments that a party sealed for others than these nodes."""
     names = [node.name for node in nodes]
     for party, parts in sealed.items():
         if [part.node for part in parts] != names:
@@ -130,7 +136,6 @@ def gather(
                 f"party {party!r} sealed its fragments of {vector.name!r} for others than {', '.join(names)}, in this order"
             )
             raise ProtocolError(msg)
-    return nodes, sealed
 
 
 def answered(nodes: Sequence[str], replies: Replies) -> None:

@@ -218,18 +218,20 @@ class _World:
             for key in step.reply.__struct_fields__:
                 for what in differences(getattr(one, key), getattr(other, key)):
                     self.report.violations.append(Violation(unit, ours.to, f"{step.name}.{key}", what))
-        joint: dict[str, list[tuple[str, Act, Act]]] = {}
+        joint: dict[tuple[str, int], list[tuple[str, Act, Act]]] = {}
         for name in run.tables if people and (run.entrusts or self.plan.joint) else people:
+            rounds: Counter[str] = Counter()
             for act, acted in zip(run.acts[name], self._acts[name].done, strict=False):  # a refused neighbour draws less
                 if isinstance(act.mechanism, FieldGaussian):
-                    joint.setdefault(act.release, []).append((name, act, acted))
+                    joint.setdefault((act.release, rounds[act.release]), []).append((name, act, acted))
+                    rounds[act.release] += 1
                     continue
                 # Of a party whose own data did not change, an equal minimiser at equal noise is that of an equal objective.
                 still = name not in people and act.perturbation is not None and np.array_equal(act.gave, acted.gave)
                 part = 0.0 if still else self._share(name, act, acted, unit, label=label)
                 moved[name, act.release] += part > 0
                 largest = max(largest, part)
-        for release, shares in joint.items():
+        for (release, _), shares in joint.items():
             party, shared, theirs = _opened(shares)
             part = self._share(party, shared, theirs, unit, label=label)
             moved[party, release] += part > 0

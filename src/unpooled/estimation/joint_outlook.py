@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.imagined import imagine
 from unpooled.estimation.imagined import made_up_rows
 from unpooled.privacy.bounds import Coding
@@ -15,7 +16,7 @@ from unpooled.privacy.table import Table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.columns.design import JointDesign
+    from unpooled.aggregation.columns.design import ColumnsDesign
     from unpooled.aggregation.moments import Moments
     from unpooled.privacy.bounds import Column
 
@@ -27,16 +28,16 @@ _ROWS, _NEW = 2500, 2000
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Rows that a study of joint moments might have, and new rows of the same people."""
+    """Rows that a study of columns at different parties might have, and new rows of the same people."""
 
-    design: JointDesign
+    design: ColumnsDesign
     used: Table
     new: Table
 
     @classmethod
     def of(
         cls,
-        design: JointDesign,
+        design: ColumnsDesign,
         r2: float,
         correlation: float,
         ranges: float,
@@ -50,13 +51,19 @@ class MadeUp:
         used, new = (Table({name: whole[name][part] for name in names}) for part in (slice(count), slice(count, None)))
         return cls(design, used, new)
 
-    def moments(self, rng: np.random.Generator) -> Moments:
-        """Return the moments that the study would release."""
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Return the rows of the fit as the parties hold them."""
         design, held = self.design, {}
         for party, own in zip(design.parties, design.features, strict=True):
             response = [design.layout.response.name] if party == design.holder else []
             held[party] = Table({name: self.used[name] for name in (*(c.name for c in own), *response)})
-        return imagine(design, held, rng)
+        return held
+
+    def moments(self, rng: np.random.Generator) -> Moments:
+        """Return the moments that the study would release."""
+        assert isinstance(self.design, JointDesign)  # others release none
+        return imagine(self.design, self.tables, rng)
 
     def error(self, slopes: Floats, intercept: float) -> float:
         """Return the squared error of predictions of new rows over the variance of y."""

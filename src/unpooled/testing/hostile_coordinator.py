@@ -38,7 +38,7 @@ def pieces(case: Case) -> tuple[list[tuple[str, bytes, str]], list[str]]:
     """Return the bodies of honest requests with their step and receiver, and the names of all steps."""
     model = load(case.model)
     entries = [(open_envelope(entry.request), entry.to) for entry in transcript_of(case).entries]
-    return [(e.step, bytes(e.body), to) for e, to in entries], [step.name for step in model.steps]
+    return [(e.step, bytes(e.body), to) for e, to in entries], [step.name for step in (*model.steps, *model.more_steps())]
 
 
 @pytest.mark.slow

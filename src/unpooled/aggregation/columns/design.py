@@ -1,8 +1,9 @@
-"""Design of a study of joint second moments: whose columns they are, what each party codes, and how much noise every release has."""
+"""Design of a study of columns at different parties: whose columns they are, what each party codes, and how much noise every release has."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,25 +11,29 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
-from unpooled.aggregation.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
+from unpooled.aggregation.columns.formulas import parts_of
+from unpooled.aggregation.columns.limits import JointBudget, Limits
 from unpooled.aggregation.columns.rows import JointRows
 from unpooled.aggregation.columns.words import PROOF, UNPROVED
+from unpooled.aggregation.joint.places import legs_of
 from unpooled.aggregation.joint.shape import GRID, JointShape, RowPart
 from unpooled.aggregation.joint.sides import sides_of
 from unpooled.aggregation.joint.sums import JOINT, JointSum, joint_sum
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import Scales, Standard
+from unpooled.aggregation.standard import Scales, Standard, StandardRows
 from unpooled.aggregation.totals import Summed, Total
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
-from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.sides import Side
+    from unpooled.aggregation.joint.shape import ProductShape
+    from unpooled.aggregation.joint.sides import Side, Spot
     from unpooled.privacy.plan import Study
+    from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
@@ -69,6 +74,10 @@ class PartScales(Scales):
     of_response: float = 1.0
     #: The length to which the party's columns are shortened, in standardised units.
     longest: float = math.inf
+
+    def statistic(self, table: Table) -> NDArray[np.int64]:
+        """Return the exact sums of the party's rows, and of the columns that a formula makes of them."""
+        return super().statistic(self.layout.seen(table))
 
     @property
     def weight(self) -> float:
@@ -125,8 +134,8 @@ class PartScales(Scales):
 
 
 @dataclass(frozen=True)
-class JointDesign:
-    """A study of joint second moments with its limits. Every list of parties is in the study's order."""
+class ColumnsDesign(ABC):
+    """A study of columns at different parties with its limits. Every list of parties is in the study's order."""
 
     parameters: Joined
     #: The features of all parties, those of the first party first, and the response.
@@ -143,12 +152,27 @@ class JointDesign:
     #: The sum over all members, parties and helpers.
     aggregation: JointSum
     helpers: tuple[str, ...] = ()
+    #: Every party's part of a formula; empty without one.
+    layouts: tuple[MomentsLayout, ...] = ()
 
     @classmethod
-    def of(cls, study: Study, parameters: Joined, budget: JointBudget | None = None) -> Self:
+    def of(cls, study: Study, parameters: Joined, budget: JointBudget | None = None, formula: str = "") -> Self:
         """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
-        members = tuple(card.name for card in study.members)
-        budget = budget or JointBudget.of(study, len(members), parameters.tolerate)
+        count = len(study.members)
+        design = cls._made(study, parameters, budget or JointBudget.of(study, count, parameters.tolerate), formula)
+        counted = 0
+        while (
+            budget is None and design.proofs > counted
+        ):  # limits and blocks follow from the budget, and proofs take a part of its delta
+            counted = design.proofs
+            design = cls._made(study, parameters, JointBudget.of(study, count, parameters.tolerate, counted), formula)
+        design.check_size()
+        return design
+
+    @classmethod
+    def _made(cls, study: Study, parameters: Joined, budget: JointBudget, formula: str) -> Self:
+        """Return the checked design with the limits that this budget affords."""
+        members, budget = tuple(card.name for card in study.members), cls.spent(budget)
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
         holder = _holder(study, parameters.response) if parameters.response else ""
@@ -157,32 +181,56 @@ class JointDesign:
         response = next((card.column(parameters.response) for card in study.parties if card.name == holder), _NO_RESPONSE)
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
         _check_columns(study, layout, holder)
+        held = dict(zip((card.name for card in study.parties), features, strict=True))
+        layouts = parts_of(formula, held, response, holder, rows) if formula else ()
+        if layouts:
+            features = tuple(own.features for own in layouts)
+            layout = MomentsLayout.of((*layout.features, response), response.name, rows, formula=formula)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
-        limits = Limits.of(columns, rows * budget.of_moments, response=bool(holder))
+        limits = cls.limited(columns, rows, budget, response=bool(holder))
         names = tuple(card.name for card in study.parties)
         about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
-        design = cls(*about, aggregation, tuple(card.name for card in study.helpers))
+        design = cls(*about, aggregation, tuple(card.name for card in study.helpers), layouts)
         if design.proved:
-            proofs = len(design.sides) * len(design.shape.row_blocks)
+            proofs = len(legs_of(design)) * len(design.shape.row_blocks)
             design = replace(design, aggregation=replace(aggregation, proofs=proofs))
-        design.check_size()
         return design
 
-    @cached_property
-    def shape(self) -> JointShape:
-        """Return the integers that are released: the parts of a row in the study's order, the response as the last column of its holder's part."""
-        parts = []
-        for place, party in enumerate(self.parties):
-            own, holds = len(self._layout(party).coding.attribute), party == self.holder
-            parts.append(RowPart(party, own + holds, self.limits.square(place, response=holds)))
-        return JointShape(tuple(parts), self.rows)
+    @property
+    def proofs(self) -> int:
+        """Return the number of blocks that are proven to be short, in all rounds together."""
+        return self.aggregation.proofs * self.shape.rounds
+
+    @staticmethod
+    def spent(budget: JointBudget) -> JointBudget:
+        """Return the budget with the shares of this method."""
+        return budget
+
+    @staticmethod
+    @abstractmethod
+    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
+        """Return the limits for these numbers of coded columns, one for every party; ``response``: whether one of them holds a response."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> ProductShape:
+        """Return the parts of a row, and the integers that are released."""
+
+    @property
+    @abstractmethod
+    def words(self) -> tuple[str, str]:
+        """Return what is released and from which columns, for a plan; and a word for it."""
+
+    @abstractmethod
+    def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
+        """Return a block of the sender's part of the rows as integers."""
 
     @cached_property
     def deviations(self) -> Floats:
-        """Return the planned standard deviation of the noise in every released integer of the second moments, all fragments together."""
+        """Return the planned standard deviation of the noise in every integer that a round releases, all fragments together."""
         if self.budget.mu == math.inf:
             return np.zeros(self.shape.size)
-        scale = self.shape.distance(self.adjacency) / self.budget.of_moments
+        scale = self.shape.distance(self.adjacency) * math.sqrt(self.shape.rounds) / self.budget.of_moments
         return np.concatenate([np.full(block.size, scale * block.width) for block in self.shape.blocks])
 
     @cached_property
@@ -197,10 +245,10 @@ class JointDesign:
 
     @cached_property
     def totals(self) -> dict[str, Summed]:
-        """Return the second moments as something that is added up."""
-        shape, most = self.shape, max(part.square for part in self.shape.parts)
-        reach = {unit: Reach(shape.distance(self.adjacency), shape.size) for unit in ROWWISE}
-        return {JOINT: Summed(JOINT, shape.blocks, reach, most, 1 - CONSTANTS_SHARE)}
+        """Return the joint sums as something that is added up. One value moves its whole row to another row, and not to none."""
+        shape, share, moves = self.shape, 1 - self.budget.constants, StandardRows.moves(self.adjacency)
+        reach = {unit: Reach(shape.distance(how), shape.size) for unit, how in moves.items()}
+        return {JOINT: Summed(JOINT, shape.blocks, reach, shape.most, share, count=shape.rounds)}
 
     def standard(self, context: Context[Any]) -> Standard:
         """Return a party's means and deviations, as its own release says them."""
@@ -209,15 +257,11 @@ class JointDesign:
         values = mechanism.decode(context.kept(CONSTANTS))
         return self.scales(context.name).decode(Total(values, mechanism.deviations, (context.name,)), self.rows)
 
-    def block(self, context: Context[Any], first: int, last: int) -> NDArray[np.int64]:
-        """Return a party's part of these rows as integers."""
-        return self.party_rows(context.name).block(context.table, self.standard(context), first, last, self.shape.block_rows)
-
     def scales(self, party: str) -> PartScales:
         """Return the sums from which the means and deviations of a party's columns follow."""
         weight = math.sqrt(len(self.layout.coding.attribute))
         longest = self.limits.columns[self.parties.index(party)] / GRID
-        return PartScales(self._layout(party), party == self.holder, weight, longest)
+        return PartScales(self.layout_of(party), party == self.holder, weight, longest)
 
     def constants(self, party: str) -> Summed:
         """Return a party's sums as a release of its own; all parties' releases have the noise of one over all their columns (Theorem B.15).
@@ -227,51 +271,87 @@ class JointDesign:
         """
         found = {name: self.scales(name).vector(1.0, self.adjacency) for name in self.parties}
         squares = {name: vector.reach[Unit.RECORD].distance ** 2 for name, vector in found.items()}
-        share = CONSTANTS_SHARE * squares[party] / math.fsum(squares.values())
+        share = self.budget.constants * squares[party] / math.fsum(squares.values())
         return replace(found[party], share=share)
 
     def constants_release(self, party: str) -> GaussianRelease:
-        """Return the release of a party's sums: central noise, in one budget with the moments' distributed noise (zero-concentrated privacy)."""
+        """Return the release of a party's sums: central noise, in one budget with the distributed noise of the joint sums (zero-concentrated privacy)."""
         vector = self.constants(party)
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
+
+    def check_size(self) -> None:
+        """Refuse a study whose total may leave the range of the sum."""
+        noise = _TAIL * float(self.deviations.max())
+        if self.rows * self.shape.most + noise >= _HEADROOM:
+            raise UsageError(
+                "the total of the joint rows may not fit into the sum: ask for a larger epsilon, or for fewer rows"
+            )
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Return the places of the layout's coded columns among those of all parties, party after party: a formula has an order of its own."""
+        names = [name for party in self.parties for name in self.layout_of(party).names]
+        return np.array([names.index(name) for name in self.layout.names]) if self.layouts else np.arange(len(names))
+
+    def layout_of(self, party: str) -> MomentsLayout:
+        """Return the layout of one party's features; its response is that of the study, at any party."""
+        if self.layouts:
+            return self.layouts[self.parties.index(party)]
+        return replace(self.layout, features=self.features[self.parties.index(party)])
+
+
+@dataclass(frozen=True)
+class JointDesign(ColumnsDesign):
+    """A study of joint second moments: one release of all of them."""
+
+    @staticmethod
+    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
+        """Return the limits that open with the budget of the release."""
+        return Limits.of(columns, rows * budget.of_moments, response=response)
+
+    @cached_property
+    def shape(self) -> JointShape:
+        """Return the parts of a row in the study's order, the response as the last column of its holder's part."""
+        parts = []
+        for place, party in enumerate(self.parties):
+            own, holds = len(self.layout_of(party).coding.attribute), party == self.holder
+            parts.append(RowPart(party, own + holds, self.limits.square(place, response=holds)))
+        return JointShape(tuple(parts), self.rows)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Return what is released and from which columns, for a plan; and a word for it."""
+        return f"joint second moments of {self.shape.columns} columns of {listed(list(self.parties))}", "moments"
 
     def party_rows(self, party: str) -> JointRows:
         """Return the coding of a party's part of every row."""
         place = self.parties.index(party)
         part = self.shape.parts[place]
         weight = self.limits.weight if party == self.holder else 0.0
-        return JointRows(self._layout(party), part, self.limits.columns[place], self.limits.response, weight)
+        return JointRows(self.layout_of(party), part, self.limits.columns[place], self.limits.response, weight)
 
-    def check_size(self) -> None:
-        """Refuse a study whose total may leave the range of the sum."""
-        most = max(part.square for part in self.shape.parts)
-        noise = _TAIL * float(self.deviations.max())
-        if self.rows * most + noise >= _HEADROOM:
-            raise UsageError(
-                "the total of the second moments may not fit into the sum: ask for a larger epsilon, or for fewer rows"
-            )
-
-    def _layout(self, party: str) -> MomentsLayout:
-        """Return the layout of one party's features; its response is that of the study, at any party."""
-        return replace(self.layout, features=self.features[self.parties.index(party)])
+    def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
+        """Return a block of the sender's part of the rows as integers."""
+        rows, size = self.party_rows(context.name), self.shape.block_rows
+        return rows.block(context.table, self.standard(context), spot.first, spot.last, size)
 
 
 def _check(study: Study, parameters: Joined) -> None:
-    """Refuse a study that joint moments do not answer, by name."""
+    """Refuse a study that joint sums do not answer, by name."""
     if parameters.check not in {PROOF, UNPROVED}:
         msg = f'check is "{PROOF}" or "{UNPROVED}", not {parameters.check!r}'
         raise UsageError(msg)
     if study.unit != Unit.RECORD:
-        raise UsageError('joint second moments protect whole persons: unit = "record"')
+        raise UsageError('joint sums protect whole persons: unit = "record"')
     if len(study.parties) < 2:  # noqa: PLR2004 - one party needs no sum
-        raise UsageError("joint second moments need at least two parties with different columns")
+        raise UsageError("joint sums need at least two parties with different columns")
     if len({card.rows for card in study.parties}) > 1:
         raise UsageError(
             "the parties declare different numbers of rows: columns are split, so every party has a row for every person"
         )
     if study.delta <= 0 < study.epsilon < math.inf:
-        raise UsageError("joint second moments have Gaussian noise: delta must be positive")
+        raise UsageError("joint sums have Gaussian noise: delta must be positive")
 
 
 def _holder(study: Study, response: str) -> str:

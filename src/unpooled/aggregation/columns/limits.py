@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
+from unpooled.aggregation.joint.sums import joint_rho
 from unpooled.errors import UsageError
-from unpooled.privacy.accounting import budget_rho
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Share of the squared budget for means and deviations; the second moments have the rest.
 CONSTANTS_SHARE = 0.1
 #: The factor of limits without any noise: nothing but a value of a hundred deviations is shortened then.
-_WIDEST = 64.0
+WIDEST = 64.0
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,25 @@ class JointBudget:
 
     mu: float
     factor: float = 1.0
+    #: The share of the squared budget for means and deviations.
+    constants: float = CONSTANTS_SHARE
 
     @classmethod
-    def of(cls, study: Study, members: int, tolerate: int = 0) -> JointBudget:
-        """Return the budget by zCDP, and N / (N - 1 - T) for N members of the sum (helpers included) of whom T may collude or stay silent."""
+    def of(cls, study: Study, members: int, tolerate: int = 0, proofs: int = 0) -> JointBudget:
+        """Return the budget by zCDP less what this number of proofs takes, and the factor on the variance of distributed noise.
+
+        The factor is N / (N - 1 - T) for N members of the sum (helpers included) of whom T may collude or stay silent.
+        """
         honest = members - 1 - tolerate
         if tolerate < 0 or honest < 1:
             msg = f"tolerate = {tolerate} with {members} members of the sum leaves no noise that protects"
             raise UsageError(msg)
-        return cls(math.sqrt(2 * budget_rho(study.epsilon, study.delta)), members / honest)
+        return cls(math.sqrt(2 * joint_rho(study, proofs)), members / honest)
 
     @property
     def of_moments(self) -> float:
-        """Return mu_M: the budget of the release of second moments, after the factor for distributed noise."""
-        return self.mu * math.sqrt((1 - CONSTANTS_SHARE) / self.factor)
+        """Return mu_M: the budget of the joint sums (of second moments, or of all rounds together), after the factor for distributed noise."""
+        return self.mu * math.sqrt((1 - self.constants) / self.factor)
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,8 @@ class Limits:
     def of(cls, columns: Sequence[int], strength: float, *, response: bool = True) -> Limits:
         """Return the limits for these numbers of coded columns, one for every party; ``strength`` is n mu_M; ``response``: whether there is one."""
         k = strength / sum(columns)
-        spread = min(max(0.7, 1.25 + 0.27 * math.log(k / 50)), _WIDEST) if k > 0 else 0.7
-        clip = min(2 + max(0.0, 0.45 * math.log(k / 120)), _WIDEST) if k > 0 else 2.0
+        spread = min(max(0.7, 1.25 + 0.27 * math.log(k / 50)), WIDEST) if k > 0 else 0.7
+        clip = min(2 + max(0.0, 0.45 * math.log(k / 120)), WIDEST) if k > 0 else 2.0
         lengths = [spread * (math.sqrt(d) + 1 / math.sqrt(d)) if d else 0.0 for d in columns]
         whole = math.fsum(length * length for length in lengths) + JOINT_CONSTANT**2
         weight = math.sqrt((math.sqrt(1 + 4 * whole / clip**2) - 1) / 2)

@@ -1,10 +1,10 @@
-"""The plan of a study of joint moments: which constants and moments are released, and who takes part."""
+"""The plan of a study of columns at different parties: which constants and joint sums are released, and who takes part."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from unpooled.aggregation.columns.design import CONSTANTS, JointDesign
+from unpooled.aggregation.columns.design import CONSTANTS
 from unpooled.aggregation.columns.sentences import against, assumed, notes, unprotected
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.errors import JointRowsError
@@ -13,11 +13,14 @@ from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
+    from unpooled.aggregation.columns.design import ColumnsDesign
     from unpooled.privacy.plan import Study
 
+Columns = TypeVar("Columns", bound="ColumnsDesign")
 
-def plan_of(study: Study, design: JointDesign) -> Plan[JointDesign]:
-    """Return the releases of a study of joint moments."""
+
+def plan_of(study: Study, design: Columns) -> Plan[Columns]:
+    """Return the releases of a study of columns at different parties."""
     _check_cards(study, design)
     constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
     return Plan(
@@ -33,7 +36,7 @@ def plan_of(study: Study, design: JointDesign) -> Plan[JointDesign]:
     )
 
 
-def _check_cards(study: Study, design: JointDesign) -> None:
+def _check_cards(study: Study, design: ColumnsDesign) -> None:
     """Refuse a study with a party whose card says that its masked rows do not travel, or not without a proof."""
     keyed = [card for card in study.parties if card.key]  # parties of one process have no policy to ask
     wanted = {ALLOWED, TRUSTING} if design.proved else {TRUSTING}

@@ -1,4 +1,4 @@
-"""The only file of this model that touches raw data: a party's exact sums, and its part of every row as bounded integers."""
+"""The only file of this model that touches raw data: a party's parts of every row as bounded integers."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class JointRows:
     def blocks(self, table: Table, standard: Standard, rows: int = BLOCK) -> Iterator[Ints]:
         """Yield the same array ``rows`` rows at a time; no squared length of a row is larger than the part's bound."""
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        yield from self._coded(table.blocks(names, rows), standard)
+        yield from self._coded(self.layout.seen(table).blocks(names, rows), standard)
 
     def block(self, table: Table, standard: Standard, first: int, last: int, size: int) -> Ints:
         """Return the rows from ``first`` to ``last``, which are one block (the last may be smaller); a row that was left out is of zeros."""
         if not table.complete:
             return table.blank(table.whole(self.coded(table, standard)))[first:last]
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        raw = itertools.islice(table.blocks(names, size), first // size, first // size + 1)
+        raw = itertools.islice(self.layout.seen(table).blocks(names, size), first // size, first // size + 1)
         return next(self._coded(raw, standard))
 
     def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Ints]:
@@ -81,11 +81,56 @@ class JointRows:
         found[:, :own] *= _factor(found[:, :own], float(self.columns))[:, None]
         if self.holds:
             found[:, own] = np.clip(found[:, own] * self.weight, -self.response, self.response)
-        # Rounding moves a row by half a step in every column at most.
-        found *= _factor(found, math.sqrt(self.part.square) - math.sqrt(self.part.columns) / 2)[:, None]
-        whole = np.rint(found).astype(np.int64)
-        whole[(whole * whole).sum(axis=1) > self.part.square] = 0  # it cannot be, and would count as nothing
-        return whole
+        return _rounded(found, self.part.square)
+
+
+@dataclass(frozen=True)
+class SineRows(JointRows):
+    """A party's two parts of every row in one round: (z sin | z cos), and (cos, sin), of the angle w (v - z.b) of its own columns and response.
+
+    z is the row of :class:`JointRows` without the response. Products are rounded toward zero: pairs are then no longer than before (Theorem J.12).
+    """
+
+    #: The public coefficients of the party's columns, and that of the constant at the holder of the response, in deviations of the response.
+    slopes: Floats
+    constant: float
+    #: w: the angle for a residual of one deviation of the response.
+    frequency: float
+
+    def _shortened(self, coded: Floats, standard: Standard) -> Ints:
+        """Return (z sin | z cos | cos, sin) as integers."""
+        return self.turned(*self.standardised(coded, standard))
+
+    def standardised(self, coded: Floats, standard: Standard) -> tuple[Ints, Floats]:
+        """Return the columns as integers no longer than the limit, and the response in deviations (zeros where another party holds it)."""
+        found = (coded / float(self.layout.grid) - standard.middle) / standard.width
+        own = found.shape[1] - self.holds
+        z = found[:, :own] * GRID
+        z *= _factor(z, float(self.columns))[:, None]
+        return _rounded(z, self.part.square), found[:, own] if self.holds else np.zeros(len(found))
+
+    def turned(self, z: Ints, response: Floats) -> Ints:
+        """Return (z sin | z cos | cos, sin) of standardised rows as integers."""
+        left = response - self.constant
+        for column, slope in zip(z.T, self.slopes.tolist(), strict=True):  # in the order of the columns, whatever the block
+            left = left - column * (slope / GRID)
+        angle = left * self.frequency
+        sine, cosine = np.sin(angle), np.cos(angle)
+        products = np.trunc(np.column_stack([z * sine[:, None], z * cosine[:, None]])).astype(np.int64)
+        angles = np.trunc(np.column_stack([cosine, sine]) * GRID).astype(np.int64)
+        return np.column_stack([within(products, self.part.square), within(angles, GRID**2)])
+
+
+def _rounded(rows: Floats, square: int) -> Ints:
+    """Return rows rounded to nearest, and shortened before so that no squared length is larger: rounding moves a row by half a step in every column."""
+    rows = rows * _factor(rows, math.sqrt(square) - math.sqrt(rows.shape[1]) / 2)[:, None]
+    return within(np.rint(rows).astype(np.int64), square)
+
+
+def within(rows: Ints, square: int) -> Ints:
+    """Return rows of integers with zeros in the place of those whose squared length is larger: there are none, unless arithmetic fails."""
+    rows[(rows * rows).sum(axis=1) > square] = 0
+    return rows
 
 
 def _factor(rows: Floats, most: float) -> Floats:

@@ -1,18 +1,17 @@
-"""Sentences of a statement about joint moments: which coalition sees what, what is assumed, what is not protected."""
+"""Sentences of a statement about joint sums: which coalition sees what, what is assumed, what is not protected."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.errors import listed
 from unpooled.privacy.sentence import Sentence
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.columns.design import JointDesign
+    from unpooled.aggregation.columns.design import ColumnsDesign
 
 
-def unprotected(design: JointDesign) -> tuple[Sentence, ...]:
-    """Return the sentences about what joint moments do not protect."""
+def unprotected(design: ColumnsDesign) -> tuple[Sentence, ...]:
+    """Return the sentences about what joint sums do not protect."""
     most = max(design.aggregation.tolerate, 1)
     noise = Sentence(
         "joint.noise",
@@ -31,7 +30,7 @@ def unprotected(design: JointDesign) -> tuple[Sentence, ...]:
     return tuple(found)
 
 
-def against(design: JointDesign) -> str:
+def against(design: ColumnsDesign) -> str:
     """Return whom the guarantee protects against, in words."""
     most = max(design.aggregation.tolerate, 1)
     others = "every other member of the study" if most == 1 else f"any {most} other members of the study together"
@@ -40,7 +39,7 @@ def against(design: JointDesign) -> str:
     return f"{others}, the coordinator and readers of the results{honest}; NOT against {pair}"
 
 
-def coalitions(design: JointDesign) -> Sentence:
+def coalitions(design: ColumnsDesign) -> Sentence:
     """Return the sentence about who could read whose rows, if they worked together."""
     if design.helpers:
         return Sentence(
@@ -57,7 +56,7 @@ def coalitions(design: JointDesign) -> Sentence:
     )
 
 
-def assumed(design: JointDesign) -> tuple[Sentence, ...]:
+def assumed(design: ColumnsDesign) -> tuple[Sentence, ...]:
     """Return the sentences about what must be true for the guarantee to hold."""
     sealed = Sentence(
         "joint.sealed",
@@ -69,13 +68,14 @@ def assumed(design: JointDesign) -> tuple[Sentence, ...]:
     return (sealed, order)
 
 
-def notes(design: JointDesign) -> tuple[str, ...]:
+def notes(design: ColumnsDesign) -> tuple[str, ...]:
     """Return the plan's notes on the computation: the size of a row, the limits, and who helps whom."""
-    shape = design.shape
+    what, own = design.words
     helped = "; ".join(f"{side.helper} for {side.sender} and {side.receiver}" for side in design.sides[::2])
     members, honest = len(design.aggregation.parties), design.aggregation.honest
+    constants, counted = design.budget.constants, f"of {members} members' noise that of {honest} is counted"
     return (
-        f"joint second moments of {shape.columns} columns of {listed(list(design.parties))}: exact under masks, opened with noise by all members together",
-        f"constants of standardising take 10% of the squared budget, moments 90%; of {members} members' noise that of {honest} is counted",
+        f"{what}: exact under masks, opened with noise by all members together",
+        f"constants of standardising take {constants:.0%} of the squared budget, {own} {1 - constants:.0%}; {counted}",
         f"who knows masks and has no masked rows: {helped}",
     )

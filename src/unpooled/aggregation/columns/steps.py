@@ -1,4 +1,4 @@
-"""The steps of a party: its constants with noise, then the steps of joint moments."""
+"""The steps of a party: its constants with noise, then the steps of joint sums."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.step import Step
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.columns.design import JointDesign
+    from unpooled.aggregation.columns.design import ColumnsDesign
     from unpooled.protocol.context import Context
 
 
@@ -26,7 +26,8 @@ class ConstantsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sums: Released
 
 
-def _constants(context: Context[JointDesign], request: Nothing) -> ConstantsReply:  # noqa: ARG001 - the request is no more than its name
+def _constants(context: Context[ColumnsDesign], request: Nothing) -> ConstantsReply:  # noqa: ARG001 - the request is no more than its name
+    context.planned(CONSTANTS)
     table, design = context.table, context.design
     sums = context.release(CONSTANTS, Vector(design.scales(context.name).statistic(table)))
     context.keep(

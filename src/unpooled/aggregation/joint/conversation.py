@@ -1,4 +1,4 @@
-"""The conversation that leads to joint moments: masked rows block by block, verdicts, shares, the opened total. The coordinator forwards ciphertext."""
+"""The conversation that leads to a joint sum: masked rows block by block, verdicts, shares, the opened total. The coordinator forwards ciphertext."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from unpooled.aggregation.joint.messages import (
 from unpooled.aggregation.joint.places import once, spots_of, times
 from unpooled.aggregation.joint.sharing import QUANTITY, share, verdict
 from unpooled.aggregation.joint.sums import JOINT
+from unpooled.aggregation.keys import check_sealed
 from unpooled.aggregation.messages import FragmentReply
 from unpooled.errors import StudyAborted
 from unpooled.protocol.conversation import everybody
@@ -30,7 +31,7 @@ from unpooled.protocol.step import Step
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Total
@@ -52,37 +53,39 @@ STEPS = (
 )
 
 
-def joint_total(plan: Plan[Any], members: Mapping[str, Member]) -> Generator[list[Ask], Replies, Total]:
-    """The noisy total of the joint moments; every member takes part, or nothing is opened."""
+def joint_total(
+    plan: Plan[Any], members: Mapping[str, Member], at: tuple[float, ...] = (), number: int = 0
+) -> Generator[list[Ask], Replies, Total]:
+    """The noisy total of a round, at these public coefficients; every member takes part, or nothing is opened."""
     design: Joint = plan.design
-    spots = spots_of(design)
-    aggregation, vector = design.aggregation, design.totals[JOINT]
-    blocks = len(spots) // len(design.sides)
-    digests = [""] * len(spots)
-    for block in range(blocks):  # both directions of every pair: no more than one block of each is in memory
-        some = [spot for spot in spots if spot.block == block]
-        accepted = yield from _exchanged(members, some, blocks)
-        for spot, digest in zip(some, accepted, strict=True):
-            digests[spot.number * blocks + block] = digest
-    parties = [part.party for part in design.shape.parts]
-    signed = yield from everybody([Ask(name, _VERDICT, VerdictRequest(tuple(digests))) for name in parties])
+    aggregation, vector, parties = design.aggregation, design.totals[JOINT], design.shape.parties
+    blocks, spots = len(design.shape.row_blocks), spots_of(design, number)
+    accepted: dict[int, str] = {}
+    for block in range(blocks):  # every part in both directions: no more than one block of each is in memory
+        some = {place: spot for place, spot in enumerate(spots) if spot.block == block}
+        accepted |= yield from _exchanged(members, some, at, number * len(spots))
+    digests = tuple(accepted[place] for place in range(len(spots)))
+    signed = yield from everybody([Ask(name, _VERDICT, VerdictRequest(digests), number) for name in parties])
     verdicts = tuple(reply.signature.value for reply in signed)
     nodes = tuple(members[name] for name in aggregation.nodes[: aggregation.count])
-    request = ShareRequest(nodes, tuple(digests), tuple(members[name] for name in parties), verdicts)
-    replies = yield from everybody([Ask(name, _FRAGMENT, request) for name in aggregation.parties])
+    request = ShareRequest(nodes, digests, tuple(members[name] for name in parties), verdicts)
+    replies = yield from everybody([Ask(name, _FRAGMENT, request, number) for name in aggregation.parties])
     sealed = {name: reply.fragments for name, reply in zip(aggregation.parties, replies, strict=True)}
-    return (yield from aggregation.open(plan, vector, members, nodes, sealed))
+    check_sealed(vector, nodes, sealed)
+    return (yield from aggregation.open(plan, vector, members, nodes, sealed, number))
 
 
 def _exchanged(
-    members: Mapping[str, Member], spots: list[Spot], blocks: int
-) -> Generator[list[Ask], Replies, tuple[str, ...]]:
-    """Masks, evaluations and judgements of some blocks; the digests of those that were accepted, or an end of the study."""
-    at = [spot.number * blocks + spot.block for spot in spots]
+    members: Mapping[str, Member], spots: Mapping[int, Spot], at: tuple[float, ...], before: int
+) -> Generator[list[Ask], Replies, dict[int, str]]:
+    """Masks, evaluations and judgements of these blocks by their place; the digests of those that were accepted, or an end of the study.
+
+    ``before`` is the number of blocks of earlier rounds, with which the requests of this one go on counting.
+    """
     masked = yield from everybody(
         [
-            Ask(spot.side.sender, _MASK, MaskRequest(members[spot.side.receiver], members[spot.side.helper]), index)
-            for spot, index in zip(spots, at, strict=True)
+            Ask(spot.side.sender, _MASK, MaskRequest(members[spot.side.receiver], members[spot.side.helper], at), before + k)
+            for k, spot in spots.items()
         ]
     )
     evaluations = yield from everybody(
@@ -91,25 +94,28 @@ def _exchanged(
                 spot.side.helper,
                 _EVALUATE,
                 EvaluateRequest(members[spot.side.sender], members[spot.side.receiver], reply.seeds),
-                index,
+                before + k,
             )
-            for spot, index, reply in zip(spots, at, masked, strict=True)
+            for (k, spot), reply in zip(spots.items(), masked, strict=True)
         ]
     )
     requests = [
         JudgeRequest(members[spot.side.sender], members[spot.side.helper], reply.rows, reply.proof, found.evaluation)
-        for spot, reply, found in zip(spots, masked, evaluations, strict=True)
+        for spot, reply, found in zip(spots.values(), masked, evaluations, strict=True)
     ]
     judgements = yield from everybody(
-        [Ask(spot.side.receiver, _JUDGE, request, index) for spot, index, request in zip(spots, at, requests, strict=True)]
+        [
+            Ask(spot.side.receiver, _JUDGE, request, before + k)
+            for (k, spot), request in zip(spots.items(), requests, strict=True)
+        ]
     )
-    for spot, found, judgement in zip(spots, evaluations, judgements, strict=True):
+    for spot, found, judgement in zip(spots.values(), evaluations, judgements, strict=True):
         if not judgement.accepted.value or judgement.digest.value != found.digest.value:
             side = spot.side
             msg = (
                 f"the proof that the rows of {side.sender!r} are short was not accepted by {side.receiver!r} with the numbers of helper "
-                f"{side.helper!r}: one of these three did not follow the protocol, and nobody can say which. The moments were not opened. The constants "
-                "were released before, and the ledgers of the parties hold what the plan costs"
+                f"{side.helper!r}: one of these three did not follow the protocol, and nobody can say which. The sums that were due were not opened. "
+                "What came before was released, and the ledgers of the parties hold what the plan costs"
             )
             raise StudyAborted(msg)
-    return tuple(judgement.digest.value for judgement in judgements)
+    return {k: judgement.digest.value for k, judgement in zip(spots, judgements, strict=True)}

@@ -14,11 +14,11 @@ import numpy as np
 from unpooled.aggregation.joint.evaluator import evaluate
 from unpooled.aggregation.joint.judge import judge
 from unpooled.aggregation.joint.messages import EvaluateReply, JudgeReply, MaskReply
-from unpooled.aggregation.joint.places import part_of, receiver, spot_of
+from unpooled.aggregation.joint.places import receiver, spot_of
 from unpooled.aggregation.joint.prover import prove
 from unpooled.aggregation.joint.short_rows import BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge
 from unpooled.aggregation.secure_sum import residues, unseal
-from unpooled.errors import ProtocolError
+from unpooled.errors import DataError, ProtocolError
 from unpooled.privacy.field_words import SEED_BYTES, length_prefixed
 from unpooled.protocol.messages import Array, Public
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.messages import EvaluateRequest, JudgeRequest, MaskRequest
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.protocol.context import Context, Receiver
     from unpooled.protocol.messages import Masked, Sealed
@@ -35,8 +35,10 @@ T = TypeVar("T")
 
 #: The names under which a sender keeps the seeds of its masks, a helper those that it was sent, a receiver masked rows, and both digests of blocks.
 OWN_SEED, HELD_SEED, ROWS, DIGEST = "joint_own", "joint_seed", "joint_rows", "joint_digest"
-#: The name under which a sender keeps the digest of the data whose rows it masked.
-DATA = "joint_data"
+#: The name under which a sender keeps the digest of the data whose rows it masked, and the coefficients of a round.
+DATA, AT = "joint_data", "joint_at"
+#: No coefficient is larger: beyond it a sum over columns could lose the meaning of a number.
+_LARGEST = 2.0**40
 #: What a digest of a block is where its rows were not accepted.
 _REJECTED = "rejected"
 
@@ -68,15 +70,14 @@ class _Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coin: bytes
 
 
-def shape_of(design: Joint, spot: Spot) -> BlockShape:
+def shape_of(spot: Spot) -> BlockShape:
     """Return the size of a block, and the bound on its rows, as the proof names them."""
-    part = part_of(design, spot.side.sender)
-    return BlockShape(spot.last - spot.first, part.columns, part.square)
+    return BlockShape(spot.last - spot.first, spot.part.columns, spot.part.square)
 
 
 def place_of(context: Context[Joint], spot: Spot) -> ProofPlace:
     """Return the place of a block's proof."""
-    return ProofPlace(context.plan.hash, str(context.plan.study.run), *spot.side, spot.block)
+    return ProofPlace(context.plan.hash, str(context.plan.study.run), *spot.side, spot.block, spot.part.name, spot.round)
 
 
 # --- at the sender -------------------------------------------------------------------------------------------------------
@@ -87,12 +88,14 @@ def mask(context: Context[Joint], request: MaskRequest) -> MaskReply:
     spot = spot_of(context, "sender")
     to = receiver(context, request.receiver, spot.side.receiver)
     helper = receiver(context, request.helper, spot.side.helper)
-    rows = context.design.block(context, spot.first, spot.last)
+    _check_at(context, spot, request.at)
+    check_data(context)
+    rows = context.design.block(context, spot)
     masked, seed = context.mask(rows, to, helper, *spot.place())
     proof, seeds = b"", _Seeds(seed)
     if context.design.proved:
         secret = hashlib.sha256(length_prefixed(context.secret(b"joint proof"), to.agreement, helper.agreement)).digest()
-        to_judge, to_helper = prove(place_of(context, spot), shape_of(context.design, spot), rows, seed, secret)
+        to_judge, to_helper = prove(place_of(context, spot), shape_of(spot), rows, seed, secret)
         parts = (Array.of(part) for part in (to_judge.roots, to_judge.bits, to_judge.halvings, to_judge.last))
         proof = msgspec.msgpack.encode(_Proof(to_judge.blind, to_judge.helper_digest, *parts))
         seeds = _Seeds(seed, to_helper.seed, to_helper.digests)
@@ -104,6 +107,22 @@ def mask(context: Context[Joint], request: MaskRequest) -> MaskReply:
         context.seal_for(to, proof, b"proof", *place),
         context.seal_for(helper, msgspec.msgpack.encode(seeds), b"seeds", *place),
     )
+
+
+def check_data(context: Context[Joint]) -> None:
+    """Refuse data other than those of the rows that were masked first: the difference of two would show under a receiver's own weights."""
+    if context.has(DATA) and not np.array_equal(context.kept(DATA), np.frombuffer(context.table.digest, dtype=np.uint8)):
+        raise DataError(
+            "the data have changed since their rows were masked: raise `run` in the study and have it approved again"
+        )
+
+
+def _check_at(context: Context[Joint], spot: Spot, at: tuple[float, ...]) -> None:
+    """Keep the public coefficients of a round that a party is asked for first; refuse others, and those of another number or without a value."""
+    found = np.array(at, dtype=float)
+    if found.size != context.design.shape.settings or not (np.abs(found) <= _LARGEST).all():
+        raise ProtocolError("the coefficients of a round are finite numbers, one for every column and the constant")
+    _keep_first(context, f"{AT}_{spot.round}", found)
 
 
 # --- at the helper -------------------------------------------------------------------------------------------------------
@@ -121,7 +140,7 @@ def evaluated(context: Context[Joint], request: EvaluateRequest) -> EvaluateRepl
     content, digest = b"", _digest(context, spot)
     if context.design.proved:
         message = ToHelper(seeds.shares, seeds.digests)
-        found = evaluate(place_of(context, spot), shape_of(context.design, spot), seeds.mask, message)
+        found = evaluate(place_of(context, spot), shape_of(spot), seeds.mask, message)
         content = msgspec.msgpack.encode(_Opened(Array.of(found.opened), found.helper_digest, found.coin))
         digest = _digest(context, spot, seeds.digests[:SEED_BYTES], found.helper_digest, found.coin)
     _keep_first(context, f"{HELD_SEED}_{spot.key}", np.frombuffer(seeds.mask, dtype=np.uint8))
@@ -137,7 +156,7 @@ def judged(context: Context[Joint], request: JudgeRequest) -> JudgeReply:
     spot = spot_of(context, "receiver")
     sender = receiver(context, request.sender, spot.side.sender)
     helper = receiver(context, request.helper, spot.side.helper)
-    shape, place = shape_of(context.design, spot), spot.place()
+    shape, place = shape_of(spot), spot.place()
     raw = _unsealed(context, sender, request.rows, (b"masked", *place))
     if len(raw) != 8 * shape.rows * shape.columns:
         raise ProtocolError("masked rows of another size than the plan has")
@@ -177,7 +196,7 @@ def kept_digest(context: Context[Joint], spot: Spot) -> str:
 
 def _digest(context: Context[Joint], spot: Spot, *parts: bytes) -> str:
     """Return the digest of one block: its place, its shape, and the blinded digests and the last coin of its proof."""
-    shape = shape_of(context.design, spot)
+    shape = shape_of(spot)
     text = length_prefixed(place_of(context, spot).bytes(), shape.bytes(), *parts)
     return hashlib.sha256(text).hexdigest()
 
@@ -210,4 +229,4 @@ def _keep_first(context: Context[Joint], name: str, values: NDArray[np.generic])
     if not context.has(name):
         context.keep(name, values)
     elif not np.array_equal(context.kept(name), values):
-        raise ProtocolError("another message for a block was answered before: the first one counts")
+        raise ProtocolError("another message for this block or round was answered before: the first one counts")

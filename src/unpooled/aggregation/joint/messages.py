@@ -9,10 +9,11 @@ from unpooled.protocol.messages import Commitment, Masked, Public, Sealed
 
 
 class MaskRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The receiver of one block of masked rows, and the helper who knows the masks."""
+    """The receiver of one block of masked rows, the helper who knows the masks, and the public coefficients of the round, where it has some."""
 
     receiver: Member
     helper: Member
+    at: tuple[float, ...] = ()
 
 
 class MaskReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +57,7 @@ class JudgeReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VerdictRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The digests of all blocks of all sides, in order."""
+    """The digests of all blocks of a round, in order."""
 
     digests: tuple[str, ...]
 

@@ -1,11 +1,13 @@
-"""The joint second moments of a study: which integers are added up, in which order, and how much one person can move them."""
+"""The shape of a joint sum: which columns of parties are multiplied, and, of second moments, which integers are released and how a person moves them."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Words = NDArray[np.uint64]
 
 #: Steps of the grid per unit of a standardised value, and the constant of a row in steps: about .7.
 GRID, CONSTANT_STEPS = 1 << 10, 717
@@ -28,19 +31,66 @@ JOINT_CONSTANT = CONSTANT_STEPS / GRID
 
 @dataclass(frozen=True)
 class RowPart:
-    """One party's part of every row: its number of integers, and the bound on their sum of squares in squared steps."""
+    """A party's part of every row that is masked and proven on its own: its number of integers, and the bound on their sum of squares in squared steps."""
 
     party: str
     columns: int
     square: int
+    #: Its name among the parts of its party; empty where there is one.
+    name: str = ""
 
 
 @dataclass(frozen=True)
-class JointShape:
-    """The parts of a row in the study's order, and last a constant that belongs to nobody."""
+class ProductShape(ABC):
+    """The parts of a row in the study's order, whose products of columns at different parties are added up, once or in several rounds."""
 
     parts: tuple[RowPart, ...]
     rows: int
+    #: Whether products of columns of one party, and their sums, are released too.
+    diagonal: ClassVar[bool] = False
+
+    @property
+    def settings(self) -> int:
+        """Return the number of public coefficients that the parts of a round depend on: none, unless a shape says otherwise."""
+        return 0
+
+    @property
+    @abstractmethod
+    def rounds(self) -> int:
+        """Return the number of rounds, each a release of its own."""
+
+    @property
+    @abstractmethod
+    def products(self) -> tuple[tuple[int, int], ...]:
+        """Return the pairs of parts whose columns are multiplied: the part of the earlier party first."""
+
+    @abstractmethod
+    def released(self, whole: Words) -> Words:
+        """Return the released integers in order, from the matrix of products of all columns and, last, a constant."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Return the number of released integers."""
+
+    @property
+    @abstractmethod
+    def most(self) -> int:
+        """Return the largest absolute value that one person adds to a released integer."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the relative noise of the released integers."""
+
+    @abstractmethod
+    def distance(self, adjacency: Adjacency) -> float:
+        """Return the most that one person moves the released integers of a round, each divided by its relative noise, in the Euclidean norm."""
+
+    @cached_property
+    def parties(self) -> tuple[str, ...]:
+        """Return the parties of all parts, in the study's order."""
+        return tuple(dict.fromkeys(part.party for part in self.parts))
 
     @cached_property
     def columns(self) -> int:
@@ -48,10 +98,52 @@ class JointShape:
         return sum(part.columns for part in self.parts)
 
     @cached_property
+    def spans(self) -> tuple[slice, ...]:
+        """Return the place of every part's columns in a row."""
+        ends = np.cumsum([0, *(part.columns for part in self.parts)]).tolist()
+        return tuple(slice(a, b) for a, b in itertools.pairwise(ends))
+
+    @cached_property
+    def block_rows(self) -> int:
+        """Return the number of rows of a block: the most that can be proven of every part."""
+        return min(rows_of_blocks(part.columns, part.square) for part in self.parts)
+
+    @cached_property
+    def row_blocks(self) -> tuple[tuple[int, int], ...]:
+        """Return the first row of every block, and the row behind its last."""
+        size = self.block_rows
+        return tuple((start, min(start + size, self.rows)) for start in range(0, self.rows, size))
+
+
+@dataclass(frozen=True)
+class JointShape(ProductShape):
+    """One part of every party, and last a constant that belongs to nobody: all second moments of a row, in one round."""
+
+    diagonal: ClassVar[bool] = True
+
+    @property
+    def rounds(self) -> int:
+        """Return one."""
+        return 1
+
+    @cached_property
     def places(self) -> dict[str, slice]:
         """Return the place of every party's columns in a row."""
-        ends = np.cumsum([0, *(part.columns for part in self.parts)]).tolist()
-        return {part.party: slice(a, b) for part, a, b in zip(self.parts, ends[:-1], ends[1:], strict=True)}
+        return {part.party: span for part, span in zip(self.parts, self.spans, strict=True)}
+
+    @cached_property
+    def products(self) -> tuple[tuple[int, int], ...]:
+        """Return every pair of parts."""
+        return tuple(itertools.combinations(range(len(self.parts)), 2))
+
+    def released(self, whole: Words) -> Words:
+        """Return the released entries of the matrix."""
+        return whole[self.pairs]
+
+    @property
+    def most(self) -> int:
+        """Return the largest absolute value that one person adds to an entry."""
+        return max(part.square for part in self.parts)
 
     @cached_property
     def square(self) -> int:
@@ -65,17 +157,6 @@ class JointShape:
         first, second = np.triu_indices(width, 1)
         diagonal = np.arange(self.columns)
         return np.concatenate([diagonal, first]), np.concatenate([diagonal, second])
-
-    @cached_property
-    def block_rows(self) -> int:
-        """Return the number of rows of a block: the most that can be proven of every part."""
-        return min(rows_of_blocks(part.columns, part.square) for part in self.parts)
-
-    @cached_property
-    def row_blocks(self) -> tuple[tuple[int, int], ...]:
-        """Return the first row of every block, and the row behind its last."""
-        size = self.block_rows
-        return tuple((start, min(start + size, self.rows)) for start in range(0, self.rows, size))
 
     @property
     def size(self) -> int:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation import secure_sum
-from unpooled.aggregation.joint.masking import DATA, HELD_SEED, OWN_SEED, ROWS, kept_digest
+from unpooled.aggregation.joint.masking import HELD_SEED, OWN_SEED, ROWS, check_data, kept_digest
 from unpooled.aggregation.joint.messages import VerdictReply
-from unpooled.aggregation.joint.places import part_of, spots_of, verdict_parts
+from unpooled.aggregation.joint.places import spots_of, verdict_parts
 from unpooled.aggregation.joint.shape import CONSTANT_STEPS
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.aggregation.keys import checked, purpose
 from unpooled.aggregation.messages import FragmentReply
 from unpooled.aggregation.totals import Quantity
-from unpooled.errors import DataError, PlanMismatch, ProtocolError
+from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.kernels import field, masked_product
 from unpooled.privacy.field_words import masks
 from unpooled.privacy.mechanisms import Summand
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.joint.messages import ShareRequest, VerdictRequest
-    from unpooled.aggregation.joint.places import Spot
+    from unpooled.aggregation.joint.sides import Spot
     from unpooled.aggregation.joint.sums import Joint
     from unpooled.protocol.context import Context
 
@@ -49,7 +49,7 @@ QUANTITY = Quantity(JOINT, _none)
 
 def _check_digests(context: Context[Joint], digests: Sequence[str]) -> None:
     """Refuse a list of digests that is not of all blocks, or in which a block that this member judged or evaluated has another digest."""
-    spots = spots_of(context.design)
+    spots = spots_of(context.design, context.index)
     if len(digests) != len(spots):
         msg = f"{len(digests)} digests where the plan has {len(spots)} blocks"
         raise ProtocolError(msg)
@@ -61,12 +61,12 @@ def _check_digests(context: Context[Joint], digests: Sequence[str]) -> None:
 def verdict(context: Context[Joint], request: VerdictRequest) -> VerdictReply:
     """Return a party's signature under its acceptance of every block that it received, and under the digest of all blocks."""
     _check_digests(context, request.digests)
-    return VerdictReply(context.commit(context.attest(*verdict_parts(context.plan, request.digests))))
+    return VerdictReply(context.commit(context.attest(*verdict_parts(context.plan, context.index, request.digests))))
 
 
 def share(context: Context[Joint], request: ShareRequest) -> FragmentReply:
     """Return a member's share of the total with its noise, in fragments for the nodes; refused unless every party signed its verdict."""
-    aggregation, parties = context.design.aggregation, [part.party for part in context.design.shape.parts]
+    aggregation, parties = context.design.aggregation, list(context.design.shape.parties)
     aggregation.check_nodes(tuple(node.name for node in request.nodes))
     nodes = [checked(context.plan, node) for node in request.nodes]
     if [judge.name for judge in request.judges] != parties or len(request.verdicts) != len(parties):
@@ -74,7 +74,7 @@ def share(context: Context[Joint], request: ShareRequest) -> FragmentReply:
     _check_digests(context, request.digests)
     for judge, signature in zip(request.judges, request.verdicts, strict=True):
         identity = context.plan.study.member(judge.name).key or judge.identity
-        verify(identity, signature, *verdict_parts(context.plan, request.digests))
+        verify(identity, signature, *verdict_parts(context.plan, context.index, request.digests))
 
     def seal(vector: Ints, secret: bytes) -> tuple[Sealed, ...]:
         # Other nodes get other seeds and keys, even if the ledger that allows one request only was lost.
@@ -93,61 +93,48 @@ def terms(context: Context[Joint]) -> Ints:
     """Return a member's terms of all products in the order of the release: those of its own rows and of masked ones, or of masks."""
     shape = context.design.shape
     whole = np.zeros((shape.columns + 1, shape.columns + 1), dtype=np.uint64)
-    if context.name in shape.places:
-        _of_own_rows(context, whole)
-    spots = spots_of(context.design)
-    for spot in spots:
-        if context.name in spot.side and _first(context, spot):
-            _of_pair(context, spot, spots[_other(context, spot)], whole)
-    return whole[shape.pairs].astype(np.int64)
+    check_data(context)
+    found = {(spot.at, spot.side.receiver, spot.block): spot for spot in spots_of(context.design, context.index)}
+    if shape.diagonal and context.name in shape.parties:
+        _of_own_rows(context, [spot for (_, _, block), spot in found.items()], whole)
+    for first, second in shape.products:
+        one, other = shape.parts[first].party, shape.parts[second].party
+        for block in range(len(shape.row_blocks)):
+            there, back = found[first, other, block], found[second, one, block]
+            if context.name in there.side:
+                at = shape.spans[first], shape.spans[second]
+                whole[at] = field.add(np.ascontiguousarray(whole[at]), _of_pair(context, there, back))
+    return shape.released(whole).astype(np.int64)
 
 
-def _first(context: Context[Joint], spot: Spot) -> bool:
-    """Return True for the direction of a pair in which its first party sends."""
-    places = context.design.shape.places
-    return bool(places[spot.side.sender].start < places[spot.side.receiver].start)
-
-
-def _other(context: Context[Joint], spot: Spot) -> int:
-    """Return the number of the same block in the other direction of its pair."""
-    blocks = len(context.design.shape.row_blocks)
-    back = context.design.sides.index(spot.side._replace(sender=spot.side.receiver, receiver=spot.side.sender))
-    return back * blocks + spot.block
-
-
-def _of_own_rows(context: Context[Joint], whole: Words) -> None:
+def _of_own_rows(context: Context[Joint], spots: Sequence[Spot], whole: Words) -> None:
     """Add the exact products of a party's own columns, and their sums with the constant."""
     shape = context.design.shape
-    if not np.array_equal(context.kept(DATA), np.frombuffer(context.table.digest, dtype=np.uint8)):
-        raise DataError(
-            "the data have changed since their rows were masked: raise `run` in the study and have it approved again"
-        )
-    own, part = shape.places[context.name], part_of(context.design, context.name)
-    gram, sums = np.zeros((part.columns, part.columns), dtype=np.int64), np.zeros(part.columns, dtype=np.int64)
-    for first, last in shape.row_blocks:
-        rows = context.design.block(context, first, last)
+    own = {
+        spot.block: spot for spot in spots if spot.side.sender == context.name
+    }  # to whichever receiver: the rows are the same
+    span = shape.spans[own[0].at]
+    gram, sums = (np.zeros(size, dtype=np.int64) for size in ((own[0].part.columns,) * 2, own[0].part.columns))
+    for spot in own.values():
+        rows = context.design.block(context, spot)
         real = rows.astype(np.float64)  # sums of a block's products stay below 2^53: exact in any order
         gram += (real.T @ real).astype(np.int64)
         sums += rows.sum(axis=0)
-    whole[own, own] = field.encode(gram)
-    whole[own, -1] = field.encode(sums * CONSTANT_STEPS)
+    whole[span, span] = field.encode(gram)
+    whole[span, -1] = field.encode(sums * CONSTANT_STEPS)
 
 
-def _of_pair(context: Context[Joint], there: Spot, back: Spot, whole: Words) -> None:
-    """Add this member's term of one block of the product of a pair's columns: ``there`` is masked by the first party, ``back`` by the second."""
-    side, shape = there.side, context.design.shape
-    at = shape.places[side.sender], shape.places[side.receiver]
+def _of_pair(context: Context[Joint], there: Spot, back: Spot) -> Words:
+    """Return this member's term of one block of the product of two parts: ``there`` is masked by the earlier party, ``back`` by the later one."""
+    side = there.side
     if context.name == side.sender:
-        rows = context.design.block(context, there.first, there.last)
-        found = masked_product.term_of_rows(rows, context.kept(f"{ROWS}_{back.key}"))
-    elif context.name == side.receiver:
-        found = masked_product.term_of_masked_rows(context.kept(f"{ROWS}_{there.key}"), _masks(context, OWN_SEED, back))
-    else:
-        found = masked_product.term_of_masks(_masks(context, HELD_SEED, there), _masks(context, HELD_SEED, back))
-    whole[at] = field.add(np.ascontiguousarray(whole[at]), found)
+        return masked_product.term_of_rows(context.design.block(context, there), context.kept(f"{ROWS}_{back.key}"))
+    if context.name == side.receiver:
+        return masked_product.term_of_masked_rows(context.kept(f"{ROWS}_{there.key}"), _masks(context, OWN_SEED, back))
+    return masked_product.term_of_masks(_masks(context, HELD_SEED, there), _masks(context, HELD_SEED, back))
 
 
 def _masks(context: Context[Joint], name: str, spot: Spot) -> Words:
     """Return the masks of a block from the seed that this member keeps."""
     seed = bytes(context.kept(f"{name}_{spot.key}"))
-    return masks(seed, spot.last - spot.first, part_of(context.design, spot.side.sender).columns)
+    return masks(seed, spot.last - spot.first, spot.part.columns)

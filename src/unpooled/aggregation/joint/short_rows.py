@@ -34,7 +34,7 @@ LAST_WORDS = 6
 
 @dataclass(frozen=True, slots=True)
 class ProofPlace:
-    """Names the one proof that random words belong to: plan, run, the three members, and the block of rows with its direction."""
+    """Names the one proof that random words belong to: plan, run, the three members, the round, the part of a row, and the block of rows with its direction."""
 
     plan: str
     run: str
@@ -42,10 +42,13 @@ class ProofPlace:
     judge: str
     helper: str
     block: int
+    part: str = ""
+    round: int = 0
 
     def bytes(self) -> bytes:
         """Return the place as bytes that no other place has."""
-        return length_prefixed("place", self.plan, self.run, self.prover, self.judge, self.helper, self.block)
+        members = self.prover, self.judge, self.helper
+        return length_prefixed("place", self.plan, self.run, *members, self.round, self.part, self.block)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Pairs of parties and their helpers: who sends masked rows to whom, and who knows the masks."""
+"""Pairs of parties and their helpers: who sends which masked rows to whom, and who knows the masks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from unpooled.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from unpooled.aggregation.joint.shape import RowPart
+
 
 class Side(NamedTuple):
     """One direction of a pair: whose masked rows travel, who receives them and judges the proof, and who knows their masks."""
@@ -17,6 +19,30 @@ class Side(NamedTuple):
     sender: str
     receiver: str
     helper: str
+
+
+class Spot(NamedTuple):
+    """One block of one part of a side in one round: the round, the number of the part among all that travel, side, part, block and its rows."""
+
+    round: int
+    number: int
+    side: Side
+    #: The number of the part in the shape.
+    at: int
+    part: RowPart
+    block: int
+    first: int
+    last: int
+
+    @property
+    def key(self) -> str:
+        """Return the end of the names under which a member keeps what belongs to it."""
+        return f"{self.round}_{self.number}_{self.block}"
+
+    def place(self) -> tuple[bytes, ...]:
+        """Return its place as parts of a purpose: sender, receiver, helper, round, part and block."""
+        where = str(self.round), self.part.name, str(self.block)
+        return (b"joint", *(name.encode() for name in (*self.side, *where)))
 
 
 def helper_of(pair: tuple[str, str], parties: Sequence[str], helpers: Sequence[str]) -> str:

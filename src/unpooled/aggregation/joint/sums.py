@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.shape import JointShape
-    from unpooled.aggregation.joint.sides import Side
+    from unpooled.aggregation.joint.shape import ProductShape
+    from unpooled.aggregation.joint.sides import Side, Spot
     from unpooled.aggregation.totals import Summed
     from unpooled.protocol.context import Context
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 #: How far the view of a proof is from one that its verifiers could have made themselves (Theorem J.10).
 PROOF_DISTANCE = 2.0**-64
-#: The name of the release.
+#: A larger exponent has no float.
+_LARGEST_EXPONENT = 700.0
+#: The name of the release, in every round.
 JOINT = "joint"
 
 
@@ -36,7 +38,7 @@ class JointSum(Distributed):
     """All members, parties and helpers, are participants: with one share missing the total would be weighted rows of one party."""
 
     prime: ClassVar[bool] = True
-    #: The number of blocks of rows that are proven to be short, each of which adds its distance to delta (Theorem J.10).
+    #: The number of blocks of a round that are proven to be short, each of which adds its distance to delta (Theorem J.10).
     proofs: int = 0
 
     def multiplier(self, study: Study) -> float:
@@ -44,13 +46,15 @@ class JointSum(Distributed):
         return math.sqrt(2 * budget_rho(study.epsilon, study.delta) * self.honest / len(self.parties))
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
-        """Return a fragment of the noise for every member: together they are one release of the joint rows."""
-        rho = budget_rho(study.epsilon, study.delta) * vector.share
+        """Return a fragment of the noise for every member: together they are one release of the joint rows in every round."""
+        rho = joint_rho(study, self.proofs * vector.count) * vector.share / vector.count
         fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
         assert isinstance(fragment, FieldGaussian)
         fragment = replace(fragment, distance=self.proofs * PROOF_DISTANCE)
-        once = Exposure(together=1)
-        return tuple(Release(vector.name, name, vector.step("fragment"), fragment, 1, once) for name in self.parties)
+        together = Exposure(together=vector.count)
+        return tuple(
+            Release(vector.name, name, vector.step("fragment"), fragment, vector.count, together) for name in self.parties
+        )
 
     def check_participants(self, participants: tuple[str, ...]) -> None:
         """Refuse every set of participants but that of all members, in the study's order."""
@@ -68,6 +72,15 @@ class JointSum(Distributed):
             raise StudyAborted(msg)
 
 
+def joint_rho(study: Study, proofs: int) -> float:
+    """Return the rho of a study's whole budget, where this number of proofs takes its part of delta (Theorem J.10).
+
+    Proofs that would take more than half of it are not paid for by less privacy: the statement then says what is left.
+    """
+    charge = proofs * PROOF_DISTANCE * (1 + math.exp(min(study.epsilon, _LARGEST_EXPONENT)))
+    return budget_rho(study.epsilon, max(study.delta - charge, study.delta / 2))
+
+
 class Joint(Protocol):
     """The attributes of the design of a plan with joint moments."""
 
@@ -76,14 +89,14 @@ class Joint(Protocol):
     @property
     def totals(self) -> Mapping[str, Summed]: ...  # noqa: D102 - what it adds up, by name
     @property
-    def shape(self) -> JointShape: ...  # noqa: D102 - the parts of a row
+    def shape(self) -> ProductShape: ...  # noqa: D102 - the parts of a row
     @property
     def sides(self) -> tuple[Side, ...]: ...  # noqa: D102 - whose masked rows go where
     @property
     def proved(self) -> bool: ...  # noqa: D102 - whether senders prove that their rows are short
 
-    def block(self, context: Context[Any], first: int, last: int) -> Ints:
-        """Return a party's part of these rows as integers."""
+    def block(self, context: Context[Any], spot: Spot) -> Ints:
+        """Return a block of the sender's part of the rows as integers."""
         ...
 
 

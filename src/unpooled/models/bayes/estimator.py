@@ -77,11 +77,11 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    method : {"auto", "refinement", "gradient", "moments", "mean"}, default "auto"
+    method : {"auto", "refinement", "gradient", "moments", "mean", "sines"}, default "auto"
         How the budget is spent. "refinement": standardised rows, rounds of clipped gradients, second moments of what they leave.
-        "gradient": without the last, for predictions alone. "moments": one release inside the declared ranges, as in the paper.
-        "mean": of y alone. "auto" chooses by rows, columns and privacy, before data; with any of the parameters from ``geometry`` to
-        ``noise_precision`` set it is "moments".
+        "gradient": without the last, for predictions alone. "moments": one release, with ``parties`` of joint moments. "mean": of y alone.
+        "sines": with two ``parties``, rounds for predictions alone. "auto" chooses by rows, columns and privacy, before data; with any of the
+        parameters from ``geometry`` to ``noise_precision`` set it is "moments".
     max_passes : int, default 105
         The most passes over every party's data.
     geometry : {"ball", "box", "augmented"}, default "ball"
@@ -287,7 +287,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         their column in the frame. With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split.
         """
         if on is not None or self.parties is not None:
-            self._fit_columns(X, y, on, {"sites": sites, "unit_id": unit_id, "formula": formula, "weights": weights})
+            self._fit_columns(X, y, on, formula, {"sites": sites, "unit_id": unit_id, "weights": weights})
             return self
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import JointDesign
+from unpooled.aggregation.columns.design import ColumnsDesign
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.models.bayes.estimator import PrivateLinearRegression
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegression:
     """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
     design: Any = plan.design
-    if isinstance(design, JointDesign) and result.moments is not None:
-        of_columns = PrivateLinearRegression.from_moments(
-            Moments.of(result.moments), epsilon=plan.study.epsilon, delta=plan.study.delta
-        )
+    coefficients = np.array([c.value for c in result.coefficients])
+    fit = LinearFit.without_errors(coefficients, result.intercept, has_intercept=design.layout.intercept)
+    if isinstance(design, ColumnsDesign):
+        budget: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta}
+        if result.moments is not None:
+            of_columns = PrivateLinearRegression.from_moments(Moments.of(result.moments), **budget)
+        else:
+            of_columns = PrivateLinearRegression(method=result.method, **budget)._take(fit)  # noqa: SLF001 - its own model's
         of_columns.projection_, of_columns.method_ = result.projection, result.method
         return of_columns.of_study(plan, design.layout.features)
     layout, given = design.layout, design.parameters
@@ -40,9 +44,8 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
         estimator = PrivateLinearRegression.from_moments(Moments.of(result.moments), **parameters)
     else:
         estimator = PrivateLinearRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
-        coefficients = np.array([c.value for c in result.coefficients])
         if result.focused is not None:
             estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused)
-        estimator._take(LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept))  # noqa: SLF001 - its own model's
+        estimator._take(fit)  # noqa: SLF001 - its own model's
     estimator.projection_, estimator.method_ = result.projection, result.method
     return estimator.of_study(plan, layout.sources or layout.features)

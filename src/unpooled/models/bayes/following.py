@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, listed
+from unpooled.models.bayes.columns.plan import SINES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,9 +50,10 @@ class Following:
                 "no errors of predictions and no other models. Without focus there are"
             )
             raise UsageError(msg)
+        others = "'moments'" if self.method_ == SINES else "'refinement' or 'moments'"
         msg = (
             f"method {self.method_!r} released no second moments, so there are no standard errors and no other models: with "
-            "method='refinement' or 'moments' there are (and the noise of each coefficient grows)"
+            f"method={others} there are (and the noise of each coefficient grows)"
         )
         raise UsageError(msg)
 

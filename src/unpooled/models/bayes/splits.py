@@ -9,15 +9,19 @@ from unpooled.aggregation.columns.moments import joint_moments
 from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
+from unpooled.models.bayes.columns.sines import SineDesign, by_sines
 from unpooled.models.bayes.coordinator import BayesResult, coefficients_of
 
 if TYPE_CHECKING:
+    from unpooled.aggregation.columns.design import ColumnsDesign
+    from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.aggregation.moments_file import StoredMoments
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.step import Conversation
 
 
 def compile_plan(study: Study) -> Plan:
-    """Return the releases of a study: of joint moments where it says that columns are split, else of totals over rows."""
+    """Return the releases of a study: of joint sums where it says that columns are split, else of totals over rows."""
     split = study.parameters.get("split")
     return columns.compile_plan(study) if split == COLUMNS else plan.compile_plan(study)
 
@@ -25,10 +29,15 @@ def compile_plan(study: Study) -> Plan:
 def coordinate(compiled: Plan) -> Conversation:
     """Return the conversation of a study of either split."""
     design = compiled.design
-    if not isinstance(design, JointDesign):
-        return (yield from coordinator.coordinate(compiled))
-    moments = yield from joint_moments(compiled)
-    fit = moments.posterior()
+    if isinstance(design, SineDesign):
+        return _result(design, (yield from by_sines(compiled)), None, columns.SINES)
+    if isinstance(design, JointDesign):
+        moments = yield from joint_moments(compiled)
+        return _result(design, moments.posterior(), moments.stored(), "joint moments")
+    return (yield from coordinator.coordinate(compiled))
+
+
+def _result(design: ColumnsDesign, fit: LinearFit, moments: StoredMoments | None, method: str) -> BayesResult:
     level = cast("columns.Parameters", design.parameters).level
     found = coefficients_of(fit, design.layout.names, level)
-    return BayesResult(found, fit.intercept_, level, design.parties, (), moments.stored(), "joint moments")
+    return BayesResult(found, fit.intercept_, level, design.parties, (), moments, method)

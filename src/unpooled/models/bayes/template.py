@@ -3,18 +3,19 @@
 from unpooled.protocol.template import COLUMNS, ROWS, Template
 
 _COLUMNS = Template(
-    "Linear regression with standard errors over columns of several parties, from joint second moments.",
+    "Linear regression over columns of several parties, from joint sums: with standard errors, or small errors of predictions.",
     COLUMNS,
     "record",
     """\
 response = "y"                      # a declared column of one party, with a range
 split = "columns"                   # the parties hold columns of the same people
 # check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
-# method = "auto"                   # "moments": one release of joint second moments
+# method = "auto"                   # decided before data; "moments": standard errors; "sines": two parties, predictions alone
 # tolerate = 0                      # members that may know each other's noise, or stay silent about their own
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
-# coding = "treatment"              # or "sum": levels are compared with the mean of all""",
+# coding = "treatment"              # or "sum": levels are compared with the mean of all
+# formula = ""                      # what the model is a function of, as "age + log(dose)"; every term is of columns of one party""",
 )
 
 TEMPLATE = Template(

@@ -43,7 +43,8 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
     """Return the lines under the table of the result."""
     found = tables(plan, result)
     if found is None:
-        words = [f"method {result.method!r} gives predictions without standard errors; 'refinement' and 'moments' give them"]
+        others = "'moments' gives them" if plan.joint else "'refinement' and 'moments' give them"
+        words = [f"method {result.method!r} gives predictions without standard errors; {others}"]
     else:
         table = found.summary(result.level)
         words = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]

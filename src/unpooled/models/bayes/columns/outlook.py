@@ -1,4 +1,4 @@
-"""Outlook of a study of joint moments of some shape, next to the model that the holder of the response can fit alone."""
+"""Outlook of a study of columns at different parties of some shape, next to the model that the holder of the response can fit alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from unpooled.estimation.joint_outlook import MadeUp
 from unpooled.estimation.outlook import Outlook, Range, drawn, in_words, simulated
 from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns.sines import SineDesign, imagined_sines
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
@@ -25,8 +26,9 @@ def outlook(study: Study, r2: Range, correlation: Range, ranges: Range, seed: in
         if epsilon not in designs:
             designs[epsilon] = design_of(msgspec.structs.replace(study, epsilon=epsilon))
         part = drawn(r2, rng)
-        rows = MadeUp.of(designs[epsilon], part, drawn(correlation, rng), drawn(ranges, rng), rng)
-        fit = rows.moments(rng).posterior()
+        own = designs[epsilon]
+        rows = MadeUp.of(own, part, drawn(correlation, rng), drawn(ranges, rng), rng)
+        fit = imagined_sines(own, rows.tables, rng) if isinstance(own, SineDesign) else rows.moments(rng).posterior()
         alone.append(rows.alone())
         return rows.error(fit.coef_, fit.intercept_), 1 - part
 
@@ -38,7 +40,7 @@ def outlook(study: Study, r2: Range, correlation: Range, ranges: Range, seed: in
         in_words("half range in deviations", ranges),
     ]
     return Outlook(
-        "bayes (joint moments)",
+        f"bayes ({'sines' if isinstance(design, SineDesign) else 'joint moments'})",
         design.rows,
         len(design.layout.features),
         study.epsilon,

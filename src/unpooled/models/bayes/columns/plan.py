@@ -1,4 +1,4 @@
-"""The plan of a regression whose columns lie at different parties: its parameters, and one release of joint moments."""
+"""The plan of a regression whose columns lie at different parties: its parameters, and its method, which "auto" decides before data."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ import msgspec
 from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.releases import plan_of
 from unpooled.aggregation.columns.words import COLUMNS, PROOF
+from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.errors import UsageError
+from unpooled.models.bayes.columns.sines import WORTH_MOMENTS, SineDesign, strength
 from unpooled.privacy.plan import check_parameters
 
 if TYPE_CHECKING:
     from unpooled.aggregation.columns.limits import JointBudget
     from unpooled.privacy.plan import Plan, Study
 
-AUTO, MOMENTS = "auto", "moments"
+AUTO, MOMENTS, SINES = "auto", "moments", "sines"
+_TWO = 2
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a study of joint second moments."""
+    """``[parameters]`` of a study of columns at different parties."""
 
     #: A declared column of one of the parties.
     response: str
-    #: Not supported for columns at different parties yet; empty.
+    #: What the model is a function of; every term is of columns of one party. Empty: every declared column as it is.
     formula: str = ""
-    #: "auto" or "moments": one release of second moments.
+    #: "moments" (one release of second moments), "sines" (rounds for predictions), or "auto", which decides before data.
     method: str = AUTO
     #: Columns are split: the only value of this model.
     split: str = COLUMNS
@@ -42,25 +45,37 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coding: str = TREATMENT
 
 
-def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign:
+def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | SineDesign:
     """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
     parameters = check_parameters(study, Parameters)
-    if parameters.method not in {AUTO, MOMENTS}:
-        msg = f"method is one of {AUTO}, {MOMENTS}, not {parameters.method!r}"
+    if parameters.method not in {AUTO, MOMENTS, SINES}:
+        msg = f"method is one of {AUTO}, {MOMENTS}, {SINES}, not {parameters.method!r}"
         raise UsageError(msg)
     if parameters.split != COLUMNS:
         msg = f'split is "{COLUMNS}" where columns lie at different parties, not {parameters.split!r}'
         raise UsageError(msg)
-    if parameters.formula:
-        raise UsageError("a formula is not supported where columns lie at different parties: add its columns to the data")
+    check_formula(parameters.formula, (parameters.response,))
+    if parameters.formula and parameters.method == SINES:
+        msg = f'a formula goes with method = "{MOMENTS}", not with "{SINES}"'
+        raise UsageError(msg)
     if not 0 < parameters.level < 1:
         raise UsageError("level must lie between 0 and 1")
-    design = JointDesign.of(study, parameters, budget)
+    design = JointDesign.of(study, parameters, budget, parameters.formula)
     factors = {factor.name: factor.levels for factor in design.layout.terms.factors}
     check_coding(parameters.coding, parameters.reference, factors)
-    return design
+    two = len(design.parties) == _TWO
+    if parameters.method == SINES and not two:
+        msg = f'method = "{SINES}" needs two parties, and this study has {len(design.parties)}: use method = "{MOMENTS}"'
+        raise UsageError(msg)
+    weak = (
+        two
+        and not parameters.formula
+        and strength(len(design.layout.coding.attribute), design.rows, design.budget) < WORTH_MOMENTS
+    )
+    by_sines = parameters.method == SINES or (parameters.method == AUTO and weak)
+    return SineDesign.of(study, parameters, budget) if by_sines else design
 
 
-def compile_plan(study: Study) -> Plan[JointDesign]:
-    """Return the releases of a study of joint moments."""
+def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
+    """Return the releases of a study of columns at different parties."""
     return plan_of(study, design_of(study))
