@@ -41,7 +41,7 @@ _MEAN, _DEVIATION, _WIDTH = 0.35, 0.3, 0.5
 
 @dataclass(frozen=True)
 class Law:
-    """What is believed of columns before data: the median of a deviation and the deviation of its logarithm, where cells begin, and grids."""
+    """Beliefs about columns before data: the median of a deviation and the deviation of its logarithm, where cells begin, and grids."""
 
     deviation: float
     width: float

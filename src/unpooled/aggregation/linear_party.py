@@ -1,4 +1,4 @@
-"""What a party adds up in a linear regression by rounds: sums over standardised rows, whatever columns a design makes them of."""
+"""Sums that a party works out in a linear regression by rounds: over standardised rows, whatever columns a design makes them of."""
 
 from __future__ import annotations
 
