@@ -158,5 +158,5 @@ def test_without_the_network_extra_the_commands_say_what_to_install(tmp_path: Pa
     monkeypatch.delitem(sys.modules, "unpooled.network.processes", raising=False)
     assert "pip install 'unpooled[network]'" in command("network", "up", str(tmp_path), code=2)
     with pytest.raises(ModuleNotFoundError), monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "unpooled.study.run", None)
+        patch.setitem(sys.modules, "unpooled.study.advice", None)
         command("plan", str(tmp_path / "study.toml"))

@@ -37,8 +37,8 @@ from unpooled.study.sources.table import BLOCK, SourceTable
 PASSES = {
     "describe": {"_sums"},
     "bayes": {"_deviations", "_moments", "_square"},
-    "bayes, robust": {"_scales", "_descent", "_spread", "_cells", "_residual", "_meat"},
-    "bayes, focus": {"_scales", "_descent", "_cells", "_cross", "_residual", "_meat"},
+    "bayes, robust": {"scales", "descent", "spread", "_cells", "_residual", "_meat"},
+    "bayes, focus": {"scales", "descent", "_cells", "_cross", "_residual", "_meat"},
     "glm": {"_base", "_scales", "_descent", "_cells", "_score", "_information"},
     "glm, poisson robust": {"_base", "_scales", "_descent", "_cells", "_score", "_information", "_meat"},
     "glm, direction": {"_base", "_scales", "_descent", "_probabilities"},
