@@ -115,9 +115,9 @@ def dot(u: list[Pair], v: list[Pair]) -> Pair:
 
 @dataclass(frozen=True)
 class Case:
-    """One proof: place as six parts, rows, columns, square, and the rules that hold."""
+    """One proof: place as eight parts, rows, columns, square, and the rules that hold."""
 
-    place: tuple[str, str, str, str, str, int]
+    place: tuple[str, str, str, str, str, int, str, int]
     rows: int
     columns: int
     square: int

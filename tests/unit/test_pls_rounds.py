@@ -175,7 +175,7 @@ def test_large_studies_begin_with_one_release_of_second_moments() -> None:
     """Of k from 1000 on there are no gradients, and coefficients are those of least squares up to their noise."""
     model = PrivatePLSRegression(4, **GIVEN, epsilon=30.0).fit(SCORES, Y)
     assert model.plan_.design.schedule.rounds == 0
-    assert "first-moments" in model.plan_.design.totals
+    assert "beginning" in model.plan_.design.totals
     exact = np.linalg.lstsq(np.column_stack([SCORES, np.ones(4000)]), Y, rcond=None)[0]
     assert np.std(SCORES @ (model.coef_ - exact[:4])) < 0.02 * np.std(Y)
 

@@ -354,7 +354,7 @@ def test_where_noise_is_small_one_release_of_moments_stands_in_the_place_of_roun
         found[name] = own
     names = {release.name for release in found["moments"].plan_.releases}
     assert not any(name.startswith("descent") for name in names)
-    assert any(name.startswith("first-moments") for name in names)
+    assert any(name.startswith("beginning") for name in names)
     assert f"{5 + weighted} passes" in str(found["moments"].plan_)
     root = np.ones(n) if weights is None else np.sqrt(weights)
     pooled = np.linalg.lstsq(np.column_stack([X, np.ones(n)]) * root[:, None], y * root, rcond=None)[0]
@@ -372,7 +372,7 @@ def test_first_moments_are_products_with_the_response_itself() -> None:
     plan = model(epsilon=100.0, method="refinement").plan(20_000, 3)
     design = plan.design
     assert design.schedule.first > 0
-    first, last = design.totals["first-moments"], design.totals["residual"]
+    first, last = design.totals["beginning"], design.totals["residual"]
     assert first.blocks == last.blocks
     assert first.reach == last.reach
 

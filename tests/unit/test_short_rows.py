@@ -230,7 +230,9 @@ def test_seeds_are_not_shown_when_messages_are_printed() -> None:
 
 
 def case_of(shape: BlockShape, place: ProofPlace = PLACE, rules: Rules = twin.FAIR) -> Case:
-    return Case(tuple(dataclasses.astuple(place)), shape.rows, shape.columns, shape.square, rules)
+    members = place.prover, place.judge, place.helper
+    named = place.plan, place.run, *members, place.round, place.part, place.block
+    return Case(named, shape.rows, shape.columns, shape.square, rules)
 
 
 def messages(proof: Proof, shape: BlockShape) -> tuple[ToJudge, ToHelper]:

@@ -1066,7 +1066,7 @@ def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> N
         with monkeypatch.context() as patch:
             notes = Notebook(patch)
             cheat = Cheat(study, seed)
-            for _ in range(500):
+            for _ in range(800):
                 cheat.turn()
         released, refused, answered = released + len(cheat.released), refused + cheat.refused, answered + cheat.answered
         planned = {(r.party, r.name): r for r in cheat.plan.releases}

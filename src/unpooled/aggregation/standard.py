@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
 #: Second moments of rows and responses, from which coefficients begin where noise is so small that they need no rounds.
-FIRST_MOMENTS = "first-moments"
+FIRST_MOMENTS = "beginning"
 #: Half a declared range of a response whose deviation nothing was released of, in deviations.
 CAP = 4.0
 #: A squared residual counts as at most this unless a model allows more: three deviations of the response, whatever the fit explains.

@@ -215,7 +215,7 @@ response = "y"                      # a declared column; every other one is a ch
 basis = "none"                      # the paper has no public basis
 n_components = 10                   # a number: 10 latent variables on the corn data
 sd = "sigma"                        # noise as printed; "sigma^2": as the authors' package draws it
-# basis_size, matrix, reference, norm, tolerate and nodes are not for this form""",
+# basis_size, matrix, reference, norm, method, tolerate and nodes are not for this form""",
     delta=0.01,
     calibration="published",
     cards=("first.card.toml",),
