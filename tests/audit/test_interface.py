@@ -54,6 +54,19 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     fitted = KINDS["bayes"][0](bounds=(-1, 1), y_bounds=(-2, 2)).fit(*rows("bayes", 1))
     focused = KINDS["bayes"][0](bounds=(-1, 1), y_bounds=(-2, 2), epsilon=20.0, focus=["x0"]).fit(*rows("bayes", 1))
     found[type(focused).__name__].update(shown_by(focused))
+    for name, more in (
+        ("lasso", {"method": "joint", "unit": "record"}),
+        ("lasso-classifier", {"method": "joint", "unit": "record"}),
+        ("pls", {"method": "moments"}),
+    ):
+        kind, own, y = KINDS[name]
+        found[kind.__name__].update(
+            shown_by(kind(**{"bounds": (-1, 1), "epsilon": 20.0, **own, **more}).fit(rows(name, 1)[0], y))
+        )
+    ranges = {f"x{j}": (-1, 1) for j in range(6)}
+    parties = {"one": ["x0", "x1", "x2"], "two": ["x3", "x4", "x5"]}
+    apart = describe(dict(zip(ranges, rows("bayes", 1)[0].T, strict=True)), ranges, parties=parties)
+    found[type(apart).__name__] = set(shown_by(apart))
     for result in (described, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
     assert set(found) == set(OWN)

@@ -72,18 +72,21 @@ OWN: dict[str, dict[str, Shown]] = {
         "sparse_coef_": Shown.RELEASED,
         "dual_gap_": Shown.RELEASED,
         "n_iter_": Shown.PUBLIC,
+        "moments_": Shown.RELEASED,
         "path_": Shown.RELEASED,
         "shared_": Shown.RELEASED,
     },
     "PrivateLassoClassifier": {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
+        "moments_": Shown.RELEASED,
         "shared_": Shown.RELEASED,
     },
     "PrivatePLSRegression": {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
         "fallback_": Shown.RELEASED,
+        "method_": Shown.PUBLIC,
         "moments_": Shown.RELEASED,
         "n_components_": Shown.RELEASED,
         "x_loadings_": Shown.RELEASED,
@@ -105,6 +108,11 @@ OWN: dict[str, dict[str, Shown]] = {
     },
     "Description": {
         "summaries_": Shown.RELEASED,
+    },
+    "JointDescription": {
+        "summaries_": Shown.RELEASED,
+        "correlations_": Shown.RELEASED,
+        "still_": Shown.RELEASED,
     },
     "Diagnosis": {
         "cells_": Shown.RELEASED,
