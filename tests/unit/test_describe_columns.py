@@ -9,7 +9,7 @@ import pytest
 import unpooled
 from unpooled.errors import UsageError
 from unpooled.models import load
-from unpooled.models.describe.columns import correlation, summary_of
+from unpooled.models.describe.columns import correlation
 from unpooled.models.describe.estimator import JointDescription
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
@@ -138,4 +138,3 @@ def test_nothing_that_varies_leaves_no_figure_of_correlations() -> None:
     model = load("describe")
     assert found.correlations_ == ()
     assert [panel.title for panel in model.panels(found.plan_, found._result)] == ["mean of a", "mean of b"]
-    assert summary_of.__doc__

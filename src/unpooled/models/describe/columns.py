@@ -146,7 +146,8 @@ def _summaries(design: JointDesign, party: str, total: Total, z: float) -> Itera
 
 def render(result: JointSummary) -> str:
     """Return the summaries, and the correlations below them."""
-    lines = [render_summaries(result.summaries), "", f"{'correlation of':<44}{'value':>8}  interval"]
+    lines = [render_summaries(result.summaries), ""]
+    lines += [f"{'correlation of':<44}{'value':>8}  interval"] if result.correlations else []
     for c in result.correlations:
         v = c.value
         lines.append(f"{c.first + ', ' + c.second:<44}{v.value:>8.3f}  [{v.low:.3f}, {v.high:.3f}]")
