@@ -138,3 +138,18 @@ def test_nothing_that_varies_leaves_no_figure_of_correlations() -> None:
     model = load("describe")
     assert found.correlations_ == ()
     assert [panel.title for panel in model.panels(found.plan_, found._result)] == ["mean of a", "mean of b"]
+
+
+def test_a_column_that_varies_no_more_than_its_noise_has_no_correlations() -> None:
+    """Its released variance is noise: without the rule about half of such columns would have some."""
+    rng, rows = np.random.default_rng(5), 3000
+    held = {"a": rng.uniform(0, 1, rows), **{f"s{k}": np.full(rows, 0.5) for k in range(12)}}
+    found = unpooled.describe(
+        held,
+        dict.fromkeys(held, (0, 1)),
+        parties={"x": ["a"], "y": [f"s{k}" for k in range(12)]},
+        epsilon=4.0,
+        random_state=0,
+    )
+    assert found.still_ == tuple(f"s{k}" for k in range(12))
+    assert found.correlations_ == ()

@@ -173,3 +173,18 @@ def test_the_outlook_names_what_the_holder_can_fit_alone() -> None:
     narrow = lasso(epsilon=1.0, random_state=None, radius=1.0).outlook(20_000, 7)
     assert narrow.error < found.nothing_released
     assert "a radius that just holds the coefficients" in narrow.assumed
+
+
+def test_where_noise_is_all_that_columns_can_explain_the_fit_is_the_mean() -> None:
+    X, y = frame(150)
+    with pytest.warns(UtilityWarning, match="no more than"):
+        found = [
+            lasso(epsilon=0.3, random_state=None).fit(X, y),
+            classifier(epsilon=0.3, random_state=None).fit(X, np.where(y > 0, "yes", "no")),
+        ]
+    for model in found:
+        assert not Correlations.of(model.moments_).tells
+        assert not model.coef_.any()
+    assert -3 <= found[0].intercept_ <= 3
+    told = Correlations.of(lasso(epsilon=8.0).fit(*frame()).moments_)
+    assert told.tells
