@@ -187,7 +187,7 @@ class ColumnsDesign(ABC):
             features = tuple(own.features for own in layouts)
             layout = MomentsLayout.of((*layout.features, response), response.name, rows, formula=formula)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
-        limits = cls.limited(columns, rows, budget, response=bool(holder))
+        limits = cls.limited(columns, rows, budget)
         names = tuple(card.name for card in study.parties)
         about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
         design = cls(*about, aggregation, tuple(card.name for card in study.helpers), layouts)
@@ -208,8 +208,8 @@ class ColumnsDesign(ABC):
 
     @staticmethod
     @abstractmethod
-    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
-        """Return the limits for these numbers of coded columns, one for every party; ``response``: whether one of them holds a response."""
+    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
+        """Return the limits for these numbers of coded columns, one for every party."""
 
     @property
     @abstractmethod
@@ -306,9 +306,9 @@ class JointDesign(ColumnsDesign):
     """A study of joint second moments: one release of all of them."""
 
     @staticmethod
-    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
+    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
         """Return the limits that open with the budget of the release."""
-        return Limits.of(columns, rows * budget.of_moments, response=response)
+        return Limits.of(columns, rows * budget.of_moments)
 
     @cached_property
     def shape(self) -> JointShape:

@@ -69,16 +69,14 @@ class Limits:
     weight: float
 
     @classmethod
-    def of(cls, columns: Sequence[int], strength: float, *, response: bool = True) -> Limits:
-        """Return the limits for these numbers of coded columns, one for every party; ``strength`` is n mu_M; ``response``: whether there is one."""
+    def of(cls, columns: Sequence[int], strength: float) -> Limits:
+        """Return the limits for these numbers of coded columns, one for every party; ``strength`` is n mu_M."""
         k = strength / sum(columns)
         spread = min(max(0.7, 1.25 + 0.27 * math.log(k / 50)), WIDEST) if k > 0 else 0.7
         clip = min(2 + max(0.0, 0.45 * math.log(k / 120)), WIDEST) if k > 0 else 2.0
         lengths = [spread * (math.sqrt(d) + 1 / math.sqrt(d)) if d else 0.0 for d in columns]
         whole = math.fsum(length * length for length in lengths) + JOINT_CONSTANT**2
         weight = math.sqrt((math.sqrt(1 + 4 * whole / clip**2) - 1) / 2)
-        if not response:
-            weight = clip = 0.0
         return cls(tuple(round(length * GRID) for length in lengths), round(weight * clip * GRID), weight)
 
     def square(self, place: int, *, response: bool) -> int:

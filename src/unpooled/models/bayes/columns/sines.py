@@ -73,9 +73,8 @@ class SineDesign(ColumnsDesign):
         return replace(budget, constants=_CONSTANTS)
 
     @staticmethod
-    def limited(columns: list[int], rows: int, budget: JointBudget, *, response: bool) -> Limits:
+    def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
         """Return the limits of rows. The response has none, because a sine bounds what it adds."""
-        del response
         spread = _spread(strength(sum(columns), rows, budget))
         lengths = [spread * (math.sqrt(d) + 0.5 / math.sqrt(d)) if d else 0.0 for d in columns]
         return Limits(tuple(round(length * GRID) for length in lengths), 0, 1.0)
