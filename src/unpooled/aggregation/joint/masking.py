@@ -88,8 +88,8 @@ def mask(context: Context[Joint], request: MaskRequest) -> MaskReply:
     spot = spot_of(context, "sender")
     to = receiver(context, request.receiver, spot.side.receiver)
     helper = receiver(context, request.helper, spot.side.helper)
+    check_data(context)  # first: a refusal keeps nothing
     _check_at(context, spot, request.at)
-    check_data(context)
     rows = context.design.block(context, spot)
     masked, seed = context.mask(rows, to, helper, *spot.place())
     proof, seeds = b"", _Seeds(seed)
