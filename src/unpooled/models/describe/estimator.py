@@ -37,8 +37,23 @@ if TYPE_CHECKING:
     from unpooled.privacy.statement import Statement
 
 
+class _Described(Savable):
+    """The part that results of every kind of description share."""
+
+    plan_: Plan
+
+    @property
+    def statement_(self) -> Statement:
+        """Return the privacy statement of this result."""
+        return self.plan_.statement
+
+    @staticmethod
+    def _compiles(study: Study) -> Plan:
+        return MODEL.compile(study)
+
+
 @dataclass(frozen=True, repr=False)
-class Description(Savable):
+class Description(_Described):
     """Private counts, means and standard deviations; printing it gives a table.
 
     Attributes
@@ -63,15 +78,6 @@ class Description(Savable):
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
 
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
-
     def __getitem__(self, key: tuple[str, str] | tuple[str, str, str]) -> Summary:
         """Return the summary of (source, column) or (source, column, category)."""
         keys = [(s.source, s.column, s.category)[: 2 if s.category is None else 3] for s in self.summaries_]
@@ -92,7 +98,7 @@ class Description(Savable):
 
 
 @dataclass(frozen=True, repr=False)
-class DescribedBounds(Savable):
+class DescribedBounds(_Described):
     """Private ranges of columns; printing it gives a table.
 
     Attributes
@@ -117,15 +123,6 @@ class DescribedBounds(Savable):
     plan_: Plan
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
 
     @property
     def bounds_(self) -> Bounds:
@@ -154,7 +151,7 @@ class DescribedBounds(Savable):
 
 
 @dataclass(frozen=True, repr=False)
-class JointDescription(Savable):
+class JointDescription(_Described):
     """Private means, deviations and correlations of columns at several parties; printing it gives a table.
 
     Attributes
@@ -183,15 +180,6 @@ class JointDescription(Savable):
     plan_: Plan
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
 
     def correlation(self, first: str, second: str) -> Correlation:
         """Return the correlation of two columns, in any order."""
