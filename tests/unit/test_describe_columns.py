@@ -62,6 +62,7 @@ def test_noise_is_in_the_intervals_and_levels_of_one_column_have_no_correlation(
         found.correlation("age", "height")
     assert "correlation of" in str(found)
     assert "vary no more than their noise: still" in str(found)
+    assert "of skewed or heavy-tailed columns they are too short" in str(found)
     assert "correlations" in repr(found)
     assert "correlation: age, weight" in found._repr_html_()
 

@@ -151,6 +151,10 @@ def render(result: JointSummary) -> str:
     for c in result.correlations:
         v = c.value
         lines.append(f"{c.first + ', ' + c.second:<44}{v.value:>8.3f}  [{v.low:.3f}, {v.high:.3f}]")
+    if result.correlations:
+        lines.append(
+            "Intervals hold the noise, and the draw of persons as for normal columns: of skewed or heavy-tailed columns they are too short."
+        )
     if result.still:
         lines.append(f"Without correlations, for they vary no more than their noise: {', '.join(result.still)}.")
     return "\n".join(lines)
