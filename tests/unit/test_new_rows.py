@@ -68,7 +68,7 @@ def columns(tmp_path: Path) -> Path:
 def ran(folder: Path, study: str, homes: tuple[str, ...]) -> None:
     for home in homes:
         command(folder, "party", "check", study, "--config", f"{home}/party.toml", "--approve")
-    command(folder, "run", study, *(word for home in homes for word in ("--party", f"{home}/party.toml")))
+    command(folder, "run", study, "--force", *(word for home in homes for word in ("--party", f"{home}/party.toml")))
 
 
 def test_new_rows_are_predicted_at_the_parties_and_charged(columns: Path) -> None:

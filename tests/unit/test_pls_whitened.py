@@ -10,7 +10,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from unpooled import Bounds, PrivatePLSRegression, UtilityWarning
+from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
 from unpooled.errors import UsageError
 from unpooled.estimation import outlook as outlooks
@@ -140,15 +140,3 @@ def test_the_outlook_of_pls_falls_with_epsilon_and_knows_when_nothing_is_to_be_h
         3000, 40, r2=0.9, decay=0.01
     )
     assert steep.error > many.error
-
-
-def test_a_fit_that_is_not_worth_its_budget_warns_once_and_fits() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (31, 8)), rng.uniform(0, 1, 31)
-    model = PrivatePLSRegression(basis=np.eye(8)[:, :3], bounds=Bounds(norm=1.5), y_bounds=(0, 1), epsilon=0.11)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y)
-        model.fit(X, y)
-    assert sum(issubclass(w.category, UtilityWarning) for w in caught) == 1
-    assert "no more than a mean" in str(next(w for w in caught if issubclass(w.category, UtilityWarning)).message)

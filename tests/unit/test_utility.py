@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -25,10 +26,12 @@ from unpooled import (
 )
 from unpooled.cli.party import check
 from unpooled.cli.plan import plan
-from unpooled.cli.run import run
-from unpooled.errors import Refusal, UsageError
+from unpooled.cli.run import run, worth_it
+from unpooled.errors import Refusal, StudyError, UsageError
 from unpooled.estimation import utility
-from unpooled.estimation.utility import glance, refuse_if_poor, warn_if_poor
+from unpooled.estimation.made_up import SHAPES, standard_columns
+from unpooled.estimation.outlook import RUNS, Expected, Outlook, simulated
+from unpooled.estimation.utility import glance, refuse_if_poor
 from unpooled.models import load
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.unit import Target
@@ -110,36 +113,95 @@ def test_models_without_an_outlook_and_studies_without_noise_are_left_alone(worl
     refuse_if_poor(load("bayes"), free)
 
 
-def test_a_warning_comes_once_for_each_shape_and_costs_nothing_where_it_is_ignored(monkeypatch) -> None:
+def test_a_fit_simulates_nothing_and_says_where_a_mean_is_all_it_buys(monkeypatch) -> None:
     rng = np.random.default_rng(1)
     X, y = rng.uniform(0, 1, (47, 2)), rng.uniform(0, 1, 47)
-    model = PrivateBayesianRegression(epsilon=0.13, bounds=Bounds(low=0, high=1), y_bounds=(0, 1))
-    simulated = []
-    monkeypatch.setattr(utility, "glance", lambda *a: simulated.append(a) or glance(*a))
+    ranges = {"bounds": Bounds(low=0, high=1)}
+    poor = (
+        (PrivateBayesianRegression(epsilon=0.05, y_bounds=(0, 1), **ranges), y),
+        (PrivateGLM("poisson", epsilon=0.05, y_bounds=(0, 3), **ranges), np.round(3 * y)),
+    )
+    for name in ("bayes", "glm"):
+        monkeypatch.setattr(import_module(f"unpooled.models.{name}.outlook"), "simulated", None)
+    for model, response in poor:
+        with pytest.warns(UtilityWarning, match="no more than a mean") as caught:
+            model.fit(X, response)
+        assert [w.filename for w in caught if w.category is UtilityWarning] == [__file__]
+    asked = poor[0][0].set_params(method="mean")  # who asks for the mean is not warned that it is one
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UtilityWarning)
-        model.fit(X, y)
-    assert not simulated
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y)
-        model.set_params(random_state=3).fit(X, y)
-    assert len(simulated) == 1
-    assert [w.category for w in caught].count(UtilityWarning) == 1
-    assert caught[0].filename == __file__
+        warnings.simplefilter("error", UtilityWarning)
+        asked.fit(X, y)
 
 
-def test_few_shapes_are_remembered(world: Path, monkeypatch) -> None:
-    monkeypatch.setattr(utility, "_MOST_SEEN", 1)
-    utility._SEEN.clear()
-    for name in ("poor", "rich"):
-        study = read_study(world / f"{name}.toml")
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.simplefilter("ignore", UserWarning)
-            warn_if_poor(load("bayes"), study, 1)
-        glance(load("bayes"), study)
-    assert len(utility._SEEN) == 1
+def beside(nothing: float, error: float = 0.5) -> Outlook:
+    """An outlook whose parties alone reach this."""
+    point = Expected(1.0, error, error, error)
+    return Outlook("pride", 400, 9, 1.0, (point,), 1.0, 0.3, "error", "nothing", nothing)
+
+
+@pytest.mark.parametrize(("nothing", "refused"), [(0.45, True), (0.505, True), (0.6, False), (math.nan, False)])
+def test_a_study_that_gives_next_to_nothing_beyond_a_party_alone_is_refused(
+    world: Path, nothing: float, refused: bool, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(utility, "glance", lambda *_: beside(nothing))
+    study = read_study(world / "rich.toml")
+    if not refused:
+        refuse_if_poor(load("bayes"), study)
+        return
+    with pytest.raises(Refusal, match=r"best model that a party has of its own columns.*--force.*force = true"):
+        refuse_if_poor(load("bayes"), study)
+    text = (world / "rich.toml").read_text()
+    (world / "rich.toml").write_text(text.replace("[study]", "[study]\nforce = true"))
+    worth_it(world / "rich.toml", asks=False)
+    assert read_study(world / "rich.toml") == study  # the plan and its hash know nothing of it
+    plan(world / "rich.toml", as_json=False, utility=False)
+    assert "warning: at epsilon 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_at_a_terminal_the_person_decides(world: Path, answer: str, monkeypatch) -> None:
+    monkeypatch.setattr(utility, "glance", lambda *_: beside(0.4))
+    monkeypatch.setattr("typer.confirm", lambda _: answer == "y")
+    if answer == "y":
+        worth_it(world / "rich.toml", asks=True)
+        return
+    with pytest.raises(Refusal):
+        worth_it(world / "rich.toml", asks=True)
+
+
+def test_a_force_that_is_no_boolean_is_refused(world: Path) -> None:
+    text = (world / "rich.toml").read_text()
+    (world / "rich.toml").write_text(text.replace("[study]", '[study]\nforce = "yes"'))
+    with pytest.raises(StudyError, match="force"):
+        read_study(world / "rich.toml")
+
+
+def test_averages_are_of_one_kind_and_few_rows_count_as_many() -> None:
+    played = {math.inf: 0.5, 0.1: 0.9, 0.3: 0.7, 1.0: 0.6, 3.0: 0.55, 10.0: 0.45}
+    points, free = simulated(1.0, lambda epsilon, k: (played[epsilon] + 0.01 * k, 0.4 + 0.01 * k), part=0.25)
+    middle = 0.01 * (RUNS - 1) / 2
+    assert free == pytest.approx(0.4 + 0.25 * 0.1 + middle)
+    assert [p.error - free for p in points] == pytest.approx([0.4, 0.2, 0.1, 0.05, 0.0])  # noise never seems to help
+    assert all(p.low <= p.error <= p.high for p in points)
+
+
+def test_shapes_of_made_up_columns() -> None:
+    rng = np.random.default_rng(0)
+    for shape in SHAPES:
+        rows = standard_columns(40_000, 8, 0.3, shape, rng)
+        assert np.abs(rows.mean(axis=0)).max() < 0.05
+        assert np.abs(rows.var(axis=0) - 1).max() < 0.15
+        related = np.corrcoef(rows.T)
+        assert (related[0, 2] > 0.9) == (shape == "near copies")
+        assert (((rows**3).mean(axis=0) > 1).all()) == (shape == "skewed")
+    for wrong in ("round", (), ("normal", "round")):
+        with pytest.raises(UsageError, match="shapes: one or several of normal"):
+            PrivateBayesianRegression(bounds=(0, 1), y_bounds=(0, 1)).outlook(100, 2, shapes=wrong)
+    one, all_of_them = (
+        PrivateLasso(2, bounds=(0, 1), y_bounds=(0, 1)).outlook(5000, 6, shapes=s) for s in ("skewed", SHAPES)
+    )
+    assert "columns skewed," in one.assumed
+    assert "columns normal, skewed, near copies, as often each" in all_of_them.assumed
 
 
 # --- descriptions ----------------------------------------------------------------------------------------------------------

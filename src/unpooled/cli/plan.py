@@ -29,7 +29,7 @@ def plan(
             msg = f"this study of model {compiled.study.row!r} has no outlook: leave --utility out"
             raise UsageError(msg)
     found = outlook or glance(model, compiled.study)
-    if found is not None and not found.worthwhile:
+    if found is not None and not found.pays:
         typer.echo(f"warning: {poor(found)}", err=True)
     if as_json:
         from unpooled.cli.say import say_json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import typer
@@ -17,7 +18,9 @@ def run(
     resume: bool = typer.Option(False, "--resume", help="Go on with a networked run; nothing is charged twice."),
     patience: float = typer.Option(600.0, "--patience", help="Seconds to wait for a party of the network in one step."),
     out: Path | None = typer.Option(None, "--out", help="Folder for transcript, result and statement [default: STUDY.run]."),
-    force: bool = typer.Option(False, "--force", help="Run it even where no more than a mean is expected of it."),
+    force: bool = typer.Option(
+        False, "--force", help="Run it even where no more than what costs nothing is expected of it."
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the result for machines."),
 ) -> None:
     """Run a study in this process, or over a network. A run that was cut short is continued; nothing is charged twice."""
@@ -35,7 +38,7 @@ def run(
     elif not as_json and (members := needed(study)):
         typer.echo(f"this run waits for all of {members}: without one of them nothing is opened", err=True)
     if not (force or resume or folder.exists()):  # a run that was begun has spent already
-        worth_it(study)
+        worth_it(study, asks=not as_json and sys.stdin.isatty() and sys.stdout.isatty())
     again = "run the same command again" + (" with --resume" if network is not None else "")
     with progress(quiet=as_json) as say, stopped(again):
         if network is not None:
@@ -61,14 +64,24 @@ def run(
     typer.echo(f"\nthis run's files are in {folder}")
 
 
-def worth_it(study: Path) -> None:
-    """Refuse a study of which no more than a mean is expected, before any party is asked."""
+def worth_it(study: Path, *, asks: bool) -> None:
+    """Refuse a study of which nothing is expected that costs nothing otherwise, before any party is asked; at a terminal the person decides."""
+    from unpooled.errors import Refusal
     from unpooled.estimation.utility import refuse_if_poor
     from unpooled.models import load
-    from unpooled.study.files import read_study
+    from unpooled.study.files import is_forced, read_study
 
     asked = read_study(study)
-    refuse_if_poor(load(asked.row), asked)
+    if is_forced(study):
+        return
+    try:
+        refuse_if_poor(load(asked.row), asked)
+    except Refusal as refused:
+        if not asks:
+            raise
+        typer.echo(str(refused), err=True)
+        if not typer.confirm("Run it all the same?"):
+            raise
 
 
 def needed(study: Path) -> str:

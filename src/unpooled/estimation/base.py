@@ -25,7 +25,7 @@ from unpooled.estimation.linkable import Linkable, Linkage
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
-from unpooled.estimation.utility import warn_if_poor
+from unpooled.estimation.utility import warn_of_a_mean
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
@@ -251,8 +251,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
         study, roots = self._as_linked(study, tables)
         row = self._row_of(study)
-        warn_if_poor(row, study, stacklevel=3)
         self.plan_, found = run(row, study, tables, keepers, self.budget, roots)
+        warn_of_a_mean(self.plan_, stacklevel=3)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from unpooled.aggregation.totals import Aggregation, Total
-from unpooled.privacy.table import Table
 from unpooled.protocol.context import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from typing import Any
 
-    from numpy.typing import NDArray
+    import numpy as np
 
     from unpooled.aggregation.messages import Member
     from unpooled.aggregation.totals import Statistic, Summed
-    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan, Release, Study
+    from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Conversation, Replies
 
@@ -73,44 +69,3 @@ def imagine(
     except StopIteration as end:
         return end.value
     raise AssertionError("an imagined study asks nobody")
-
-
-def made_up_features(
-    features: tuple[Column, ...], count: int, correlation: float, ranges: float, rng: np.random.Generator
-) -> tuple[dict[str, Any], NDArray[np.float64]]:
-    """Return normal columns with one common factor inside declared ranges, categories by their sign; and the same as standardised rows."""
-    rows = math.sqrt(1 - correlation) * rng.normal(size=(count, len(features)))
-    rows += math.sqrt(correlation) * rng.normal(size=(count, 1))
-    columns: dict[str, Any] = {}
-    for column, values in zip(features, rows.T, strict=True):
-        if column.categories is not None:  # equally many of each, with effects of their own order
-            places = np.searchsorted(np.quantile(values, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), values)
-            columns[column.name] = np.array(column.categories, dtype=object)[places]
-            values[:] = (places - places.mean()) / max(places.std(), 1e-9)
-        else:
-            columns[column.name] = np.clip(column.centre + column.half_width * values / ranges, *column.range)
-    return columns, rows
-
-
-def made_up_rows(
-    features: tuple[Column, ...],
-    response: Column,
-    count: int,
-    r2: float,
-    correlation: float,
-    ranges: float,
-    rng: np.random.Generator,
-    relevant: int | None = None,
-) -> Table:
-    """Return normal columns with one common factor inside declared ranges, categories by their sign, and a linear response.
-
-    ``relevant`` is the number of columns with an effect; None: all of them.
-    """
-    columns, rows = made_up_features(features, count, correlation, ranges, rng)
-    effects = rng.normal(size=len(features))
-    if relevant is not None and relevant < len(features):
-        effects[rng.permutation(len(features))[relevant:]] = 0.0
-    signal = rows @ effects
-    y = math.sqrt(r2) * signal / signal.std() + math.sqrt(1 - r2) * rng.normal(size=count)
-    columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
-    return Table(columns)

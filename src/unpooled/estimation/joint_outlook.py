@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.imagined import imagine
-from unpooled.estimation.imagined import made_up_rows
+from unpooled.estimation.made_up import NORMAL, made_up_rows
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 #: Made-up rows of a fit, and new ones.
-_ROWS, _NEW = 2500, 2000
+MADE_UP, _NEW = 2500, 2000
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class MadeUp:
         ranges: float,
         rng: np.random.Generator,
         relevant: int | None = None,
+        shape: str = NORMAL,
     ) -> MadeUp:
-        """Return rows with these properties (:func:`~unpooled.estimation.imagined.made_up_rows`)."""
-        layout, count = design.layout, min(design.rows, _ROWS)
-        whole = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng, relevant)
+        """Return rows with these properties (:func:`~unpooled.estimation.made_up.made_up_rows`)."""
+        layout, count = design.layout, min(design.rows, MADE_UP)
+        whole = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng, relevant, shape)
         names = (*(c.name for c in layout.features), layout.response.name)
         used, new = (Table({name: whole[name][part] for name in names}) for part in (slice(count), slice(count, None)))
         return cls(design, used, new)
@@ -76,6 +77,10 @@ class MadeUp:
             return 1.0
         slopes, intercept = self.pooled(own)
         return self._error(own, slopes, intercept)
+
+    def without_privacy(self) -> float:
+        """Return the error of the least squares on all columns, without noise."""
+        return self.error(*self.pooled(self.design.layout.features))
 
     def pooled(self, columns: tuple[Column, ...]) -> tuple[Floats, float]:
         """Return the least squares on these columns without noise."""

@@ -21,7 +21,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 #: Runs at every epsilon, and the part of them that lies below and above the band.
 RUNS, OUTSIDE = 12, 0.05
 #: Runs of a quick look at one epsilon.
-QUICK_RUNS = 5
+QUICK_RUNS = 9
 Range = float | tuple[float, float]
 
 
@@ -76,6 +76,11 @@ class Outlook:
     def buys_something(self) -> bool:
         """Return True if a smaller error is expected than with nothing released."""
         return not self.error >= self.nothing_released * 0.98
+
+    @property
+    def pays(self) -> bool:
+        """Return True if the study is expected to give what neither a mean nor anybody's own columns give without it."""
+        return self.worthwhile and self.buys_something
 
     def epsilon_for(self, error: float) -> float:
         """Return the smallest epsilon whose expected error is at most this (interpolated); infinite where none of those simulated reaches it."""
@@ -170,21 +175,24 @@ def check_range(name: str, value: Range, low: float, high: float) -> None:
 
 
 def simulated(
-    asked: float, run: Callable[[float, int], tuple[float, float]], *, quick: bool = False
+    asked: float, run: Callable[[float, int], tuple[float, float]], *, part: float = 1.0, quick: bool = False
 ) -> tuple[tuple[Expected, ...], float]:
     """Return the expected error at every epsilon of the grid and at the one asked for, and the error without privacy: averages of one kind.
 
-    ``run(epsilon, k)`` plays made-up study number k and gives its error, and the error of the same study without privacy. What is averaged is
-    the excess of one over the other, over the same studies at every epsilon; so noise never seems to help. ``quick`` plays few studies at the
-    epsilon asked for, enough to say whether it is worth its budget.
+    ``run(epsilon, k)`` plays made-up study number k and gives its error, and that of the model by which its rows were made up. Without privacy
+    the study is played at an infinite epsilon. What is averaged is the excess of one over the other, over the same studies at every epsilon; so
+    noise never seems to help. Where fewer rows are made up than the study has, ``part`` is their share: the error that they have for being few
+    is as much smaller. ``quick`` plays few studies at the epsilon asked for, enough to say whether it is worth its budget.
     """
     count = QUICK_RUNS if quick else RUNS
     grid = sorted({*EPSILONS, asked}) if math.isfinite(asked) else (*EPSILONS, asked)
-    played = {epsilon: np.array([run(epsilon, k) for k in range(count)]) for epsilon in ((asked,) if quick else grid)}
-    free = float(np.mean([pairs[:, 1] for pairs in played.values()]))
+    exact = np.array([run(math.inf, k) for k in range(count)])
+    free = float(np.mean(exact[:, 1] + part * (exact[:, 0] - exact[:, 1])))
     points = []
-    for epsilon, pairs in played.items():
-        excess = pairs[:, 0] - pairs[:, 1]
+    for epsilon in (asked,) if quick else grid:
+        excess = (
+            np.array([run(epsilon, k)[0] for k in range(count)] if math.isfinite(epsilon) else exact[:, 0]) - exact[:, 0]
+        )
         three = (np.mean(excess), np.quantile(excess, OUTSIDE), np.quantile(excess, 1 - OUTSIDE))
         error, low, high = (free + max(float(value), 0.0) for value in three)
         points.append(Expected(epsilon, error, min(low, error), max(high, error)))

@@ -47,6 +47,8 @@ class StudySection(FileSection, frozen=True):
     ids: str = ""
     #: What the result is for, in words for those who approve and read it. No part of the plan or its hash.
     purpose: str = ""
+    #: Run it even where nothing better than what everybody has already is expected of it. No part of the plan or its hash.
+    force: bool = False
 
 
 class PrivacySection(FileSection, frozen=True):
@@ -185,6 +187,11 @@ def purpose_of(path: Path) -> str:
         msg = f"{path.name}: purpose is one line of at most {_LONGEST} printable characters"
         raise StudyError(msg)
     return purpose
+
+
+def is_forced(path: Path) -> bool:
+    """Return True if a study file asks to be run whatever is expected of it."""
+    return read_strictly(path, StudyFile).study.force
 
 
 def _aligned(study: Study) -> Study:

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.columns.words import COLUMNS
-from unpooled.estimation.imagined import imagine, made_up_rows
+from unpooled.estimation.imagined import imagine
+from unpooled.estimation.made_up import SHAPES, checked_shapes, made_up_rows, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.bayes.columns.outlook import outlook as of_columns
 from unpooled.models.bayes.coordinator import coordinate
@@ -35,6 +36,7 @@ def outlook(
     r2: Range = SIGNAL,
     correlation: Range = CORRELATION,
     ranges: Range = RANGES,
+    shapes: str | tuple[str, ...] = SHAPES,
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
@@ -43,21 +45,23 @@ def outlook(
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("ranges", ranges, 0.5, 1000.0)
     if study.parameters.get("split") == COLUMNS:
-        return of_columns(study, r2, correlation, ranges, seed, quick=quick)
-    plans = {epsilon: compile_plan(msgspec.structs.replace(study, epsilon=epsilon)) for epsilon in (study.epsilon,)}
+        return of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick)
+    shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
+    rows = sum(card.rows for card in study.parties)
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
-            plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
+            plans[epsilon] = compile_plan(_at(study, epsilon))
         part = drawn(r2, rng)
-        return _error(plans[epsilon], part, drawn(correlation, rng), drawn(ranges, rng), rng), 1 - part
+        shape = shapes[k % len(shapes)]
+        return _error(plans[epsilon], part, drawn(correlation, rng), drawn(ranges, rng), shape, rng), 1 - part
 
-    points, free = simulated(study.epsilon, run, quick=quick)
+    points, free = simulated(study.epsilon, run, part=min(1.0, _ROWS / rows), quick=quick)
     design = plans[study.epsilon].design
-    rows = sum(card.rows for card in study.parties)
     words = [
         in_words("R^2", r2),
+        shapes_in_words(shapes),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]
@@ -76,12 +80,20 @@ def outlook(
     )
 
 
-def _error(plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float, rng: np.random.Generator) -> float:
+def _at(study: Study, epsilon: float) -> Study:
+    """Return the study at another epsilon; without privacy there is no budget that a focus could guide."""
+    parameters = study.parameters if np.isfinite(epsilon) else {**study.parameters, "focus": ()}
+    return msgspec.structs.replace(study, epsilon=epsilon, parameters=parameters)
+
+
+def _error(
+    plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float, shape: str, rng: np.random.Generator
+) -> float:
     """Return one made-up study."""
     design = plan.design
     layout, rows = design.layout, sum(card.rows for card in plan.study.parties)
     count = min(rows, _ROWS)
-    table = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng)
+    table = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng, shape=shape)
     names = (*(c.name for c in layout.features), layout.response.name)
     if layout.weighting is not None:  # uniform over the declared range
         name = layout.weighting.column.name

@@ -117,6 +117,11 @@ class BayesDesign:
         return self.schedule.method
 
     @property
+    def mean_only(self) -> bool:
+        """Return True if "auto" buys the mean of the response alone."""
+        return self.schedule.method is Method.MEAN and self.parameters.method == Method.AUTO
+
+    @property
     def moments(self) -> Summed:
         """Return the one release of moments."""
         return self.totals[MOMENTS]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from unpooled.estimation.imagined import made_up_features
+from unpooled.estimation.made_up import made_up_features
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.survival import Hazards, PersonResponses
@@ -21,8 +21,19 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
-    #: The deviation of the linear predictor, the mean response as a part of its largest, how columns correlate, half ranges in deviations.
-    Assumed = tuple[float, float, float, float]
+
+
+class Assumed(NamedTuple):
+    """The law of one made-up study."""
+
+    #: The deviation of the linear predictor, and the mean response as a part of its largest.
+    signal: float
+    rate: float
+    #: How columns correlate, half their ranges in deviations, and the shape of their laws.
+    correlation: float
+    ranges: float
+    shape: str
+
 
 _BISECTIONS = 60
 #: Iterations by which the constants of classes arrive at their rates.
@@ -77,9 +88,9 @@ def made_up(
         return _classes(design, design.family, count, assumed, rng)
     if isinstance(design.family, Hazards):
         return _persons(design, design.family, count, assumed, rng)
-    signal, rate, correlation, ranges = assumed
+    signal, rate, correlation, ranges, shape = assumed
     responses, family = design.responses, design.family
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape)
     u = rows @ rng.normal(size=rows.shape[1])
     u *= signal / max(float(u.std()), 1e-9)
     if responses.exposure is not None:
@@ -112,8 +123,8 @@ def _classes(
     design: GlmDesign, family: Softmax, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Return classes of which one has the assumed rate and the others share the rest; two linear predictors differ by the assumed deviation."""
-    signal, rate, correlation, ranges = assumed
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
+    signal, rate, correlation, ranges, shape = assumed
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape)
     classes = len(family.labels)
     u = rows @ rng.normal(size=(rows.shape[1], classes))
     u -= u.mean(axis=1, keepdims=True)
@@ -134,8 +145,8 @@ def _persons(
     design: GlmDesign, family: Hazards, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Times of constant hazards, of which the assumed part would have the event in the whole time; half of all leave at some time of it."""
-    signal, rate, correlation, ranges = assumed
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng)
+    signal, rate, correlation, ranges, shape = assumed
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape)
     u = rows @ rng.normal(size=rows.shape[1])
     u *= signal / max(float(u.std()), 1e-9)
     end, low, high = family.edges[-1], -60.0, 60.0

@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from unpooled.estimation.imagined import imagine
+from unpooled.estimation.made_up import SHAPES, checked_shapes, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
-from unpooled.models.glm.made_up import losses, made_up
+from unpooled.models.glm.made_up import Assumed, losses, made_up
 from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.party import STATISTICS
 from unpooled.models.glm.plan import GlmDesign, compile_plan
@@ -19,7 +20,6 @@ from unpooled.models.glm.survival import Hazards
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
-    from unpooled.models.glm.made_up import Assumed
     from unpooled.models.glm.result import GlmResult
     from unpooled.privacy.plan import Plan, Study
 
@@ -44,11 +44,12 @@ def outlook(
     rate: Range | None = None,
     correlation: Range = CORRELATION,
     ranges: Range = RANGES,
+    shapes: str | tuple[str, ...] = SHAPES,
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
     """Deviance of new rows over that of the base rate, against epsilon (``quick``: at the one that is asked for alone)."""
-    plans = {study.epsilon: compile_plan(study)}
+    shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
     design: GlmDesign = plans[study.epsilon].design
     if rate is None and isinstance(design.family, Softmax):
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
@@ -64,13 +65,16 @@ def outlook(
         rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
-        assumed = (drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng))
+        assumed = Assumed(
+            drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
+        )
         return _errors(plans[epsilon], assumed, rng)
 
-    points, free = simulated(study.epsilon, run, quick=quick)
+    points, free = simulated(study.epsilon, run, part=min(1.0, _ROWS / design.rows), quick=quick)
     words = [
         in_words("deviation of the linear predictor", signal),
         in_words(_WORDS.get(design.family.name, "mean response over its largest"), rate),
+        shapes_in_words(shapes),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]

@@ -77,6 +77,11 @@ class GlmDesign:
         return self.responses.weighting
 
     @property
+    def mean_only(self) -> bool:
+        """Return True if "auto" buys the base rate alone."""
+        return self.schedule.method is GlmMethod.MEAN and self.parameters.method == GlmMethod.AUTO
+
+    @property
     def family(self) -> Response:
         """Return the family of the response."""
         return self.responses.family

@@ -45,7 +45,13 @@ def bound_of(radius: float | None, half_range: float, renamed: Mapping[str, str]
 
 
 def warn_if_full(result: Any, stacklevel: int) -> None:  # noqa: ANN401 - a LassoResult
-    """Warn of a fit that its radius limits."""
+    """Warn of a fit that its radius limits, and of one of joint moments whose noise leaves no coefficient."""
+    if result.moments is not None and not result.terms:
+        warnings.warn(
+            "Noise hides what columns explain, so this fit is no more than a mean: ask for more epsilon, more rows or fewer columns.",
+            UtilityWarning,
+            stacklevel=stacklevel + 1,
+        )
     if result.binds:
         warnings.warn(
             "The coefficients fill the ball that the radius allows, so the radius limits this fit: pass a larger radius, "

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.estimation.joint_outlook import MadeUp
+from unpooled.estimation.joint_outlook import MADE_UP, MadeUp
+from unpooled.estimation.made_up import SHAPES, checked_shapes, shapes_in_words, standard_columns
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-#: Made-up rows, and columns: more of them change nothing but the time.
-_ROWS, _COLUMNS = 4000, 400
+#: Made-up rows, new ones, and columns: more of them change nothing but the time.
+_ROWS, _NEW, _COLUMNS = 4000, 1000, 400
 #: What is assumed where nothing is said: the part of the variance of y that columns explain, and how they correlate.
 SIGNAL, CORRELATION = (0.2, 0.8), (0.0, 0.5)
 #: How many deviations of y half of its range is taken to have.
 _RANGE = 2.5
+#: An epsilon without noise to speak of, at which the study keeps its form.
+_QUIET = 1e4
 
 
 def outlook(
@@ -40,6 +43,7 @@ def outlook(
     relevant: int = 6,
     r2: Range = SIGNAL,
     correlation: Range = CORRELATION,
+    shapes: str | tuple[str, ...] = SHAPES,
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
@@ -47,29 +51,40 @@ def outlook(
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("relevant", relevant, 1, 1e6)
+    shapes = checked_shapes(shapes)
     plans: dict[float, Plan] = {}
     alone: list[float] = []
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
-        asked = msgspec.structs.replace(study, epsilon=epsilon)
-        part = drawn(r2, rng)
+        at = min(epsilon, _QUIET)
+        asked = msgspec.structs.replace(study, epsilon=at)
+        part, shape = drawn(r2, rng), shapes[k % len(shapes)]
+        if form is Form.ROUNDS and math.isinf(epsilon):
+            return 1 - part, 1 - part
         if form is Form.ROUNDS:
             # The planner's own simulation, of independent columns.
             found = planner.outlook(asked, relevant=relevant, repetitions=1, seed=int(rng.integers(1 << 30)))
             return 1 - part + part * found.excess, 1 - part
-        if epsilon not in plans:
-            plans[epsilon] = compile_plan(asked)
+        if at not in plans:
+            plans[at] = compile_plan(asked)
+        related = drawn(correlation, rng)
         if form is Form.JOINT:
-            rows = MadeUp.of(plans[epsilon].design, part, drawn(correlation, rng), _RANGE, rng, int(relevant))
-            alone.append(rows.alone())
+            rows = MadeUp.of(plans[at].design, part, related, _RANGE, rng, int(relevant), shape)
+            if math.isinf(epsilon):
+                alone.append(rows.alone())
+                return rows.without_privacy(), 1 - part
             return joint_error(rows, study, rng), 1 - part
-        return _error(plans[epsilon], int(relevant), part, drawn(correlation, rng), rng), 1 - part
+        return _error(plans[at], int(relevant), part, related, shape, rng), 1 - part
 
     form = form_of(study)
-    points, free = simulated(study.epsilon, run, quick=quick)
+    made = {Form.ROUNDS: math.inf, Form.JOINT: MADE_UP}.get(form, _ROWS)
+    points, free = simulated(study.epsilon, run, part=min(1.0, made / study.parties[0].rows), quick=quick)
     words = [f"{relevant} relevant columns", in_words("R^2", r2)]
-    words.append("independent columns" if form is Form.ROUNDS else in_words("correlation of columns", correlation))
+    if form is Form.ROUNDS:
+        words.append("independent columns")
+    else:
+        words += [shapes_in_words(shapes), in_words("correlation of columns", correlation)]
     if form is not Form.ROUNDS and study.parameters.get("radius_in_half_ranges") is not None:
         words.append("a radius that just holds the coefficients")
     return Outlook(
@@ -95,8 +110,10 @@ def joint_error(rows: MadeUp, study: Study, rng: np.random.Generator) -> float:
     return rows.error(*Correlations.of(rows.moments(rng)).slopes(radius))
 
 
-def _error(plan: Plan[StandardDesign], relevant: int, r2: float, correlation: float, rng: np.random.Generator) -> float:
-    """Return one made-up study of the default form: standardised columns with one common factor, sums over rows scaled to the study's."""
+def _error(
+    plan: Plan[StandardDesign], relevant: int, r2: float, correlation: float, shape: str, rng: np.random.Generator
+) -> float:
+    """Return one made-up study of the default form: standardised columns of this shape, sums over rows scaled to the study's."""
     design = plan.design
     lost = _mean_error(plan) ** 2
     if design.mean_only:
@@ -106,13 +123,11 @@ def _error(plan: Plan[StandardDesign], relevant: int, r2: float, correlation: fl
     widths = [max(design.kept[name], int(design.widths[name] * share)) for name in names]
     ends = np.cumsum([0, *widths])
     size, relevant = int(ends[-1]), min(relevant, int(ends[-1]))
-    root, common = math.sqrt(1 - correlation), math.sqrt(correlation)
     truth = np.zeros(size)
     truth[rng.choice(size, relevant, replace=False)] = rng.uniform(0.5, 1, relevant) * rng.choice([-1, 1], relevant)
-    variance = (1 - correlation) * float(truth @ truth) + correlation * float(truth.sum()) ** 2
-    truth *= math.sqrt(r2 / variance)
     count = min(rows, _ROWS)
-    x = root * rng.normal(size=(count, size)) + common * rng.normal(size=(count, 1))
+    x, new = np.split(standard_columns(count + _NEW, size, correlation, shape, rng), [count])
+    truth *= math.sqrt(r2 / float(np.var(new @ truth)))
     y = x @ truth + math.sqrt(1 - r2) * rng.normal(size=count)
     cross, owns, chosen = x.T @ y / count, [], []
     for k, name in enumerate(names):
@@ -138,8 +153,7 @@ def _error(plan: Plan[StandardDesign], relevant: int, r2: float, correlation: fl
             products = _products(plan, axes, [x[:, own] for own in chosen], rng)
     off = np.zeros(size)
     off[np.concatenate(chosen)] = b
-    left = off - truth
-    return float(1 - r2 + (1 - correlation) * (left @ left) + correlation * left.sum() ** 2 + lost)
+    return float(1 - r2 + np.mean((new @ (off - truth)) ** 2) + lost)
 
 
 def _mean_error(plan: Plan) -> float:

@@ -60,7 +60,8 @@ def outlook(
         part = drawn(r2, rng)
         return _error(plans[epsilon], part, drawn(ranges, rng), drawn(decay, rng), rng), math.sqrt(1 - part)
 
-    points, free = simulated(study.epsilon, run, quick=quick)
+    rows = sum(card.rows for card in study.parties)
+    points, free = simulated(study.epsilon, run, part=min(1.0, _made(design) / rows), quick=quick)
     words = [
         in_words("R^2", r2),
         in_words("half range of y in deviations", ranges),
@@ -70,7 +71,7 @@ def outlook(
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
         "pls",
-        sum(card.rows for card in study.parties),
+        rows,
         len(design.channels),
         study.epsilon,
         points,
@@ -79,6 +80,11 @@ def outlook(
         "RMSEP / standard deviation of y",
         ", ".join(words),
     )
+
+
+def _made(design: PlsDesign) -> int:
+    """Return the number of made-up rows: some for every coordinate."""
+    return max(_ROWS, 5 * design.frame.size)
 
 
 def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
@@ -98,7 +104,7 @@ def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: n
         y = scores @ slopes + math.sqrt(1 - r2) / ranges * rng.normal(size=count)
         return scores @ turn / bound, y
 
-    x, y = some(min(rows, 20_000 if design.one_release else _ROWS))
+    x, y = some(min(rows, _made(design)))
     x *= np.minimum(1.0, 1.0 / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300))
     # In coordinates themselves: a basis folds them to channels and back.
     made = _of_one_release if design.one_release else _of_rounds

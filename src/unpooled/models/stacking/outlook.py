@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.estimation.imagined import made_up_features
+from unpooled.estimation.made_up import NORMAL, SHAPES, checked_shapes, made_up_features, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
@@ -36,6 +37,8 @@ _ROWS, _NEW = 2000, 2000
 #: correlate, and how many standard deviations half a declared range has.
 SIGNAL, RATE, CORRELATION, RANGES = (0.5, 1.5), (0.2, 0.5), (0.0, 0.6), (2.5, 8.0)
 _BISECTIONS = 60
+#: The penalty of a row in the fit without privacy, which is there for classes that separate.
+_LITTLE = 1e-6
 
 
 def outlook(
@@ -45,6 +48,7 @@ def outlook(
     rate: Range = RATE,
     correlation: Range = CORRELATION,
     ranges: Range = RANGES,
+    shapes: str | tuple[str, ...] = SHAPES,
     seed: int = 0,
     quick: bool = False,
 ) -> Outlook:
@@ -53,7 +57,7 @@ def outlook(
     check_range("rate", rate, 1e-6, 0.999)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("ranges", ranges, 0.5, 1000.0)
-    plans = {study.epsilon: compile_plan(study)}
+    shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
     design: StackingDesign = plans[study.epsilon].design
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
@@ -61,16 +65,20 @@ def outlook(
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
         assumed = (drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng))
-        return _errors(plans[epsilon], assumed, rng)
+        return _errors(plans[epsilon], assumed, shapes[k % len(shapes)], rng)
 
-    points, free = simulated(study.epsilon, run, quick=quick)
+    points, free = simulated(study.epsilon, run, part=min(1.0, _ROWS / _rows(plans[study.epsilon])), quick=quick)
     words = [in_words("deviation of the linear predictor", signal)]
     if not design.outcomes.several:
         words.append(in_words("rate of the second class", rate))
-    words += [in_words("correlation of columns", correlation), in_words("half range in deviations", ranges)]
+    words += [
+        shapes_in_words(shapes),
+        in_words("correlation of columns", correlation),
+        in_words("half range in deviations", ranges),
+    ]
     return Outlook(
         "stacking" if len(design.blocks) > 1 else "logistic regression",
-        sum(card.rows for card in study.parties) if design.split is Split.HORIZONTAL else study.parties[0].rows,
+        _rows(plans[study.epsilon]),
         len({column.name for card in study.parties for column in card.columns}),
         study.epsilon,
         points,
@@ -81,19 +89,23 @@ def outlook(
     )
 
 
+def _rows(plan: Plan[StackingDesign]) -> int:
+    """Return the number of persons."""
+    cards = plan.study.parties
+    return sum(card.rows for card in cards) if plan.design.split is Split.HORIZONTAL else cards[0].rows
+
+
 def _errors(
-    plan: Plan[StackingDesign], assumed: tuple[float, float, float, float], rng: np.random.Generator
+    plan: Plan[StackingDesign], assumed: tuple[float, float, float, float], shape: str, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the error of one made-up study, and that of the true probabilities."""
     design = plan.design
-    cards = plan.study.parties
-    rows = sum(card.rows for card in cards) if design.split is Split.HORIZONTAL else cards[0].rows
-    count = min(rows, _ROWS)
-    columns, true = made_up(design, plan.study, count + _NEW, assumed, rng)
+    count = min(_rows(plan), _ROWS)
+    columns, true = made_up(design, plan.study, count + _NEW, assumed, rng, shape)
     classes = design.outcomes.classes
     places = (true.cumsum(axis=1) > rng.random((count + _NEW, 1))).argmax(axis=1)
     used, new = (Table({name: c[part] for name, c in columns.items()}) for part in (slice(count), slice(count, None)))
-    found = _played(plan, used, places[:count], new, rng)
+    found = (_played if math.isfinite(plan.study.epsilon) else _pooled)(plan, used, places[:count], new, rng)
     truth = np.bincount(places, minlength=classes) / places.size
     seen = places[count:]
 
@@ -102,6 +114,22 @@ def _errors(
 
     base = max(loss(np.tile(truth, (seen.size, 1))), 1e-300)
     return loss(found) / base, loss(true[count:]) / base
+
+
+def _pooled(plan: Plan[StackingDesign], used: Table, places: Places, new: Table, rng: np.random.Generator) -> Matrix:
+    """Return probabilities by one logistic regression on all columns of all rows, which is what there would be without privacy."""
+    del rng
+    design, outcomes = plan.design, plan.design.outcomes
+    blocks = design.blocks if design.split is Split.VERTICAL else design.blocks[:1]
+
+    def rows(table: Table) -> Matrix:
+        return np.column_stack([*(block.rows(table) for block in blocks), np.ones(table.n_rows)])
+
+    coded: NDArray[Any] = places if outcomes.several else np.where(places == 1, 1.0, -1.0)
+    features = rows(used)
+    nothing = np.zeros(features.shape[1] * outcomes.predictors)
+    w = outcomes.minimum(features, coded, _LITTLE * places.size, linear=nothing, centre=nothing, tolerance=1e-7)
+    return outcomes.of(rows(new), w)
 
 
 def _played(plan: Plan[StackingDesign], used: Table, places: Places, new: Table, rng: np.random.Generator) -> Matrix:
@@ -185,12 +213,17 @@ def _ranks(plan: Plan[StackingDesign], used: Table, places: Places, rng: np.rand
 
 
 def made_up(
-    design: StackingDesign, study: Study, count: int, assumed: tuple[float, float, float, float], rng: np.random.Generator
+    design: StackingDesign,
+    study: Study,
+    count: int,
+    assumed: tuple[float, float, float, float],
+    rng: np.random.Generator,
+    shape: str = NORMAL,
 ) -> tuple[dict[str, Any], Matrix]:
     """Return columns of a table of the declared shape, and the true probabilities of all classes."""
     signal, rate, correlation, ranges = assumed
     features = {column.name: column for card in study.parties for column in card.columns}
-    columns, rows = made_up_features(tuple(features.values()), count, correlation, ranges, rng)
+    columns, rows = made_up_features(tuple(features.values()), count, correlation, ranges, rng, shape)
     outcomes = design.outcomes
     u = rows @ rng.normal(size=(rows.shape[1], outcomes.predictors))
     u *= signal / np.maximum(u.std(axis=0), 1e-9)

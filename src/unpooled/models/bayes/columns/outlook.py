@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from unpooled.estimation.joint_outlook import MadeUp
+from unpooled.estimation.joint_outlook import MADE_UP, MadeUp
+from unpooled.estimation.made_up import shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, drawn, in_words, simulated
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.models.bayes.columns.sines import SineDesign, imagined_sines
@@ -16,26 +18,32 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
 
 
-def outlook(study: Study, r2: Range, correlation: Range, ranges: Range, seed: int, *, quick: bool) -> Outlook:
+def outlook(
+    study: Study, r2: Range, correlation: Range, ranges: Range, shapes: tuple[str, ...], seed: int, *, quick: bool
+) -> Outlook:
     """Return squared error of predictions over the variance of y, against epsilon, and that of the model of the response's holder alone."""
     designs = {study.epsilon: design_of(study)}
     alone: list[float] = []
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
+        part, related, wide = drawn(r2, rng), drawn(correlation, rng), drawn(ranges, rng)
+        if math.isinf(epsilon):
+            rows = MadeUp.of(designs[study.epsilon], part, related, wide, rng, shape=shapes[k % len(shapes)])
+            alone.append(rows.alone())
+            return rows.without_privacy(), 1 - part
         if epsilon not in designs:
             designs[epsilon] = design_of(msgspec.structs.replace(study, epsilon=epsilon))
-        part = drawn(r2, rng)
         own = designs[epsilon]
-        rows = MadeUp.of(own, part, drawn(correlation, rng), drawn(ranges, rng), rng)
+        rows = MadeUp.of(own, part, related, wide, rng, shape=shapes[k % len(shapes)])
         fit = imagined_sines(own, rows.tables, rng) if isinstance(own, SineDesign) else rows.moments(rng).posterior()
-        alone.append(rows.alone())
         return rows.error(fit.coef_, fit.intercept_), 1 - part
 
-    points, free = simulated(study.epsilon, run, quick=quick)
     design = designs[study.epsilon]
+    points, free = simulated(study.epsilon, run, part=min(1.0, MADE_UP / design.rows), quick=quick)
     words = [
         in_words("R^2", r2),
+        shapes_in_words(shapes),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
     ]
