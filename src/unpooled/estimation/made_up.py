@@ -24,6 +24,13 @@ NORMAL, SKEWED, COPIES = "normal", "skewed", "near copies"
 SHAPES = (NORMAL, SKEWED, COPIES)
 #: Columns in a group of near copies, and the correlation of two of them.
 _GROUP, _ALIKE = 4, 0.95
+#: Made-up rows of a fit: at least so few, and so many values in all.
+_FEWEST, _VALUES = 2500, 100_000
+
+
+def rows_to_make(rows: int, columns: int) -> int:
+    """Return the number of rows to make up for a study of this size: more would differ in the error alone that they have for being few."""
+    return min(rows, max(_FEWEST, _VALUES // columns))
 
 
 def checked_shapes(shapes: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.estimation.imagined import imagine
-from unpooled.estimation.made_up import SHAPES, checked_shapes, made_up_rows, shapes_in_words
+from unpooled.estimation.made_up import SHAPES, checked_shapes, made_up_rows, rows_to_make, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.bayes.columns.outlook import outlook as of_columns
 from unpooled.models.bayes.coordinator import coordinate
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan, Study
 
-#: Made-up rows: more of them differ from the study's own only in the sampling error.
-_ROWS, _NEW = 2500, 2000
+#: New rows that are predicted.
+_NEW = 2000
 #: What is assumed where nothing is said: the part of the variance of y that the columns explain, how they correlate, and how many
 #: standard deviations half a declared range has.
 SIGNAL, CORRELATION, RANGES = (0.1, 0.9), (0.0, 0.6), (2.5, 8.0)
@@ -48,16 +48,17 @@ def outlook(
         return of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick)
     shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
     rows = sum(card.rows for card in study.parties)
+    count = rows_to_make(rows, plans[study.epsilon].design.layout.size)
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
             plans[epsilon] = compile_plan(_at(study, epsilon))
         part = drawn(r2, rng)
-        shape = shapes[k % len(shapes)]
-        return _error(plans[epsilon], part, drawn(correlation, rng), drawn(ranges, rng), shape, rng), 1 - part
+        assumed = part, drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
+        return _error(plans[epsilon], count, assumed, rng), 1 - part
 
-    points, free = simulated(study.epsilon, run, part=min(1.0, _ROWS / rows), quick=quick)
+    points, free = simulated(study.epsilon, run, part=count / rows, quick=quick)
     design = plans[study.epsilon].design
     words = [
         in_words("R^2", r2),
@@ -86,13 +87,10 @@ def _at(study: Study, epsilon: float) -> Study:
     return msgspec.structs.replace(study, epsilon=epsilon, parameters=parameters)
 
 
-def _error(
-    plan: Plan[BayesDesign], r2: float, correlation: float, ranges: float, shape: str, rng: np.random.Generator
-) -> float:
+def _error(plan: Plan[BayesDesign], count: int, assumed: tuple[float, float, float, str], rng: np.random.Generator) -> float:
     """Return one made-up study."""
     design = plan.design
-    layout, rows = design.layout, sum(card.rows for card in plan.study.parties)
-    count = min(rows, _ROWS)
+    layout, (r2, correlation, ranges, shape) = design.layout, assumed
     table = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng, shape=shape)
     names = (*(c.name for c in layout.features), layout.response.name)
     if layout.weighting is not None:  # uniform over the declared range

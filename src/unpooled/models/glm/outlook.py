@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from unpooled.estimation.imagined import imagine
-from unpooled.estimation.made_up import SHAPES, checked_shapes, shapes_in_words
+from unpooled.estimation.made_up import SHAPES, checked_shapes, rows_to_make, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from unpooled.models.glm.result import GlmResult
     from unpooled.privacy.plan import Plan, Study
 
-#: Made-up rows: more of them differ from the study's own only in the sampling error.
-_ROWS, _NEW = 2000, 2000
+#: New rows that are predicted.
+_NEW = 2000
 #: What is assumed where nothing is said: the deviation of the linear predictor, the mean response as a part of its largest (None: by the
 #: family), how columns correlate, and how many standard deviations half a declared range has.
 SIGNAL, CORRELATION, RANGES = (0.5, 1.5), (0.0, 0.6), (2.5, 8.0)
@@ -70,7 +70,7 @@ def outlook(
         )
         return _errors(plans[epsilon], assumed, rng)
 
-    points, free = simulated(study.epsilon, run, part=min(1.0, _ROWS / design.rows), quick=quick)
+    points, free = simulated(study.epsilon, run, part=_count(design) / design.rows, quick=quick)
     words = [
         in_words("deviation of the linear predictor", signal),
         in_words(_WORDS.get(design.family.name, "mean response over its largest"), rate),
@@ -93,10 +93,16 @@ def outlook(
     )
 
 
+def _count(design: GlmDesign) -> int:
+    """Return the number of rows to make up for a fit."""
+    numbers = len(design.family.labels) if isinstance(design.family, Softmax) else 1
+    return rows_to_make(design.rows, design.layout.size * numbers)
+
+
 def _errors(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -> tuple[float, float]:
     """Return the error of one made-up study, and that of the true coefficients."""
     design = plan.design
-    count = min(design.rows, _ROWS)
+    count = _count(design)
     columns, y, true = made_up(design, count + _NEW, assumed, rng)
     used, new = (
         Table({name: column[part] for name, column in columns.items()}) for part in (slice(count), slice(count, None))
