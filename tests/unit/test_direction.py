@@ -361,7 +361,7 @@ def test_formulas_households_one_class_and_no_intercept() -> None:
     together.fit(X, y, unit_id=ids)
     assert together.plan_.design.totals[PROBABILITIES].reach[Unit.HOUSEHOLD].distance == pytest.approx(2 * math.sqrt(2))
     none = PrivateGLM("logistic", **SHARED).fit(X, np.zeros(n, dtype=int))
-    assert none.predict_proba(X)[:, 1].max() < 0.2
+    assert none.predict_proba(X)[:, 1].mean() < 0.2
     through = PrivateGLM("logistic", **SHARED, fit_intercept=False).fit(X[:300], (X[:300, 0] > 0).astype(int))
     assert (through.method_, through.intercept_) == ("direction", 0.0)
     assert through.predict_proba(np.zeros((1, 2)))[0, 1] == pytest.approx(0.5)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
 
 #: New rows that are predicted.
-_NEW = 2000
+_NEW = 10_000
 #: What is assumed where nothing is said: the part of the variance of y that the columns explain, how they correlate, and how many
 #: standard deviations half a declared range has.
 SIGNAL, CORRELATION, RANGES = (0.1, 0.9), (0.0, 0.6), (2.5, 8.0)

@@ -14,6 +14,7 @@ from unpooled.aggregation.rounds import descend
 from unpooled.aggregation.standard import CONSTANT, SCALES
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.sandwich import drawn_to_model
+from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_slopes
 from unpooled.models.glm.calibrating import calibrate, direction_and_scale
 from unpooled.models.glm.cutting import Cutting
 from unpooled.models.glm.directions import MOMENTS
@@ -89,18 +90,25 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
     design, schedule, shape = fit.design, fit.design.schedule, fit.shape
     base, slopes = fit.start, shape.slopes
     pull: Row | float = 0.0
+    once: Row | float = 0.0
 
     def move(total: Total, current: Row) -> Row:
-        nonlocal pull
+        nonlocal pull, once
         gradient, noise = design.short.gradient_of(total)
         curvature = shape.curvature(fit.counted)
-        fit.spread = (noise / curvature) ** 2 / schedule.rounds
+        once = (noise / curvature) ** 2
+        fit.spread = once / schedule.rounds
         pull = fit.spread * slopes / PRIOR
         pulls = pull + fit.penalty / fit.units[0] / curvature
         gradient = shape.stepped(gradient) / curvature - pulls * (current - base)
         return np.asarray(schedule.step / (1 + pulls) * gradient)
 
     fit.start = yield from descend(fit, fit.at, move, base, schedule.rounds)
+    if schedule.method is GlmMethod.GRADIENT and not schedule.probabilities:
+        kept, gain = averaged_rounds(schedule.rounds, schedule.step)
+        arrived = np.broadcast_to(kept / (1 + pull), base.shape)
+        noise = np.broadcast_to(gain / (1 + pull) ** 2 * once, base.shape)
+        fit.start = base + believed_slopes(fit.start - base, arrived, noise, shape.moving, slopes)
     # The later half has half the gradients, and the pull to the base rate moves a coefficient of the size that was believed so far.
     fit.spread = 2 * fit.spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
 

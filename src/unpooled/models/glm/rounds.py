@@ -35,6 +35,8 @@ WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
 WORTH_LENGTHS = 40.0
 #: Share of the base rate, by which its noise is 1/16 or less from n mu = 22.6 on; and shares of the rest for scales, rounds and the histogram.
 _LEAST_BASE, _MOST_BASE, _BASE_STRENGTH = 0.04, 0.5, 16.0
+#: Of rounds of gradients: the least share, and as above of counts and amounts, whose mean is a small part of their largest.
+_LEAST_ROUNDS_BASE, _TAILED_STRENGTH, _GRADIENT_SHARES = 0.06, 32.0, (0.106, 0.894)
 _DIRECTION_SHARES = (0.104, 0.625, 0.271)
 #: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
 _DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
@@ -186,10 +188,19 @@ def schedule_of(
     if method is GlmMethod.NEWTON:
         found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat)
     else:
-        found = GlmSchedule(
-            method, base=0.06, scales=0.1, descent=0.84, rounds=_rounds(k, left - 2), step=_step(coefficients)
-        )
+        found = _along_gradients(k, coefficients, left - 2, tailed=tailed)
     return found.calibrated(k) if calibrates else found
+
+
+def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) -> GlmSchedule:
+    """Return rounds of gradients alone; the base rate gets the more of the budget the less of it there is."""
+    strength = _TAILED_STRENGTH if tailed else _BASE_STRENGTH
+    base = min(_MOST_BASE, max(_LEAST_ROUNDS_BASE, (strength / (k * coefficients)) ** 2))
+    scales, descent = ((1 - base) * share for share in _GRADIENT_SHARES)
+    rounds = _rounds(k, most)
+    return GlmSchedule(
+        GlmMethod.GRADIENT, base=base, scales=scales, descent=descent, rounds=rounds, step=_step(coefficients)
+    )
 
 
 def _rounds(k: float, most: int) -> int:

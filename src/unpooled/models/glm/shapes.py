@@ -72,6 +72,11 @@ class GlmShape:
         """Return slopes of one linear predictor, at least one."""
         return max(self.layout.size - self.layout.intercept, 1)
 
+    @property
+    def moving(self) -> NDArray[np.bool_]:
+        """Return which of the coefficients that the fit works on are slopes."""
+        return np.arange(self.start.size) < self.columns
+
     def sent(self, start: Row) -> tuple[float, ...]:
         """Return the coefficients of a request."""
         return tuple(start.tolist())
@@ -196,6 +201,11 @@ class Contrasts(GlmShape):
         if self.layout.intercept:
             start[:, -1] = self._basis[1].T @ self.centred / CONSTANT
         return start.ravel()
+
+    @property
+    def moving(self) -> NDArray[np.bool_]:
+        """Return the slopes of every contrast."""
+        return np.arange(self.start.size) % self.layout.size < self.columns
 
     def sent(self, start: Row) -> tuple[float, ...]:
         """Return coefficients of every class."""

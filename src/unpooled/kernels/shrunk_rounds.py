@@ -1,0 +1,45 @@
+"""What noisy rounds say of slopes: their length as the release itself makes it likely, and no slopes where noise is all that was met."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Row = NDArray[np.float64]
+
+#: What is believed of the linear predictor before data: this mass at no deviation, the rest log-uniform over these deviations.
+_NONE, _DEVIATIONS, _POINTS = 0.3, (0.05, 6.0), 33
+
+
+def averaged_rounds(rounds: int, step: float) -> tuple[float, float]:
+    """Return the part of the way to the optimum that the mean of the later half of the rounds has gone, and its variance for gradients of variance 1.
+
+    Every step goes this part of the way of a quadratic loss.
+    """
+    first = rounds // 2
+    left = (1 - step) ** np.arange(1, rounds + 1)
+    gone = float(1 - left[first:].mean())
+    # A gradient's noise stays in all iterates after it.
+    weights = [
+        step * (1 - step) ** np.maximum(np.arange(first, rounds) - index, 0.0) * (np.arange(first, rounds) >= index)
+        for index in range(rounds)
+    ]
+    return gone, float(sum(np.mean(w) ** 2 for w in weights))
+
+
+def believed_slopes(found: Row, arrived: Row, noise: Row, moving: NDArray[np.bool_], slopes: int) -> Row:
+    """Return posterior means of coefficients of which rounds found this, after this part of the way and with noise of this variance.
+
+    Slopes (``moving``) are normal about 0 with one variance, over whose grid the posterior is averaged; the others stay as they were found.
+    """
+    deviations = np.append(0.0, np.geomspace(*_DEVIATIONS, _POINTS - 1))
+    prior = np.append(_NONE, np.full(_POINTS - 1, (1 - _NONE) / (_POINTS - 1)))
+    believed = deviations[:, None] ** 2 / slopes
+    whole = arrived**2 * believed + noise
+    log = np.log(prior) - 0.5 * (found**2 / whole + np.log(whole))[:, moving].sum(axis=1)
+    weights = np.exp(log - log.max())
+    return np.where(moving, (weights / weights.sum()) @ (believed * arrived / whole) * found, found)

@@ -1,0 +1,54 @@
+"""Posterior means of slopes that noisy rounds found: their arithmetic beside played rounds, and that noise alone gives no slopes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_slopes
+
+
+@pytest.mark.parametrize(("rounds", "step"), [(1, 0.3), (15, 0.286), (40, 0.1), (80, 1.0)])
+def test_what_the_mean_of_the_later_half_keeps_is_what_rounds_give(rounds: int, step: float) -> None:
+    rng = np.random.default_rng(0)
+    current, later = np.zeros((2, 40_000))
+    for index in range(rounds):
+        current = current + step * (1.0 - current + rng.normal(size=current.size))
+        later += current * (index >= rounds // 2)
+    played = later / (rounds - rounds // 2)
+    gone, gain = averaged_rounds(rounds, step)
+    assert gone == pytest.approx(played.mean(), abs=0.03)
+    assert gain == pytest.approx(played.var(), rel=0.04)
+
+
+def shrunk(slopes: np.ndarray, noise: float, rng: np.random.Generator, arrived: float = 0.8) -> np.ndarray:
+    """What is believed of slopes and a constant of 0.4."""
+    truth = np.append(slopes, 0.4)
+    found = arrived * truth + np.sqrt(noise) * rng.normal(size=truth.size)
+    moving = np.arange(truth.size) < slopes.size
+    believed = believed_slopes(found, np.full(truth.size, arrived), np.full(truth.size, noise), moving, slopes.size)
+    assert believed[-1] == found[-1]  # the constant stays as it was found
+    return believed[:-1]
+
+
+@pytest.mark.parametrize("columns", [3, 20])
+def test_noise_alone_gives_next_to_no_slopes_and_clear_slopes_arrive(columns: int) -> None:
+    rng = np.random.default_rng(1)
+    none = [np.square(shrunk(np.zeros(columns), 0.05, rng)).sum() / (0.05 * columns) for _ in range(200)]
+    assert np.mean(none) < 0.15 * 1 / 0.64
+    slopes = rng.normal(size=columns)
+    clear = np.mean([shrunk(slopes, 1e-4, rng) for _ in range(200)], axis=0)
+    assert np.abs(clear - slopes).max() < 0.02  # what rounds had not gone yet is added
+
+
+def test_no_law_of_slopes_makes_it_worse_than_both_the_rounds_and_nothing() -> None:
+    rng = np.random.default_rng(2)
+    for length in (0.0, 0.1, 0.3, 1.0, 3.0):
+        error, raw, nothing = [], [], []
+        for _ in range(300):
+            slopes = rng.normal(size=10) * length / np.sqrt(10)
+            found = shrunk(slopes, 0.02, rng, arrived=1.0)
+            error.append(np.square(found - slopes).sum())
+            raw.append(0.02 * 10)
+            nothing.append(np.square(slopes).sum())
+        assert np.mean(error) <= 1.25 * min(np.mean(raw), np.mean(nothing)) + 0.02
