@@ -36,7 +36,7 @@ WORTH_LENGTHS = 40.0
 #: Share of the base rate, by which its noise is 1/16 or less from n mu = 22.6 on; and shares of the rest for scales, rounds and the histogram.
 _LEAST_BASE, _MOST_BASE, _BASE_STRENGTH = 0.04, 0.5, 16.0
 #: Of rounds of gradients: the least share, and as above of counts and amounts, whose mean is a small part of their largest.
-_LEAST_ROUNDS_BASE, _TAILED_STRENGTH, _GRADIENT_SHARES = 0.06, 32.0, (0.106, 0.894)
+_LEAST_ROUNDS_BASE, _TAILED_STRENGTH, _GRADIENT_SHARES = 0.06, 32.0, (0.1 / 0.94, 0.84 / 0.94)
 _DIRECTION_SHARES = (0.104, 0.625, 0.271)
 #: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
 _DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
