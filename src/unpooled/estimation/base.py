@@ -132,7 +132,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
 
         ``epsilon`` is the estimator's own if it is None. What may be assumed, as a number or as a range (low, high): ``r2``, the part of the
         variance of y that the columns explain; ``correlation`` of the columns; rows split: ``ranges``, half a declared range in standard
-        deviations; columns split: ``structure``, "independent", "common factor" or "field" (neighbours on a line);
+        deviations, and ``shapes`` of columns, one or several of "normal", "skewed" and "near copies"; columns split: ``structure``,
+        "independent", "common factor" or "field" (neighbours on a line);
         ``signal``, the deviation of a generalised linear model's linear predictor, and ``rate``, its mean response as a part of the largest;
         lasso: ``relevant``, how many columns the response goes with; pls: ``decay``, the deviation of the last coordinate as a part of the first's.
 
