@@ -16,7 +16,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.families.gaussian import Gaussian
 from unpooled.kernels.ridge import RidgePath
-from unpooled.models.pride.curve import energies_insisted, outside_insisted, sketches_likelihood
+from unpooled.models.pride.curve import sketches_likelihood
 from unpooled.models.pride.gram import GramPath, Setting, Share
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ FACTORS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
 NOISE = "received_noise"
 #: Prior weight of the members that use no sketch.
 UNUSED = 0.5
+#: Off the log weight of energies that were fitted to the sketches, which are likelier under them for that alone.
+FITTED = 3.0
 
 
 def averages(parameters: Parameters, epsilon: float) -> bool:
@@ -82,20 +84,20 @@ def kernels(problem: GramProblem, *, fit_intercept: bool, path: Sequence[float] 
     expected, outside = setting.expected
     seen, kept = setting.observed, problem.heard.kept
     curve = expected.energies[: setting.own.rank]
-    inside = energies_insisted(setting.own.squares, seen, expected.scaled(kept)) / kept
-    beyond = outside_insisted(outside * kept, seen, setting.beyond) / kept if setting.beyond else 0.0
+    inside, beyond = setting.energies()
 
     def likelihood(energies: Vector, rest: float) -> float:
         return sketches_likelihood(energies * kept, rest * kept, seen, setting.beyond, outside * kept)
 
-    used = math.log((1 - UNUSED) / (1 + len(path))) + likelihood(inside, beyond)
+    used = math.log((1 - UNUSED) / (1 + len(path))) + likelihood(inside, beyond) - FITTED
     found = [
         (math.log(UNUSED) + likelihood(curve, outside), setting.without_sketches(curve, outside)),
         (used, setting.without_sketches(inside, beyond)),
     ]
-    for assumed in path:
-        features = setting.features(problem.calibrated(assumed))
-        found.append((used, setting.kernel(features, inside, beyond)))
+    if problem.calibration is not None:
+        for assumed in path:
+            features = setting.features(problem.calibrated(assumed))
+            found.append((used + problem.likelihood(assumed), setting.kernel(features, inside, beyond)))
     return found
 
 

@@ -42,8 +42,6 @@ _NODES = np.linspace(-4, 4, 33)
 _LEAST, _EVENLY = -5.0, np.linspace(0, 1, 33)
 #: The common shift of the curve: on the directions with this share of the energy, upwards only, as far as the likelihood insists.
 _SHARE, _SHIFTS, _DROP = 0.9, np.linspace(0, 4, 33), 2.0
-#: A mean energy of the sketches in a direction counts as at least this share of the noise's.
-_ZERO = 1e-12
 
 
 @dataclass(frozen=True)
@@ -245,52 +243,11 @@ def _posterior(power: Vector, expected: Belief, columns: int, noise: float, shif
 
 def energies_inside(squares: Vector, power: Vector, expected: Belief, columns: int, noise: float) -> Vector:
     """g_i on the own directions: the curve shifted upwards together as far as the likelihood insists, then its posterior mean."""
-    return _posterior(power, expected, columns, noise, _shift(squares, power, expected, columns, noise))[1]
-
-
-def _shift(squares: Vector, power: Vector, expected: Belief, columns: int, noise: float) -> float:
-    """Return the smallest common shift, upwards, of the curve's logarithm that the sketches are likely under."""
     held = np.cumsum(squares)
     top = slice(0, min(squares.size, 1 + int(np.searchsorted(held, _SHARE * held[-1]))))
     likelihoods = np.array([_posterior(power[top], expected, columns, noise, float(d))[0] for d in _SHIFTS])
-    return float(_SHIFTS[int(np.argmax(likelihoods >= likelihoods.max() - _DROP))])
-
-
-# --- the same, no further than the sketches insist (THEORY.md, P.12) ------------------------------------------------------
-
-
-def energies_insisted(squares: Vector, seen: Observed, expected: Belief) -> Vector:
-    """Return the others' energies in the own directions: the curve, moved no further than the likelihood of the sketches insists.
-
-    In each direction the energy is the one nearest to the (shifted) curve whose log likelihood is within 2 + log r of the largest.
-    """
-    power, q, noise = seen.power, seen.columns, seen.noise
-    shift = _shift(squares, power, expected, q, noise)
-    mu = expected.energies[: power.size] * np.where(expected.unreached, 1.0, math.exp(shift))
-    # log likelihood of a mean m is -(q/2) h(m / m*) up to a constant: h(x) = log x + 1/x - 1 and m* = P/q, and m is at least the noise.
-    most, drop = np.maximum(power / q, max(_ZERO * noise, np.finfo(np.float64).tiny)), 2 * (_DROP + math.log(max(power.size, 1))) / q
-    least = np.log(np.maximum(noise / most, 1.0))  # log x of the likeliest admissible m
-    level = least + np.exp(-least) - 1 + drop
-    high = np.maximum(noise, most * np.exp(_root(level, least, level + 1)))
-    low = np.maximum(noise, most * np.exp(-_root(level, np.zeros_like(level), np.sqrt(2 * level), sign=-1.0)))
-    return np.asarray(np.clip(mu, q * (low - noise), q * (high - noise)))
-
-
-def _root(level: Vector, low: Vector, high: Vector, sign: float = 1.0) -> Vector:
-    """Return t between low and high with t' + exp(-t') - 1 = level, t' = sign t, by bisection: the left side rises with t."""
-    for _ in range(60):
-        middle = (low + high) / 2
-        above = sign * middle + np.exp(-sign * middle) - 1 > level
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.asarray((low + high) / 2)
-
-
-def outside_insisted(expected: float, seen: Observed, directions: int) -> float:
-    """Return the energy outside of the own directions: the expected one, moved to within two deviations of the observed one."""
-    if not expected > 0:
-        return 0.0
-    reach, middle = 2 * math.sqrt(_variance(expected, seen.rest, directions, seen.columns, seen.noise)), seen.rest / directions
-    return max(0.0, min(max(expected, middle - reach), middle + reach))
+    shift = float(_SHIFTS[int(np.argmax(likelihoods >= likelihoods.max() - _DROP))])
+    return _posterior(power, expected, columns, noise, shift)[1]
 
 
 def sketches_likelihood(inside: Vector, outside: float, seen: Observed, directions: int, prior: float) -> float:

@@ -199,6 +199,18 @@ class GramProblem:
         inner = np.maximum((safe - beta - 1) ** 2 - 4 * beta, 0.0)
         return np.where(seen, np.sqrt(inner) / safe, 0.0)
 
+    def likelihood(self, assumed: float) -> float:
+        """Return how much likelier the residual's rows are, at the true noise, with the directions that ``assumed`` believes in than with none.
+
+        Rows are normal, with variance 1 + max(0, x - assumed^2) in a direction whose observed variance is x noise variances. Every direction
+        that is believed in pays for its q numbers as in the Bayesian information criterion, q/2 log n.
+        """
+        rows, columns = self._residual[1].shape
+        observed = self._directions[0][self.reliability(assumed) > 0]
+        variance = 1 + np.maximum(observed - assumed**2, 0.0)
+        gain = rows / 2 * (observed - observed / variance - np.log(variance)) - columns / 2 * math.log(max(rows, 1))
+        return float(gain.sum())
+
     def shrinkage(self, assumed: float = 1.0) -> Matrix:
         """Return the matrix that shrinks rows of the noisy columns' residual, if the noise were ``assumed`` times what it is."""
         noise = self.heard.noise[self.heard.noise > 0]
