@@ -1,4 +1,4 @@
-"""PRIDE's prediction error against epsilon, on thirty declared designs, five epsilons and twenty seeds: does more budget ever predict worse?
+"""PRIDE's prediction error against epsilon, on thirty declared designs, five epsilons and twenty seeds: more must never predict worse.
 
 Two predictions of a squared loss are measured on new rows. *Joint*: the parties' shares added up (``predict``). *At a party*: from its own columns
 and sketches of the new rows (``predict_at``), mean over the parties. Each is compared with a party's own best model: least squares or the ridge by
@@ -155,7 +155,12 @@ def measured(design: Design, seed: int) -> dict[str, list[float]]:
         joint.append(error(model.predict(X[new])))
         at.append([error(model.predict_at(name, X[new])) for name in parties])
     worst = [float(np.max(np.divide(each, own))) for each in at]
-    return {"joint": joint, "at": [float(np.mean(each)) for each in at], "worst": worst, "own": [min(own), float(np.mean(own))]}
+    return {
+        "joint": joint,
+        "at": [float(np.mean(each)) for each in at],
+        "worst": worst,
+        "own": [min(own), float(np.mean(own))],
+    }
 
 
 def steps(errors: np.ndarray) -> list[float]:

@@ -18,6 +18,8 @@ from unpooled.families.gaussian import Gaussian
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models.pride.curve import sketches_likelihood
 from unpooled.models.pride.gram import GramPath, Setting, Share
+from unpooled.models.pride.local import DesignProblem
+from unpooled.models.pride.plan import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,8 +64,8 @@ class Member:
 def weights(members: Sequence[Member]) -> Vector:
     """Return the members' weights, which sum to 1."""
     logs = np.array([member.log_weight for member in members])
-    found: Vector = np.exp(logs - logs.max())
-    return found / found.sum()
+    found = np.exp(logs - logs.max())
+    return np.asarray(found / found.sum())
 
 
 def averaged(members: Sequence[Member]) -> tuple[float, Vector]:
@@ -196,3 +198,24 @@ def noise_then(context: Context[PrideDesign], fitted: str) -> Vector | None:
     except UsageError:
         return None
     return found
+
+
+def own_decisions(parameters: Parameters, rows: Matrix, response: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return decisions for new rows by models of a party's own columns: the ``rows`` behind those of the response are new.
+
+    The first is the family's fit with the penalty of largest evidence; a squared loss has a second, least squares.
+    """
+    count, constant = response.shape[0], parameters.fit_intercept
+    unit = unit_of(parameters, response)
+    path = DesignProblem(rows[:count], np.empty((count, 0))).path(parameters.law, response / unit, fit_intercept=constant)
+    found = path.solve(path.evidence_alpha())
+    decisions = [unit * _decided(rows[count:] @ found.own, found.intercept)]
+    if isinstance(parameters.law, Gaussian):
+        slopes, intercept = RidgePath.of(rows[:count], response, fit_intercept=constant).solve(0.0)
+        decisions.append(rows[count:] @ slopes + intercept)
+    return decisions
+
+
+def _decided(linear: NDArray[np.float64], intercept: float | Vector) -> NDArray[np.float64]:
+    """Return linear predictors with their constants, a column for each constant where there are several."""
+    return (linear[:, None] if np.size(intercept) > 1 and linear.ndim == 1 else linear) + intercept

@@ -255,7 +255,9 @@ def sketches_likelihood(inside: Vector, outside: float, seen: Observed, directio
     mean = inside / seen.columns + seen.noise
     found = float((-0.5 * seen.columns * np.log(mean) - 0.5 * seen.power / mean).sum())
     if directions and prior > 0:
-        found -= 0.5 * (outside - seen.rest / directions) ** 2 / _variance(prior, seen.rest, directions, seen.columns, seen.noise)
+        found -= (
+            0.5 * (outside - seen.rest / directions) ** 2 / _variance(prior, seen.rest, directions, seen.columns, seen.noise)
+        )
     return found
 
 

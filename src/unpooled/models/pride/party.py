@@ -66,12 +66,12 @@ if TYPE_CHECKING:
     from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
     from unpooled.models.pride.plan import PrideDesign
-    from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
     #: Coefficients and intercept of a local problem at a penalty.
     Solver = Callable[[Context, RidgePath | NewtonPath, float], tuple[Vector, float]]
+
 
 def part_of(context: Context[PrideDesign]) -> Part:
     """Return the part of the design that this party holds and sends."""
@@ -273,11 +273,7 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
             alpha, share = solved(problem, unit)
     coefficients, at_home = unit * share.own, share
     if isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
-        if averages:
-            at_home = average.at_home(problem, response / unit, fit_intercept=parameters.fit_intercept)
-            context.keep(average.NOISE, problem.heard.noise)
-        else:
-            at_home = solved(problem.at_home(), unit)[1]
+        at_home = _at_home(context, problem, response / unit) if averages else solved(problem.at_home(), unit)[1]
         context.keep("home_coefficients", unit * at_home.own)
     context.keep("coefficients", coefficients)
     context.keep("received_coefficients", unit * at_home.received)
@@ -292,6 +288,13 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     assert isinstance(problem, DesignProblem)  # the plan saw to it
     reach = coefficients_reach(part, response.shape[0], parameters, problem.received)
     return Estimated((context.release(COEFFICIENTS, Statistic(coefficients.ravel(), reach)),))
+
+
+def _at_home(context: Context[PrideDesign], problem: GramProblem, response: Vector) -> Share:
+    """Return the average that predicts new rows here; keep the noise that it was fitted at, and what of the sketches is no noise."""
+    context.keep(average.NOISE, problem.heard.noise)
+    context.keep("reliability", np.empty(0) if problem.calibration is None else problem.reliability()[::-1])
+    return average.at_home(problem, response, fit_intercept=_parameters(context).fit_intercept)
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.models.pride.plan import Part
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.table import Table
 
 #: Sums that stay below this are exact in a float64 matrix product.
 _EXACT = 2.0**53
