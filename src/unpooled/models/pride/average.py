@@ -1,4 +1,4 @@
-r"""Prediction by an average over what a party may believe of the others' sketches, weighted by evidence (THEORY.md, section 10).
+r"""Prediction by an average over what a party may believe of the others' sketches, weighted by evidence (THEORY.md, section 10: P.12 and P.13).
 
 Members differ in the deviation sigma' >= sigma of the noise that is assumed where the sketches' directions are used; at sigma' = infinity no
 sketch is used. The likelihood of the sketches is always that of the true sigma. Everything is local: it reads the own columns, the response,
@@ -98,7 +98,7 @@ def kernels(problem: GramProblem, *, fit_intercept: bool, path: Sequence[float] 
     ]
     if problem.calibration is not None:
         for assumed in path:
-            features = setting.features(problem.calibrated(assumed))
+            features = setting.features(problem.calibrated(assumed, sure=True))
             found.append((used + problem.likelihood(assumed), setting.kernel(features, inside, beyond)))
     return found
 

@@ -164,7 +164,7 @@ class Setting:
         return self.own.rank == 0 or self.heard.columns == 0
 
     def energies(self) -> tuple[Vector, float]:
-        """Return the others' energies in the own directions, and outside of them: posterior means (steps 1 to 3)."""
+        """Return the others' energies in the own directions, and outside of them: posterior means (Theorem P.7, steps 1 to 3)."""
         if self.is_alone:
             return np.zeros(self.own.rank), 0.0
         expected, outside = self.expected
@@ -177,7 +177,7 @@ class Setting:
         return inside, outside
 
     def kernel(self, features: Matrix, energies: Vector, outside: float) -> Kernel:
-        """Return the kernel of these energies, and of features as far as they may be believed (steps 4 and 5)."""
+        """Return the kernel of these energies, and of features as far as they may be believed (Theorem P.8, steps 4 and 5)."""
         sketched, features = self.heard.sketched, features.copy()
         weight = 0.0
         if not self.is_alone and sketched.any():

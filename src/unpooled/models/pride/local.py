@@ -186,30 +186,37 @@ class GramProblem:
             values, vectors = eigh(product(residual.T, residual) / residual.shape[0])
         return np.maximum(values, 0.0), vectors
 
-    def reliability(self, assumed: float = 1.0) -> Vector:
+    def reliability(self, assumed: float = 1.0, *, sure: bool = False) -> Vector:
         """Return for every direction of the residual which part of it is no noise, if the noise were ``assumed`` times what it is.
 
-        Singular values as in equation 7 of Gavish & Donoho 2017, over what they were; 0 where the noise alone may be as large.
+        Singular values as in equation 7 of Gavish & Donoho 2017, over what they were; 0 where the noise alone may be as large. ``sure``:
+        also 0 where the direction does not pay for its numbers (:meth:`gains`).
         """
         rows, columns = self._residual[1].shape
         beta = columns / max(rows, 1)
         square = self._directions[0] / assumed**2
         seen = square > (1 + math.sqrt(beta)) ** 2
+        if sure:
+            seen &= self.gains(assumed) > 0
         safe = np.where(seen, square, 1.0)
         inner = np.maximum((safe - beta - 1) ** 2 - 4 * beta, 0.0)
         return np.where(seen, np.sqrt(inner) / safe, 0.0)
 
-    def likelihood(self, assumed: float) -> float:
-        """Return how much likelier the residual's rows are, at the true noise, with the directions that ``assumed`` believes in than with none.
+    def gains(self, assumed: float) -> Vector:
+        """Return how much likelier the residual's rows are, at the true noise, with each direction as ``assumed`` believes in it than without.
 
         Rows are normal, with variance 1 + max(0, x - assumed^2) in a direction whose observed variance is x noise variances. Every direction
-        that is believed in pays for its q numbers as in the Bayesian information criterion, q/2 log n.
+        pays for its q numbers as in the Bayesian information criterion, q/2 log n.
         """
         rows, columns = self._residual[1].shape
-        observed = self._directions[0][self.reliability(assumed) > 0]
+        observed = self._directions[0]
         variance = 1 + np.maximum(observed - assumed**2, 0.0)
-        gain = rows / 2 * (observed - observed / variance - np.log(variance)) - columns / 2 * math.log(max(rows, 1))
-        return float(gain.sum())
+        gained = observed - observed / variance - np.log(variance)
+        return np.asarray(rows / 2 * gained - columns / 2 * math.log(max(rows, 1)))
+
+    def likelihood(self, assumed: float) -> float:
+        """Return the gains of the directions that are sure, added up."""
+        return float(self.gains(assumed)[self.reliability(assumed, sure=True) > 0].sum())
 
     def shrinkage(self, assumed: float = 1.0) -> Matrix:
         """Return the matrix that shrinks rows of the noisy columns' residual, if the noise were ``assumed`` times what it is."""
@@ -217,7 +224,7 @@ class GramProblem:
         vectors = self._directions[1]
         return np.asarray((vectors * self.reliability(assumed)) @ vectors.T * noise / noise[:, None])
 
-    def calibrated(self, assumed: float = 1.0) -> Matrix:
+    def calibrated(self, assumed: float = 1.0, *, sure: bool = False) -> Matrix:
         """Return the received columns, the noisy ones calibrated as if their noise were ``assumed`` times what it is."""
         if self.calibration is None:
             return self.heard.received
@@ -225,7 +232,7 @@ class GramProblem:
         noise, (expected, residual) = self.heard.noise[noisy], self._residual
         found = self.heard.received.copy()
         vectors = self._directions[1]
-        shrunk = product(product(residual, vectors) * self.reliability(assumed), vectors.T)
+        shrunk = product(product(residual, vectors) * self.reliability(assumed, sure=sure), vectors.T)
         found[:, noisy] = (expected + shrunk) * noise + self.calibration.noisy_means
         return found
 
