@@ -98,6 +98,8 @@ def kernels(problem: GramProblem, *, fit_intercept: bool, path: Sequence[float] 
     ]
     if problem.calibration is not None:
         for assumed in path:
+            if not problem.reliability(assumed, sure=True).any():
+                continue  # what the own columns explain of the sketches is no direction of its own
             features = setting.features(problem.calibrated(assumed, sure=True))
             found.append((used + problem.likelihood(assumed), setting.kernel(features, inside, beyond)))
     return found
