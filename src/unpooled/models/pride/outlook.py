@@ -76,7 +76,7 @@ def outlook(
     def one(asked: Study, epsilon: float, k: int, *, own: bool = False) -> float:
         rng = np.random.default_rng([seed, k])
         asked = msgspec.structs.replace(asked, epsilon=epsilon)
-        made = MadeUp.of(asked, drawn(r2, rng), structure, drawn(correlation, rng), rng)
+        made = MadeUpStudy.of(asked, drawn(r2, rng), structure, drawn(correlation, rng), rng)
         return made.own_error() if own else made.error(model, int(rng.integers(1 << 31)))
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
@@ -132,7 +132,7 @@ def _smaller(study: Study) -> Study:
 
 
 @dataclass(frozen=True)
-class MadeUp:
+class MadeUpStudy:
     """One made-up study: columns and labels of all parties, of the rows to fit and of new ones behind them."""
 
     study: Study
@@ -142,7 +142,7 @@ class MadeUp:
     truth: NDArray[np.float64]
 
     @classmethod
-    def of(cls, study: Study, r2: float, structure: str, correlation: float, rng: np.random.Generator) -> MadeUp:
+    def of(cls, study: Study, r2: float, structure: str, correlation: float, rng: np.random.Generator) -> MadeUpStudy:
         """Return a study of these assumptions."""
         columns = tuple(column for card in study.parties for column in card.columns)
         values, signal = _rows(columns, study.parties[0].rows + _NEW, structure, correlation, rng)
