@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 from unpooled import PrideRegressor
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models.pride import average
-from unpooled.models.pride.average import FACTORS, Member, averaged, fades, home_members, kernels, weights
+from unpooled.models.pride.average import FACTORS, AverageMember, averaged, fades, home_members, kernels, weights
 from unpooled.models.pride.curve import Observed, sketches_likelihood
 from unpooled.models.pride.gram import GramPath, Heard, Kernel
 from unpooled.models.pride.local import GramProblem, RegressionCalibration
@@ -43,7 +43,8 @@ def without(heard: Heard) -> Heard:
 
 def test_weights_sum_to_one_and_follow_the_evidence() -> None:
     members = [
-        Member(log, 1.0, np.array([value])) for log, value in ((-1000.0, 1.0), (-1000.0 + math.log(3), 5.0), (-9e9, 7.0))
+        AverageMember(log, 1.0, np.array([value]))
+        for log, value in ((-1000.0, 1.0), (-1000.0 + math.log(3), 5.0), (-9e9, 7.0))
     ]
     assert weights(members) == pytest.approx([0.25, 0.75, 0.0])
     alpha, value = averaged(members)

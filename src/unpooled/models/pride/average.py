@@ -53,7 +53,7 @@ def averages(parameters: Parameters, epsilon: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Member:
+class AverageMember:
     """A candidate: its log weight up to a common constant, its penalty, and its solution as one array."""
 
     log_weight: float
@@ -61,14 +61,14 @@ class Member:
     solution: Vector
 
 
-def weights(members: Sequence[Member]) -> Vector:
+def weights(members: Sequence[AverageMember]) -> Vector:
     """Return the members' weights, which sum to 1."""
     logs = np.array([member.log_weight for member in members])
     found = np.exp(logs - logs.max())
     return np.asarray(found / found.sum())
 
 
-def averaged(members: Sequence[Member]) -> tuple[float, Vector]:
+def averaged(members: Sequence[AverageMember]) -> tuple[float, Vector]:
     """Return (penalty of the heaviest member, the average of the solutions)."""
     shares = weights(members)
     total = sum(weight * member.solution for weight, member in zip(shares, members, strict=True))
@@ -113,7 +113,7 @@ def share(problem: GramProblem, response: Vector, *, fit_intercept: bool) -> tup
         best = path.evidence_alpha()
         for factor in FACTORS:
             alpha = best * factor
-            members.append(Member(before - path.evidence(alpha) / 2, alpha, path.solve(alpha).own))
+            members.append(AverageMember(before - path.evidence(alpha) / 2, alpha, path.solve(alpha).own))
     assert kernel is not None  # there is always one
     alpha, own = averaged(members)
     mean = float(response.mean()) if fit_intercept else 0.0
@@ -125,7 +125,7 @@ def share(problem: GramProblem, response: Vector, *, fit_intercept: bool) -> tup
 
 def home_members(
     problem: GramProblem, response: Vector, *, fit_intercept: bool, path: Sequence[float] = PATH
-) -> list[Member]:
+) -> list[AverageMember]:
     """Return the members of the prediction at one party, as coefficients of [what is known, residual of the sketches, 1].
 
     They are the ridge and the least squares of what is known without noise (the own columns and public ones), and the ridge on these and the
@@ -151,20 +151,22 @@ def home_members(
                 (calibration.noisy_means - calibration.own_means @ calibration.coefficients) @ received
             )
             solution = np.concatenate([own + calibration.coefficients @ received, shrinkage @ received, [constant]])
-            found.append(Member(member.log_weight, member.alpha, solution))
+            found.append(AverageMember(member.log_weight, member.alpha, solution))
     return found
 
 
-def _of_path(ridge: RidgePath, before: float, noisy: int) -> list[Member]:
+def _of_path(ridge: RidgePath, before: float, noisy: int) -> list[AverageMember]:
     best, found = ridge.evidence_alpha(), []
     for factor in FACTORS:
         coefficients, constant = ridge.solve(best * factor)
         solution = np.concatenate([coefficients, np.zeros(noisy), [constant]])
-        found.append(Member(before - math.log(len(FACTORS)) - ridge.evidence(best * factor) / 2, best * factor, solution))
+        found.append(
+            AverageMember(before - math.log(len(FACTORS)) - ridge.evidence(best * factor) / 2, best * factor, solution)
+        )
     return found
 
 
-def _least_squares(ridge: RidgePath, before: float, noisy: int) -> list[Member]:
+def _least_squares(ridge: RidgePath, before: float, noisy: int) -> list[AverageMember]:
     """Return the least squares, with the evidence of a prior that is worth one row; none where they fit every row."""
     rank, degrees = ridge.squares.size, ridge.target.size - ridge.fit_intercept
     if not 0 < rank < degrees:
@@ -173,7 +175,7 @@ def _least_squares(ridge: RidgePath, before: float, noisy: int) -> list[Member]:
     rest = max(float(ridge.target @ ridge.target) - inside, 0.0)
     evidence = degrees * math.log(max(rest + inside / (1 + degrees), 1e-300)) + rank * math.log1p(degrees)
     coefficients, constant = ridge.solve(0.0)
-    return [Member(before - evidence / 2, 0.0, np.concatenate([coefficients, np.zeros(noisy), [constant]]))]
+    return [AverageMember(before - evidence / 2, 0.0, np.concatenate([coefficients, np.zeros(noisy), [constant]]))]
 
 
 def at_home(problem: GramProblem, response: Vector, *, fit_intercept: bool) -> Share:

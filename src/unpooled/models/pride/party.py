@@ -10,6 +10,7 @@ import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError, UsageError
 from unpooled.models.pride import average
+from unpooled.models.pride.exact import exact_sketch
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import (
     DesignPath,
@@ -47,7 +48,6 @@ from unpooled.models.pride.plan import (
     unit_of,
 )
 from unpooled.models.pride.responses import baseline, response_of
-from unpooled.models.pride.sketch import exact_sketch
 from unpooled.privacy.mechanisms import GaussianRelease, ScaledGaussian
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Unit
