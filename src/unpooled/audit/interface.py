@@ -41,6 +41,7 @@ _PRIDE = {
     "intercept_": Shown.KEPT,
     "alpha_": Shown.KEPT,
     "duality_gap_": Shown.KEPT,
+    "reliability_": Shown.KEPT,
     "kept_": Shown.KEPT,
     "published_": Shown.RELEASED,
 }

@@ -54,7 +54,7 @@ class Outlook:
     measure: str
     #: What was assumed of signal, correlation and ranges, in words.
     assumed: str
-    #: The error where nothing is released at all (columns split: from each party's own columns); nan where that gives nothing.
+    #: The error where nothing is released at all (columns split: the best model of a party's own columns, or what is better still); nan where that gives nothing.
     nothing_released: float = math.nan
 
     @property
@@ -119,7 +119,9 @@ class Outlook:
             lines.append(f"  a mean alone       {self.mean:.3g}")
         lines += [f"  without privacy    {self.noise_free:.3g}", f"  assumed: {self.assumed}"]
         if not math.isnan(self.nothing_released):
-            lines.insert(-1, f"  nothing released   {self.nothing_released:.3g}   (every party from its own columns)")
+            lines.insert(
+                -1, f"  nothing released   {self.nothing_released:.3g}   (the best that parties have from their own columns)"
+            )
         if not self.buys_something:
             lines.append("  At this epsilon the study buys next to nothing beyond what every party has without it.")
         if not self.worthwhile:

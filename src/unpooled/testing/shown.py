@@ -108,7 +108,7 @@ DIGESTS = {"at", "time", "date", "fingerprint", "digest", "previous", "link"}
 
 
 #: What may look the same for other rows although it is a party's own.
-CONSTANT = {"alpha_", "duality_gap_"}
+CONSTANT = {"alpha_", "duality_gap_", "reliability_"}
 
 
 @pytest.mark.no_cover

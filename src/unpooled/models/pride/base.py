@@ -179,6 +179,8 @@ class PrideEstimator(StudyEstimator):
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
         gaps = {name: kept.get(DUALITY_GAP) for name, kept in self.kept_.items()}
         self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
+        found = {name: kept.get("reliability") for name, kept in self.kept_.items()}
+        self.reliability_ = {name: values for name, values in found.items() if values is not None}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
         self.coef_, self.intercept_ = in_own_units(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -216,6 +216,17 @@ def _smoothed(energies: Vector) -> Vector:
 # --- steps 2 and 3: what the sketches add ---------------------------------------------------------------------------------
 
 
+class Observed(NamedTuple):
+    """Energies of the centred sketches of q columns, whose noise has a known mean variance."""
+
+    #: |u_i' Z|^2 in every own direction.
+    power: Vector
+    #: S_0: the energy outside of the own directions, less the noise's.
+    rest: float
+    columns: int
+    noise: float
+
+
 def _posterior(power: Vector, expected: Belief, columns: int, noise: float, shift: float) -> tuple[float, Vector]:
     r"""Return log likelihood of the observed energies and posterior mean of the true ones.
 
@@ -239,6 +250,23 @@ def energies_inside(squares: Vector, power: Vector, expected: Belief, columns: i
     return _posterior(power, expected, columns, noise, shift)[1]
 
 
+def sketches_likelihood(inside: Vector, outside: float, seen: Observed, directions: int, prior: float) -> float:
+    """Return the log likelihood of the sketches' energies, up to a constant; ``prior`` sets the variance of the energy outside."""
+    mean = inside / seen.columns + seen.noise
+    found = float((-0.5 * seen.columns * np.log(mean) - 0.5 * seen.power / mean).sum())
+    if directions and prior > 0:
+        found -= (
+            0.5 * (outside - seen.rest / directions) ** 2 / _variance(prior, seen.rest, directions, seen.columns, seen.noise)
+        )
+    return found
+
+
+def _variance(expected: float, observed: float, directions: int, columns: int, noise: float) -> float:
+    """Return the variance of the observed energy outside of the own directions, for each of them."""
+    total = 2 * columns * noise**2 * directions + 4 * noise * max(observed, 0.0) + 2 * (expected * directions) ** 2 / columns
+    return total / directions**2
+
+
 def energy_outside(expected: float, observed: float, directions: int, columns: int, noise: float) -> float:
     """Return c, the energy in each of ``directions`` directions that no own column reaches: a normal posterior mean, not below 0.
 
@@ -246,10 +274,7 @@ def energy_outside(expected: float, observed: float, directions: int, columns: i
     """
     if not expected > 0:
         return 0.0
-    variance = (
-        2 * columns * noise**2 * directions + 4 * noise * max(observed, 0.0) + 2 * (expected * directions) ** 2 / columns
-    )
-    data, prior = variance / directions**2, (SPREAD * expected) ** 2
+    data, prior = _variance(expected, observed, directions, columns, noise), (SPREAD * expected) ** 2
     return max(0.0, (expected / prior + observed / directions / data) / (1 / prior + 1 / data))
 
 

@@ -133,6 +133,9 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
         With ``calibration="published"``, whose solver is SDCA: how far each party's objective, half the squared errors plus ``alpha / 2``
         times the squared coefficients, is from its minimum at most. Empty where the solver is exact: the sound form, ``loss="huber"``, and a
         classifier with an intercept.
+    reliability_ : dict
+        For each party and direction of what its own columns leave of the sketches, largest first: the part that is no noise. Where all are 0,
+        no coefficient rests on a direction that only the sketches show. Empty where nothing is averaged (THEORY.md, section 10).
     published_ : dict
         Privately published coefficients of each party's coded columns.
     kept_ : dict

@@ -19,6 +19,8 @@ from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, lowest, product
 from unpooled.kernels.threads import one_thread
 from unpooled.models.pride.curve import (
+    Belief,
+    Observed,
     OwnColumns,
     calibrated_weight,
     energies_inside,
@@ -96,23 +98,8 @@ class Kernel:
     @classmethod
     def of(cls, own: Matrix, heard: Heard, *, fit_intercept: bool, by_rows: bool | None = None) -> Kernel:
         """Return the kernel of the party's own columns and the received ones; ``by_rows`` forces one of the two forms, which agree."""
-        n = own.shape[0]
-        degrees = max(n - fit_intercept, 0)
-        own_means = own.mean(axis=0) if fit_intercept else np.zeros(own.shape[1])
-        mine = OwnColumns.of(own - own_means, degrees, by_rows=by_rows)
-        centre = float(fit_intercept)
-        # A public matrix that stretches its rows is scaled back; one that keeps a part of the energy shows a part of G.
-        factors = np.where(heard.sketched, 1 / np.sqrt(max(1.0, heard.kept)), 1.0)
-        features = (heard.calibrated - centre * heard.calibrated.mean(axis=0)) * factors
-        noisy = heard.received[:, heard.sketched]
-        noisy = noisy - centre * noisy.mean(axis=0)
-        inside, outside, weight = _others(mine, heard, noisy, features[:, heard.sketched])
-        features[:, heard.sketched] *= np.sqrt(weight)
-        towards = mine.coordinates(features)
-        beyond = product(features.T, features) - product(towards.T, towards)
-        if mine.rank >= degrees:
-            beyond = np.zeros_like(beyond)
-        return cls(mine, own_means, inside, outside, weight, features, towards, beyond)
+        setting = Setting.of(own, heard, fit_intercept=fit_intercept, by_rows=by_rows)
+        return setting.kernel(setting.features(heard.calibrated), *setting.energies())
 
     def coordinates(self, target: Vector) -> Vector:
         """U'y."""
@@ -124,28 +111,91 @@ class Kernel:
         return Share(own, np.empty((0, *own.shape[1:])), mean - self.own_means @ own, mean, fitted)
 
 
-def _others(own: OwnColumns, heard: Heard, noisy: Matrix, calibrated: Matrix) -> tuple[Vector, float, float]:
-    """Return (e, e_0, a): steps 1 to 4 (Theorem P.7)."""
-    rank, none = own.rank, (np.zeros(own.rank), 0.0, 0.0)
-    if rank == 0 or heard.columns == 0:
-        return none
-    beyond = own.degrees - rank
-    expected = expected_energies(own, heard.columns, heard.others)
-    mu = expected.energies
-    outside = float(mu[rank:].mean()) if beyond else 0.0
-    columns = noisy.shape[1]
-    if columns == 0:
-        return mu[:rank], outside, 0.0
-    noise = float((heard.noise[heard.sketched] ** 2).mean())
-    power = (own.coordinates(noisy) ** 2).sum(axis=1)
-    energies = energies_inside(own.squares, power, expected.scaled(heard.kept), columns, noise) / heard.kept
-    if beyond:
-        observed = float((noisy**2).sum()) - float(power.sum()) - beyond * columns * noise
-        outside = energy_outside(outside * heard.kept, observed, beyond, columns, noise) / heard.kept
-    towards = own.coordinates(calibrated)
-    square, shown = product(calibrated.T, calibrated), (towards**2).sum(axis=1)
-    weight, mean = calibrated_weight(shown, square, square - product(towards.T, towards), beyond)
-    return np.maximum(energies - weight * shown, 0.0), max(outside - weight * mean, 0.0), weight
+@dataclass(frozen=True)
+class Setting:
+    """The own columns, the received ones, and what is expected of the others' energies: everything that kernels of one party share."""
+
+    own: OwnColumns
+    own_means: Vector
+    heard: Heard
+    #: 1 where a constant is fitted, else 0.
+    centre: float
+
+    @classmethod
+    def of(cls, own: Matrix, heard: Heard, *, fit_intercept: bool, by_rows: bool | None = None) -> Setting:
+        """Return the setting of the party's own columns and the received ones."""
+        degrees = max(own.shape[0] - fit_intercept, 0)
+        own_means = own.mean(axis=0) if fit_intercept else np.zeros(own.shape[1])
+        return cls(OwnColumns.of(own - own_means, degrees, by_rows=by_rows), own_means, heard, float(fit_intercept))
+
+    @property
+    def beyond(self) -> int:
+        """Return the number of directions that no own column reaches."""
+        return self.own.degrees - self.own.rank
+
+    def features(self, calibrated: Matrix) -> Matrix:
+        """Return the received columns as features, centred; ``calibrated`` has the sketches' columns calibrated."""
+        # A public matrix that stretches its rows is scaled back; one that keeps a part of the energy shows a part of G.
+        factors = np.where(self.heard.sketched, 1 / np.sqrt(max(1.0, self.heard.kept)), 1.0)
+        found: Matrix = (calibrated - self.centre * calibrated.mean(axis=0)) * factors
+        return found
+
+    @cached_property
+    def expected(self) -> tuple[Belief, float]:
+        """Return the energies that the others' columns are expected to have in the own directions, and outside of them."""
+        expected = expected_energies(self.own, self.heard.columns, self.heard.others)
+        return expected, float(expected.energies[self.own.rank :].mean()) if self.beyond else 0.0
+
+    @cached_property
+    def observed(self) -> Observed:
+        """Return the energies of the sketches themselves."""
+        heard = self.heard
+        noisy = heard.received[:, heard.sketched]
+        noisy = noisy - self.centre * noisy.mean(axis=0)
+        columns = noisy.shape[1]
+        noise = float((heard.noise[heard.sketched] ** 2).mean()) if columns else 0.0
+        power = (self.own.coordinates(noisy) ** 2).sum(axis=1)
+        rest = float((noisy**2).sum()) - float(power.sum()) - self.beyond * columns * noise
+        return Observed(power, rest, columns, noise)
+
+    @property
+    def is_alone(self) -> bool:
+        """Return True if there is nothing to say of the others: no own direction, or no column of theirs."""
+        return self.own.rank == 0 or self.heard.columns == 0
+
+    def energies(self) -> tuple[Vector, float]:
+        """Return the others' energies in the own directions, and outside of them: posterior means (Theorem P.7, steps 1 to 3)."""
+        if self.is_alone:
+            return np.zeros(self.own.rank), 0.0
+        expected, outside = self.expected
+        seen, kept = self.observed, self.heard.kept
+        if seen.columns == 0:
+            return expected.energies[: self.own.rank], outside
+        inside = energies_inside(self.own.squares, seen.power, expected.scaled(kept), seen.columns, seen.noise) / kept
+        if self.beyond:
+            outside = energy_outside(outside * kept, seen.rest, self.beyond, seen.columns, seen.noise) / kept
+        return inside, outside
+
+    def kernel(self, features: Matrix, energies: Vector, outside: float) -> Kernel:
+        """Return the kernel of these energies, and of features as far as they may be believed (Theorem P.8, steps 4 and 5)."""
+        sketched, features = self.heard.sketched, features.copy()
+        weight = 0.0
+        if not self.is_alone and sketched.any():
+            calibrated = features[:, sketched]
+            towards = self.own.coordinates(calibrated)
+            square, shown = product(calibrated.T, calibrated), (towards**2).sum(axis=1)
+            weight, mean = calibrated_weight(shown, square, square - product(towards.T, towards), self.beyond)
+            energies, outside = np.maximum(energies - weight * shown, 0.0), max(outside - weight * mean, 0.0)
+        features[:, sketched] *= np.sqrt(weight)
+        towards = self.own.coordinates(features)
+        beyond = product(features.T, features) - product(towards.T, towards)
+        if self.own.rank >= self.own.degrees:
+            beyond = np.zeros_like(beyond)
+        return Kernel(self.own, self.own_means, energies, outside, weight, features, towards, beyond)
+
+    def without_sketches(self, energies: Vector, outside: float) -> Kernel:
+        """Return the kernel of these energies where no direction of the sketches is believed (a = 0)."""
+        return self.kernel(np.where(self.heard.sketched, 0.0, self.features(self.heard.received)), energies, outside)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,18 @@ on: its columns and the received ones, or its columns and a model of the others'
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from scipy.linalg import eigh
 
 from unpooled.families.gaussian import Gaussian
 from unpooled.kernels.newton import NewtonPath
-from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, shrink_singular_values
+from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, product, shrink_singular_values
+from unpooled.kernels.threads import one_thread
 from unpooled.models.pride.gram import GramNewtonPath, GramPath, Kernel, Share
 from unpooled.models.pride.joint import GramJointPath, JointDesignPath, JointFamily
 
@@ -47,6 +51,10 @@ class RegressionCalibration:
         # One common penalty over all columns: they are brought to noise 1 first.
         coefficients, _ = noise_aware_smoothing(own - own_means, (noisy - noisy_means) / noise, 1.0)
         return cls(own_means, noisy_means, coefficients * noise)
+
+    def residual(self, own: Matrix, noisy: Matrix) -> Matrix:
+        """Return what the own columns do not explain of the noisy ones."""
+        return noisy - self.noisy_means - (own - self.own_means) @ self.coefficients
 
     def apply(self, own: Matrix, noisy: Matrix, noise: Vector) -> Matrix:
         """Calibrated columns of these rows; their residual is shrunk by itself, so new rows need no training rows."""
@@ -154,6 +162,79 @@ class GramProblem:
 
     own: Matrix
     heard: Heard
+    #: The calibration of the noisy columns; None where there are none.
+    calibration: RegressionCalibration | None = None
+
+    @property
+    def known(self) -> Matrix:
+        """Return what the party knows without noise: its own columns, then received ones that have none."""
+        return np.hstack([self.own, self.heard.received[:, self.heard.noise == 0]])
+
+    @cached_property
+    def _residual(self) -> tuple[Matrix, Matrix]:
+        """Return (E[Z | known], what it leaves of Z) of the noisy columns, both centred, in units of the noise's deviation."""
+        assert self.calibration is not None
+        noisy, noise = self.heard.received[:, self.heard.noise > 0], self.heard.noise[self.heard.noise > 0]
+        expected = (self.known - self.calibration.own_means) @ self.calibration.coefficients
+        return expected / noise, (noisy - self.calibration.noisy_means - expected) / noise
+
+    @cached_property
+    def _directions(self) -> tuple[Vector, Matrix]:
+        """Return squared singular values of the residual over the rows, largest last, and its right singular vectors."""
+        residual = self._residual[1]
+        with one_thread():
+            values, vectors = eigh(product(residual.T, residual) / residual.shape[0])
+        return np.maximum(values, 0.0), vectors
+
+    def reliability(self, assumed: float = 1.0, *, sure: bool = False) -> Vector:
+        """Return for every direction of the residual which part of it is no noise, if the noise were ``assumed`` times what it is.
+
+        Singular values as in equation 7 of Gavish & Donoho 2017, over what they were; 0 where the noise alone may be as large. ``sure``:
+        also 0 where the direction does not pay for its numbers (:meth:`gains`).
+        """
+        rows, columns = self._residual[1].shape
+        beta = columns / max(rows, 1)
+        square = self._directions[0] / assumed**2
+        seen = square > (1 + math.sqrt(beta)) ** 2
+        if sure:
+            seen &= self.gains(assumed) > 0
+        safe = np.where(seen, square, 1.0)
+        inner = np.maximum((safe - beta - 1) ** 2 - 4 * beta, 0.0)
+        return np.where(seen, np.sqrt(inner) / safe, 0.0)
+
+    def gains(self, assumed: float) -> Vector:
+        """Return how much likelier the residual's rows are, at the true noise, with each direction as ``assumed`` believes in it than without.
+
+        Rows are normal, with variance 1 + max(0, x - assumed^2) in a direction whose observed variance is x noise variances. Every direction
+        pays for its q numbers as in the Bayesian information criterion, q/2 log n.
+        """
+        rows, columns = self._residual[1].shape
+        observed = self._directions[0]
+        variance = 1 + np.maximum(observed - assumed**2, 0.0)
+        gained = observed - observed / variance - np.log(variance)
+        return np.asarray(rows / 2 * gained - columns / 2 * math.log(max(rows, 1)))
+
+    def likelihood(self, assumed: float) -> float:
+        """Return the gains of the directions that are sure, added up."""
+        return float(self.gains(assumed)[self.reliability(assumed, sure=True) > 0].sum())
+
+    def shrinkage(self, assumed: float = 1.0) -> Matrix:
+        """Return the matrix that shrinks rows of the noisy columns' residual, if the noise were ``assumed`` times what it is."""
+        noise = self.heard.noise[self.heard.noise > 0]
+        vectors = self._directions[1]
+        return np.asarray((vectors * self.reliability(assumed)) @ vectors.T * noise / noise[:, None])
+
+    def calibrated(self, assumed: float = 1.0, *, sure: bool = False) -> Matrix:
+        """Return the received columns, the noisy ones calibrated as if their noise were ``assumed`` times what it is."""
+        if self.calibration is None:
+            return self.heard.received
+        noisy = self.heard.noise > 0
+        noise, (expected, residual) = self.heard.noise[noisy], self._residual
+        found = self.heard.received.copy()
+        vectors = self._directions[1]
+        shrunk = product(product(residual, vectors) * self.reliability(assumed, sure=sure), vectors.T)
+        found[:, noisy] = (expected + shrunk) * noise + self.calibration.noisy_means
+        return found
 
     def at_home(self) -> DesignProblem:
         """Return the problem that predicts new rows from the own columns and newly received sketches: the calibrated design."""

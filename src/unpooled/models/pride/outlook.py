@@ -1,8 +1,12 @@
-"""Outlook of a PRIDE study of some shape: the study, run over made-up rows of its columns, compared with nothing released."""
+"""Outlook of a PRIDE study of some shape: the study, run over made-up rows of its columns, compared with the best that needs no release.
+
+That is the smaller error of two: of the best party's own model (of its own columns, on the same rows), and of shares without sketches.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,7 +15,9 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
 from unpooled.models.pride import made_up
+from unpooled.models.pride.average import own_decisions
 from unpooled.models.pride.parameters import Parameters
+from unpooled.models.pride.responses import response_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters
@@ -21,6 +27,7 @@ from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from numpy.typing import NDArray
@@ -64,20 +71,21 @@ def outlook(
     small = _smaller(study)
     alone = msgspec.structs.replace(small, parameters={**small.parameters, "sketch_dim": 0})
 
-    exact: dict[int, tuple[float, float]] = {}
+    exact: dict[int, tuple[float, float, float]] = {}
 
-    def one(asked: Study, epsilon: float, k: int) -> float:
+    def one(asked: Study, epsilon: float, k: int, *, own: bool = False) -> float:
         rng = np.random.default_rng([seed, k])
         asked = msgspec.structs.replace(asked, epsilon=epsilon)
-        return _error(model, asked, drawn(r2, rng), structure, drawn(correlation, rng), rng)
+        made = MadeUpStudy.of(asked, drawn(r2, rng), structure, drawn(correlation, rng), rng)
+        return made.own_error() if own else made.error(model, int(rng.integers(1 << 31)))
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
-        if k not in exact:  # without noise, and with nothing released
-            exact[k] = one(small, math.inf, k), one(alone, math.inf, k)
+        if k not in exact:  # without noise, with no sketches, and of a party by itself
+            exact[k] = one(small, math.inf, k), one(alone, math.inf, k), one(small, math.inf, k, own=True)
         return one(small, epsilon, k), exact[k][0]
 
     points, free = simulated(study.epsilon, run, quick=quick)
-    nothing = float(np.mean([own for _, own in exact.values()]))
+    nothing = min(float(np.mean(each)) for each in list(zip(*exact.values(), strict=True))[1:])
     classes = _is_binary(study)
     what, base = made_up.measure(check_parameters(study, Parameters))
     if classes or _is_straight(study):
@@ -123,49 +131,83 @@ def _smaller(study: Study) -> Study:
     return msgspec.structs.replace(study, parties=cards, ids="", coordinator="", derived=())
 
 
-def _error(model: Model, study: Study, r2: float, structure: str, correlation: float, rng: np.random.Generator) -> float:
-    """Return one made-up study: everybody fits, the parts of a prediction are added up over new rows."""
-    count = study.parties[0].rows
-    columns = tuple(column for card in study.parties for column in card.columns)
-    values, signal = _rows(columns, count + _NEW, structure, correlation, rng)
-    parameters = check_parameters(study, Parameters)
-    binary, plain = _is_binary(study), _is_straight(study)
-    labels = {} if binary or plain else made_up.responses(parameters, signal, r2, rng)
-    truth = signal
-    if binary or plain:
+@dataclass(frozen=True)
+class MadeUpStudy:
+    """One made-up study: columns and labels of all parties, of the rows to fit and of new ones behind them."""
+
+    study: Study
+    values: dict[str, Any]
+    labels: dict[str, NDArray[Any]]
+    #: The response as errors are measured against it.
+    truth: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, study: Study, r2: float, structure: str, correlation: float, rng: np.random.Generator) -> MadeUpStudy:
+        """Return a study of these assumptions."""
+        columns = tuple(column for card in study.parties for column in card.columns)
+        values, signal = _rows(columns, study.parties[0].rows + _NEW, structure, correlation, rng)
+        parameters = check_parameters(study, Parameters)
+        if not (_is_binary(study) or _is_straight(study)):
+            return cls(study, values, made_up.responses(parameters, signal, r2, rng), signal)
         y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=signal.size)
-        truth = np.where(y > 0, 1.0, -1.0) if binary else y
-        label: NDArray[Any] = truth
-        if binary:
-            first, second = parameters.classes
-            label = np.array([str(second) if one > 0 else str(first) for one in truth], dtype=object)
-        labels = {parameters.response: label}
-    tables = {}
-    for card in study.parties:
-        own = {column.name: values[column.name][:count] for column in card.columns}
-        told = {name: labels.get(name, truth)[:count] for name in card.labels}
-        tables[card.name] = Table(own | told)
-    asked = msgspec.structs.replace(study, simulation_seed=int(rng.integers(1 << 31)))
-    plan = model.compile(asked)
-    done = run_in_process(model, plan, tables, Policy.in_process(), lambda _: model)
-    kept = {
-        name: {key: numbers for (_, key), numbers in keeper.items()}
-        for name, keeper in done.kept.items()
-        if isinstance(keeper, MemoryKeeper) and asked.card(name).labels
-    }
-    coded = Coding(columns, 1)
-    middle = coded.real([values[c.name][:count] for c in columns]).mean(axis=0)
-    with_constant = bool(study.parameters.get("fit_intercept", True))
-    coef, constant = in_own_units(plan.design, kept, columns, middle, fit_intercept=with_constant)
-    fitted = coded.natural([values[c.name][count:] for c in columns]) @ np.nan_to_num(coef)
-    if np.size(constant) > 1 and fitted.ndim == 1:
-        fitted = fitted[:, None]
-    fitted = fitted + constant
-    if not binary and not plain:
-        return made_up.error(parameters, labels, slice(count, None), fitted)
-    if binary:
-        return float(np.mean(np.where(fitted > 0, 1.0, -1.0) != truth[count:]))
-    return float(np.mean((truth[count:] - fitted) ** 2) / np.var(truth[count:]))
+        if not _is_binary(study):
+            return cls(study, values, {parameters.response: y}, y)
+        first, second = parameters.classes
+        label = np.array([str(second) if one > 0 else str(first) for one in y], dtype=object)
+        return cls(study, values, {parameters.response: label}, np.where(y > 0, 1.0, -1.0))
+
+    @property
+    def count(self) -> int:
+        """Return the number of rows to fit."""
+        return self.study.parties[0].rows
+
+    def table(self, names: Sequence[str], labels: Sequence[str]) -> Table:
+        """Return the rows to fit of some columns and labels."""
+        own = {name: self.values[name][: self.count] for name in names}
+        return Table(own | {name: self.labels.get(name, self.truth)[: self.count] for name in labels})
+
+    def error(self, model: Model, seed: int) -> float:
+        """Return the error of the study: everybody fits, the parts of a prediction are added up over new rows."""
+        study, count = self.study, self.count
+        tables = {card.name: self.table([column.name for column in card.columns], card.labels) for card in study.parties}
+        asked = msgspec.structs.replace(study, simulation_seed=seed)
+        plan = model.compile(asked)
+        done = run_in_process(model, plan, tables, Policy.in_process(), lambda _: model)
+        kept = {
+            name: {key: numbers for (_, key), numbers in keeper.items()}
+            for name, keeper in done.kept.items()
+            if isinstance(keeper, MemoryKeeper) and asked.card(name).labels
+        }
+        columns = tuple(column for card in study.parties for column in card.columns)
+        coded = Coding(columns, 1)
+        middle = coded.real([self.values[c.name][:count] for c in columns]).mean(axis=0)
+        with_constant = bool(study.parameters.get("fit_intercept", True))
+        coef, constant = in_own_units(plan.design, kept, columns, middle, fit_intercept=with_constant)
+        fitted = coded.natural([self.values[c.name][count:] for c in columns]) @ np.nan_to_num(coef)
+        if np.size(constant) > 1 and fitted.ndim == 1:
+            fitted = fitted[:, None]
+        return self._missed(fitted + constant)
+
+    def own_error(self) -> float:
+        """Return the error of the best party's own model of its own columns: the family's, by evidence; for a squared loss least squares too."""
+        parameters, errors = check_parameters(self.study, Parameters), []
+        for card in self.study.parties:
+            if not card.labels:
+                continue
+            response = response_of(parameters, self.table([], card.labels))
+            rows = Coding(card.columns, 1).real([self.values[column.name] for column in card.columns])
+            errors += [self._missed(decisions) for decisions in own_decisions(parameters, rows, response)]
+        return min(errors)
+
+    def _missed(self, decisions: NDArray[np.float64]) -> float:
+        """Return the error of decisions of the new rows."""
+        count = self.count
+        truth = self.truth[count:]
+        if _is_binary(self.study):
+            return float(np.mean(np.where(decisions > 0, 1.0, -1.0) != truth))
+        if _is_straight(self.study):
+            return float(np.mean((truth - decisions) ** 2) / np.var(truth))
+        return made_up.error(check_parameters(self.study, Parameters), self.labels, slice(count, None), decisions)
 
 
 def _rows(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError, UsageError
+from unpooled.models.pride import average
+from unpooled.models.pride.exact import exact_sketch
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import (
     DesignPath,
@@ -64,15 +66,11 @@ if TYPE_CHECKING:
     from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
     from unpooled.models.pride.plan import PrideDesign
-    from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
     #: Coefficients and intercept of a local problem at a penalty.
     Solver = Callable[[Context, RidgePath | NewtonPath, float], tuple[Vector, float]]
-
-#: Rows sketched at a time: coded block and sketch stay in the cache.
-BLOCK_ROWS = 4096
 
 
 def part_of(context: Context[PrideDesign]) -> Part:
@@ -120,24 +118,6 @@ def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> S
         columns = np.concatenate([part.public.real(block) for block in table.blocks(part.public.names)])
         disclosed = (Disclosed(part.public.names, Array.of(columns)),)
     return Sketch(released, disclosed)
-
-
-def exact_sketch(part: Part, table: Table, clip: int | None, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
-    """Return the integers X_k Pi_k, rows shortened to length ``clip`` where it is given."""
-    assert part.sketch is not None
-    out = np.empty((table.n_rows, part.sketch.size), dtype=np.int64)
-    at = 0
-    for block in table.blocks(part.private.names, block_rows):
-        coded, _ = part.private.code(block)
-        rows = part.sketch.apply(coded)
-        if clip is not None:
-            length = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
-            long = length > clip
-            # Toward zero, and a hair below the bound, so that rounding cannot lengthen a row.
-            rows[long] = rows[long] * (clip * (1 - 2.0**-40) / length[long])[:, None]
-        out[at : at + rows.shape[0]] = rows
-        at += rows.shape[0]
-    return out
 
 
 # --- the local design --------------------------------------------------------------------------------------------------
@@ -203,7 +183,7 @@ def _problem(context: Context[PrideDesign], own: Matrix, received: Sequence[Rece
     """Return the problem that the party fits, noisy columns calibrated where that was asked for; keep the values that new rows will need."""
     parameters = _parameters(context)
     columns_received, noise, sketched = _others(context, received)
-    noisy, calibrated = noise > 0, columns_received
+    noisy, calibrated, calibration = noise > 0, columns_received, None
     if parameters.noise_model != "plain" and noisy.any():
         # Public columns are free of noise: they stand on the side of what is known exactly.
         known = np.hstack([own, columns_received[:, ~noisy]])
@@ -219,7 +199,8 @@ def _problem(context: Context[PrideDesign], own: Matrix, received: Sequence[Rece
     others = [other for other in context.design.parts if other.card.name != part.card.name and not _lossless(context, other)]
     columns = sum(len(other.private.attribute) for other in others)
     kept = _kept_energy(context, part, others) if sketched.any() else 1.0
-    return GramProblem(own, Heard(columns, columns_received, noise, calibrated, sketched, kept, parameters.others))
+    heard = Heard(columns, columns_received, noise, calibrated, sketched, kept, parameters.others)
+    return GramProblem(own, heard, calibration)
 
 
 def _lossless(context: Context, part: Part) -> bool:
@@ -268,8 +249,11 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     columns, response = _own(context, part), _response(context)
     problem = _problem(context, columns.rows, request.received)
     folds = random_folds(response.shape[0], parameters.folds, context.plan.study.public_seed)
+    averages = average.averages(parameters, context.plan.study.epsilon)
 
     def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
+        if averages and isinstance(problem, GramProblem):
+            return average.share(problem, response / unit, fit_intercept=parameters.fit_intercept)
         path = problem.path(parameters.law, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
         if isinstance(path, DesignPath):
@@ -289,7 +273,7 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
             alpha, share = solved(problem, unit)
     coefficients, at_home = unit * share.own, share
     if isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
-        at_home = solved(problem.at_home(), unit)[1]
+        at_home = _at_home(context, problem, response / unit) if averages else solved(problem.at_home(), unit)[1]
         context.keep("home_coefficients", unit * at_home.own)
     context.keep("coefficients", coefficients)
     context.keep("received_coefficients", unit * at_home.received)
@@ -304,6 +288,13 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     assert isinstance(problem, DesignProblem)  # the plan saw to it
     reach = coefficients_reach(part, response.shape[0], parameters, problem.received)
     return Estimated((context.release(COEFFICIENTS, Statistic(coefficients.ravel(), reach)),))
+
+
+def _at_home(context: Context[PrideDesign], problem: GramProblem, response: Vector) -> Share:
+    """Return the average that predicts new rows here; keep the noise that it was fitted at, and what of the sketches is no noise."""
+    context.keep(average.NOISE, problem.heard.noise)
+    context.keep("reliability", np.empty(0) if problem.calibration is None else problem.reliability()[::-1])
+    return average.at_home(problem, response, fit_intercept=_parameters(context).fit_intercept)
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:
@@ -377,7 +368,11 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         known = np.hstack([own, others[:, ~noisy]])
         calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
-        others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
+        then = average.noise_then(context, fitted)
+        if then is None:
+            others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
+        else:
+            others[:, noisy] = calibration.residual(known, others[:, noisy]) * average.fades(then[noisy], noise[noisy])
     decision = own @ kept("home_coefficients" if context.design.models_gram else "coefficients")
     decision = decision + others @ kept("received_coefficients")
     constant = kept("intercept")
