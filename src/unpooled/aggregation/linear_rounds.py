@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from unpooled.aggregation.affordable import AFFORDED, opened
-from unpooled.aggregation.standard import LARGEST_SQUARE
+from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE
 
 
 class Method(StrEnum):
@@ -27,18 +27,30 @@ class Method(StrEnum):
     GRADIENT = "gradient"
     #: Rounds over all columns, and second moments of some of them with the residuals: standard errors of those alone.
     FOCUS = "focus"
+    #: The mean, rounds for the direction of the slopes, and rounds for their length: small budgets, no standard errors.
+    DIRECTION = "direction"
     #: The mean of the response alone, by rounds of residuals clipped to a small part of its range.
     MEAN = "mean"
 
 
 #: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
 WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
+#: Below this k the direction of the slopes is learnt, and then their length.
+WORTH_LENGTHS = 3.0
 #: Rounds: more gain nothing, and where noise is small so many do (from this k on).
 FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
 #: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
 _CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
 #: Of the mean alone: as many rounds; a half range of the response is so many units of |r||z|; a step of twice the gradient undoes a residual.
 _MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
+#: Rounds of a direction: of the mean before it, of slopes, of the length after it.
+BASE_ROUNDS, _DIRECTION_ROUNDS, LENGTH_ROUNDS = 10, 30, 8
+#: Their shares of the squared budget, and the clips: of rounds of the mean alone, those before and after the direction take this part; slopes take
+#: this part of a typical row.
+_BASE_SHARE, _DIRECTION_SHARE, _LENGTH_SHARE = 0.1, 0.4, 0.5
+_BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.8, 0.25
+#: From this n mu on a direction costs less than it tells.
+WORTH_DIRECTION = 50.0
 #: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
 _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
@@ -88,6 +100,10 @@ class Schedule:
     cross: float = 0.0
     #: Second moments about which the last round begins, in the place of gradients.
     first: float = 0.0
+    #: Of a direction: the mean before it, and the length after it; and |r||z| in rounds of the mean.
+    base: float = 0.0
+    length: float = 0.0
+    line: float = 0.0
     rounds: int = 0
     #: |r||z| of one record in a round, and the length of a step.
     longest: float = 1.0
@@ -106,17 +122,36 @@ class Schedule:
                 for share in (self.scales, self.first, self.spread, self.cells, self.products, self.meat, self.cross)
             )
             + self.rounds
+            + BASE_ROUNDS * (self.base > 0)
+            + LENGTH_ROUNDS * (self.length > 0)
         )
+
+    @property
+    def clips(self) -> tuple[float, float]:
+        """Return |r||z| in the rounds before a direction and after it."""
+        return _BASE_CLIP * self.line, _LENGTH_CLIP * self.line
 
 
 def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0) -> Schedule:
     """Return the rounds of this method, or of the one that serves a study of this k best; ``meat``: the share that a sandwich covariance takes."""
     if method is Method.AUTO:
-        method = _best(k, max_passes)
+        method = _best(k, coefficients, max_passes)
+    of_mean = _MEAN_UNIT * min(0.5, max(0.1, k * coefficients / 150))
     if method is Method.MEAN:
         rounds = min(_MEAN_ROUNDS, max_passes)
-        clip = min(0.5, max(0.1, k * coefficients / 150))
-        return Schedule(method, descent=1.0, rounds=rounds, longest=_MEAN_UNIT * clip, step=_MEAN_STEP)
+        return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_MEAN_STEP)
+    if method is Method.DIRECTION:
+        slopes = max(coefficients - 1, 1)
+        return Schedule(
+            method,
+            base=_BASE_SHARE,
+            descent=_DIRECTION_SHARE,
+            length=_LENGTH_SHARE,
+            rounds=_DIRECTION_ROUNDS,
+            longest=_DIRECTION_CLIP * math.sqrt(slopes + CONSTANT**2),
+            step=1 / slopes,
+            line=of_mean,
+        )
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is not Method.GRADIENT
@@ -188,9 +223,12 @@ def square_of(quiet: float) -> float:
     return min(max(LARGEST_SQUARE, wide), _SQUARE_MOST)
 
 
-def _best(k: float, max_passes: int) -> Method:
+def _best(k: float, coefficients: int, max_passes: int) -> Method:
     if k == math.inf:  # without noise one release is the exact answer
         return Method.MOMENTS
+    enough = max_passes >= BASE_ROUNDS + _DIRECTION_ROUNDS + LENGTH_ROUNDS
+    if k < WORTH_LENGTHS and k * coefficients >= WORTH_DIRECTION and enough:
+        return Method.DIRECTION
     if k < WORTH_SLOPES:
         return Method.MEAN
     refined = k >= WORTH_ERRORS

@@ -62,6 +62,8 @@ _NARROWEST = 0.003
 #: a linear model stays what it is. A rare indicator is ten deviations from its mean, and clipped it would have another coefficient. Nor are
 #: responses: what they leave is clipped, to what the noise allows.
 WIDEST = 2 / _NARROWEST
+#: The part of rows that lack a value, where nothing was released of it.
+_RARE = 0.1
 #: Steps of a squared residual per unit.
 SQUARE_STEPS = 1024.0
 #: Rows that are worked on at a time.
@@ -82,6 +84,16 @@ class Standard:
     def declared(cls) -> Standard:
         """Return the standard of a response alone, nothing released: the middle of its range, a quarter of half of it."""
         return cls(np.zeros(1), np.array([1 / CAP]), math.inf, (math.nan, math.nan))
+
+    @classmethod
+    def of_declared(cls, layout: MomentsLayout) -> Standard:
+        """Return the standard of all columns, nothing released: of numbers as of the response, of levels as if all were alike frequent."""
+        middle, width = np.zeros(len(layout.coding.attribute) + 1), np.full(len(layout.coding.attribute) + 1, 1 / CAP)
+        for at in Scales(layout).marks:
+            levels = layout.features[layout.coding.attribute[at]].categories
+            middle[at] = _RARE if levels is None else 1 / max(len(levels), 2)
+            width[at] = math.sqrt(middle[at] * (1 - middle[at]))
+        return cls(middle, width, math.inf, (math.nan, math.nan))
 
     @property
     def settings(self) -> tuple[float, ...]:
@@ -138,7 +150,7 @@ class Scales:
         return total
 
     @property
-    def _marks(self) -> list[int]:
+    def marks(self) -> list[int]:
         """Return the places of coded columns of zeros and ones: levels, and marks of missing values."""
         columns, attribute = self.layout.features, self.layout.coding.attribute
         first = np.searchsorted(attribute, range(len(columns)))
@@ -157,7 +169,7 @@ class Scales:
         p, g = self.count + self.response, float(self.layout.grid)
         first, second = total.values[:p] / g / rows, total.values[p:] / g**2 / rows
         first_noise, second_noise = total.deviations[:p] / g / rows, total.deviations[p:] / g**2 / rows
-        marks, noises = self._marks, (first_noise**2, second_noise**2)
+        marks, noises = self.marks, (first_noise**2, second_noise**2)
         if marks and total.deviations.any():  # of zeros and ones the sum of squares is the sum: both tell it
             a, b = (noise[marks] for noise in noises)
             first[marks] = (first[marks] * b + second[marks] * a) / (a + b)
