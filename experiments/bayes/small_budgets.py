@@ -7,8 +7,9 @@ totals with the noise of its plan. A cell's number is the mean squared error of 
 budget, with its standard error over seeds: both methods have the same rows.
 
 The rounds, clips, shares and shrinkage were fixed by a simulation in floating point of n mu 15 to 300 with 5 to 200 columns of half range 5, responses
-of half ranges 3, 6 and 8, R^2 0, .3 and .8, mu .05 to 1, both adjacencies. The switches (``WORTH_LENGTHS``, ``WORTH_DIRECTION``) were fixed by the cells
-of ``DEVELOPMENT`` below. The cells of ``REPORTED`` have other sizes, ranges, R^2 and shapes, were listed before anything was run on them, and chose nothing.
+of half ranges 3, 6 and 8, R^2 0, .3 and .8, mu .05 to 1, both adjacencies, and by the cells of ``DEVELOPMENT`` below, which also fixed the switches
+(``WORTH_LENGTHS``, ``WORTH_DIRECTION``). The cells of ``REPORTED`` have other sizes, ranges, R^2 and shapes, were listed before anything was run on
+them, and chose nothing. Where n mu is below ``WORTH_DIRECTION`` or k at ``WORTH_LENGTHS`` or above, the default is what it was before.
 Runs continue where they stopped: each cell is a file under build/small_budgets, and runs of other code are discarded.
 """
 
@@ -140,7 +141,9 @@ def planned(cell: Cell, method: str) -> Any:
     declared = (*(Column(f"x{j}", -1.0, 1.0) for j in range(cell.columns)), Column("y", *ends(cell)))
     card = Card("all", cell.rows, declared)
     given = {"response": "y", "method": method}
-    return bayes_plan.compile_plan(Study("bayes", (card,), cell.epsilon, DELTA, parameters=given, adjacency=cell.adjacency))
+    return bayes_plan.compile_plan(
+        Study("bayes", (card,), cell.epsilon, DELTA, parameters=given, adjacency=cell.adjacency, derived=())
+    )
 
 
 def once(cell: Cell, plans: dict[str, Any], seed: int) -> list[float]:

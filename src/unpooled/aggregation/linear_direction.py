@@ -67,19 +67,26 @@ class _Line:
 def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
     """Rounds for the mean, for slopes and a constant about it, and for (length of these slopes, constant) along them."""
     design: LinearDesign = rounds.design
-    schedule, rows = design.schedule, design.standard
     standard = Standard.of_declared(design.layout)
-    slopes = design.layout.size - 1
-    line, nowhere = _Line(rounds, standard), np.zeros(slopes)
+    line, nowhere = _Line(rounds, standard), np.zeros(design.layout.size - 1)
     _, mean = yield from line.rows(BASE, nowhere, np.zeros(2), BASE_ROUNDS, BASE_ROUNDS // 2)
     found, noise = yield from descent(rounds, standard, np.append(nowhere, mean))
+    return (yield from _with_length(rounds, standard, found, noise))
+
+
+def _with_length(
+    rounds: Rounds[Any], standard: Standard, found: Row, noise: float
+) -> Generator[list[Ask], Replies, LinearStudy]:
+    """Rounds for (length, constant) along slopes that were found with this noise of each; a length that may be noise is shrunk towards 0."""
+    design: LinearDesign = rounds.design
+    schedule, slopes = design.schedule, design.layout.size - 1
     size = float(np.linalg.norm(found[:-1]))
-    direction = found[:-1] / size if size else nowhere
-    start = np.array([0.0, found[-1]])
+    direction = found[:-1] / size if size else np.zeros(slopes)
+    line, start = _Line(rounds, standard), np.array([0.0, found[-1]])
     length, constant = yield from line.rows(LENGTH, direction, start, LENGTH_ROUNDS, _UNCOUNTED)
     error = line.noise / rounds.counted / math.sqrt(LENGTH_ROUNDS - _UNCOUNTED)
     each = noise * math.sqrt(schedule.rounds - schedule.rounds // 2)
-    learnt = learnt_part(rows.longest, each, schedule.rounds, rounds.rows, slopes)
+    learnt = learnt_part(design.standard.longest, each, schedule.rounds, rounds.rows, slopes)
     shrunken = length * kept_part(length, error**2 + _LEARNT * learnt)
     frame = frame_of(design, standard, np.append(shrunken * direction, constant), (math.nan, math.nan), error)
     return LinearStudy(without_errors(design, frame), frame)

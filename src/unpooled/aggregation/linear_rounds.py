@@ -36,7 +36,7 @@ class Method(StrEnum):
 #: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
 WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
 #: Below this k the direction of the slopes is learnt, and then their length.
-WORTH_LENGTHS = 3.0
+WORTH_LENGTHS = 10.0
 #: Rounds: more gain nothing, and where noise is small so many do (from this k on).
 FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
 #: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
@@ -45,10 +45,12 @@ _CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
 _MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
 #: Rounds of a direction: of the mean before it, of slopes, of the length after it.
 BASE_ROUNDS, _DIRECTION_ROUNDS, LENGTH_ROUNDS = 10, 30, 8
-#: Their shares of the squared budget, and the clips: of rounds of the mean alone, those before and after the direction take this part; slopes take
-#: this part of a typical row.
-_BASE_SHARE, _DIRECTION_SHARE, _LENGTH_SHARE = 0.1, 0.4, 0.5
-_BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.8, 0.25
+#: Share of the squared budget for the length: of n mu this part, between two bounds; and of the mean before the direction, a part of that.
+_LENGTH_STRENGTH, _LENGTH_LEAST, _LENGTH_MOST, _BASE_PART = 27.5, 0.25, 0.55, 0.2
+#: Clips: of rounds of the mean alone, those before and after the direction take this part; slopes take this part of a typical row.
+_BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.9, 0.25
+#: Steps of slopes, in parts of what undoes a residual on rows of independent columns.
+_DIRECTION_STEP = 2.0
 #: From this n mu on a direction costs less than it tells.
 WORTH_DIRECTION = 50.0
 #: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
@@ -141,17 +143,7 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
         rounds = min(_MEAN_ROUNDS, max_passes)
         return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_MEAN_STEP)
     if method is Method.DIRECTION:
-        slopes = max(coefficients - 1, 1)
-        return Schedule(
-            method,
-            base=_BASE_SHARE,
-            descent=_DIRECTION_SHARE,
-            length=_LENGTH_SHARE,
-            rounds=_DIRECTION_ROUNDS,
-            longest=_DIRECTION_CLIP * math.sqrt(slopes + CONSTANT**2),
-            step=1 / slopes,
-            line=of_mean,
-        )
+        return _direction(coefficients - 1, k * coefficients, of_mean)
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is not Method.GRADIENT
@@ -176,6 +168,22 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
         step=step,
         square=square_of(quiet),
         counted=small,
+    )
+
+
+def _direction(slopes: int, strong: float, line: float) -> Schedule:
+    """Return the rounds of a direction of this many slopes: the smaller n mu, the more of the budget says how long they are."""
+    length = min(_LENGTH_MOST, max(_LENGTH_LEAST, _LENGTH_STRENGTH / strong))
+    base = _BASE_PART * length
+    return Schedule(
+        Method.DIRECTION,
+        base=base,
+        descent=1 - base - length,
+        length=length,
+        line=line,
+        rounds=_DIRECTION_ROUNDS,
+        longest=_DIRECTION_CLIP * math.sqrt(slopes + CONSTANT**2),
+        step=_DIRECTION_STEP / max(slopes, 1),
     )
 
 

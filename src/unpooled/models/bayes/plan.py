@@ -12,7 +12,14 @@ from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_design import gradients, left_over, lines, noise_of, opened_rows
-from unpooled.aggregation.linear_rounds import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
+from unpooled.aggregation.linear_rounds import (
+    ROUNDS,
+    Method,
+    Schedule,
+    clip_of_focus,
+    schedule_of,
+    stretch_of,
+)
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
