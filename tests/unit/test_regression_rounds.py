@@ -385,7 +385,7 @@ def model(**parameters) -> PrivateBayesianRegression:
 
 @pytest.mark.parametrize("aggregation", ["distributed", "trusted", "local"])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
-@pytest.mark.parametrize("method", ["refinement", "gradient", "mean", "moments"])
+@pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean", "moments"])
 def test_every_form_spends_the_budget_and_no_more(method: str, adjacency: str, aggregation: str) -> None:
     plan = model(method=method, adjacency=adjacency, aggregation=aggregation).plan(900, 4, {"a": 300, "b": 600})
     assert 0.99 < plan.epsilon(1e-5) <= 1.0

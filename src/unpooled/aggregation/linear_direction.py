@@ -16,13 +16,14 @@ from unpooled.aggregation.line_rows import BASE, LENGTH
 from unpooled.aggregation.linear_rounds import BASE_ROUNDS, LENGTH_ROUNDS
 from unpooled.aggregation.linear_study import LinearStudy
 from unpooled.aggregation.rounds import Rounds, descend
-from unpooled.aggregation.standard import Standard
+from unpooled.aggregation.standard import CAP, Scales, Standard
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.linear_design import LinearDesign
     from unpooled.aggregation.standard import StandardRows
     from unpooled.aggregation.totals import Total
@@ -39,6 +40,19 @@ _UNCOUNTED = 1
 _DOUBT = 2.0
 #: Variance of a direction's length on the rows that it was learnt from, relative to what their noise leaves of it.
 _LEARNT = 0.25
+#: The part of rows that lack a value, where nothing was released of it.
+_RARE = 0.1
+
+
+def declared_standard(layout: MomentsLayout) -> Standard:
+    """Return the standard of all columns, nothing released: of numbers as of the response, of levels as if all were alike frequent."""
+    coding, scales = layout.coding, Scales(layout)
+    middle, width = np.zeros(scales.count + 1), np.full(scales.count + 1, 1 / CAP)
+    for at in scales.marks:
+        levels = layout.features[coding.attribute[at]].categories
+        middle[at] = _RARE if levels is None else 1 / max(len(levels), 2)
+        width[at] = math.sqrt(middle[at] * (1 - middle[at]))
+    return Standard(middle, width, math.inf, (math.nan, math.nan))
 
 
 @dataclass
@@ -67,7 +81,7 @@ class _Line:
 def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
     """Rounds for the mean, for slopes and a constant about it, and for (length of these slopes, constant) along them."""
     design: LinearDesign = rounds.design
-    standard = Standard.of_declared(design.layout)
+    standard = declared_standard(design.layout)
     line, nowhere = _Line(rounds, standard), np.zeros(design.layout.size - 1)
     _, mean = yield from line.rows(BASE, nowhere, np.zeros(2), BASE_ROUNDS, BASE_ROUNDS // 2)
     found, noise = yield from descent(rounds, standard, np.append(nowhere, mean))

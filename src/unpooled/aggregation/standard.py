@@ -62,8 +62,6 @@ _NARROWEST = 0.003
 #: a linear model stays what it is. A rare indicator is ten deviations from its mean, and clipped it would have another coefficient. Nor are
 #: responses: what they leave is clipped, to what the noise allows.
 WIDEST = 2 / _NARROWEST
-#: The part of rows that lack a value, where nothing was released of it.
-_RARE = 0.1
 #: Steps of a squared residual per unit.
 SQUARE_STEPS = 1024.0
 #: Rows that are worked on at a time.
@@ -84,16 +82,6 @@ class Standard:
     def declared(cls) -> Standard:
         """Return the standard of a response alone, nothing released: the middle of its range, a quarter of half of it."""
         return cls(np.zeros(1), np.array([1 / CAP]), math.inf, (math.nan, math.nan))
-
-    @classmethod
-    def of_declared(cls, layout: MomentsLayout) -> Standard:
-        """Return the standard of all columns, nothing released: of numbers as of the response, of levels as if all were alike frequent."""
-        middle, width = np.zeros(len(layout.coding.attribute) + 1), np.full(len(layout.coding.attribute) + 1, 1 / CAP)
-        for at in Scales(layout).marks:
-            levels = layout.features[layout.coding.attribute[at]].categories
-            middle[at] = _RARE if levels is None else 1 / max(len(levels), 2)
-            width[at] = math.sqrt(middle[at] * (1 - middle[at]))
-        return cls(middle, width, math.inf, (math.nan, math.nan))
 
     @property
     def settings(self) -> tuple[float, ...]:

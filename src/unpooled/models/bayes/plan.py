@@ -274,6 +274,9 @@ def _spent(
     strong = strength(study, aggregation, layout.weighting)
     schedule = schedule_of(wanted, strong / coefficients, coefficients, parameters.max_passes, meat)
     used = layout
+    if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:
+        msg = f"method 'direction' reads the data {schedule.passes} times: max_passes must be at least that"
+        raise UsageError(msg)
     if schedule.method in {Method.MEAN, Method.DIRECTION}:
         if not layout.intercept and wanted is not Method.AUTO:
             msg = f"method {str(wanted)!r} begins with the mean of the response: it goes without fit_intercept=False"
