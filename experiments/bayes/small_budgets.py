@@ -29,7 +29,7 @@ from experiments.common import run, write_table
 from experiments.inference.played import PARTS, played_result
 
 import unpooled
-from unpooled.aggregation.linear_rounds import WORTH_DIRECTION, WORTH_LENGTHS, WORTH_SLOPES
+from unpooled.aggregation.linear_rounds import WORTH_DIRECTION, WORTH_FEW_SLOPES, WORTH_LENGTHS, WORTH_SLOPES
 from unpooled.models.bayes import plan as bayes_plan
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
@@ -101,6 +101,24 @@ REPORTED = crossed(
     ((4.0, 0.0), (4.0, 0.5), (7.0, 0.5)),
     (3.0, 7.0),
 )
+
+
+#: Fewer columns and a smaller n mu than above, added later, each half before anything was run on it: they fixed and judge ``WORTH_FEW_SLOPES``.
+FEW_DEVELOPMENT = crossed(
+    ((15, 4), (20, 5), (30, 8), (40, 5), (40, 10), (45, 3)),
+    ("independent", "one factor", "skewed"),
+    (0.0, 0.3, 0.8),
+    ((3.0, 0.5), (6.0, 0.0)),
+    (5.0,),
+)
+FEW_REPORTED = crossed(
+    ((31, 9), (35, 6), (45, 12)),
+    ("independent", "half a factor", "skewed", "off-centre"),
+    (0.0, 0.15, 0.5, 0.9),
+    ((4.0, 0.0), (4.0, 0.5), (7.0, 0.5)),
+    (3.0, 7.0),
+)
+HALVES = {"development": DEVELOPMENT, "reported": REPORTED, "few_development": FEW_DEVELOPMENT, "few_reported": FEW_REPORTED}
 
 
 @functools.cache
@@ -182,7 +200,8 @@ def relative(runs: np.ndarray, method: str) -> tuple[float, float]:
 
 def now(cell: Cell) -> str:
     """The method that is the default in this cell."""
-    if cell.k < WORTH_LENGTHS and cell.strength >= WORTH_DIRECTION:
+    least = WORTH_DIRECTION if cell.k < WORTH_SLOPES else WORTH_FEW_SLOPES
+    if cell.k < WORTH_LENGTHS and cell.strength >= least:
         return "direction"
     return "mean" if cell.k < WORTH_SLOPES else "gradient"
 
@@ -217,15 +236,15 @@ def lines_of(cells: list[Cell], often: int) -> tuple[list[list[str]], list[list[
 
 
 def main(full: bool) -> None:
-    """Both halves."""
-    for name, cells in (("development", DEVELOPMENT), ("reported", REPORTED)):
+    """Development and reported cells."""
+    for name, cells in HALVES.items():
         lines, table = lines_of(cells, FULL if full else REDUCED)
         head = ["n mu, columns", "k", "R^2", "cells", "direction", "gradient", "default", "default before", "default is"]
         words = (
             "Mean over the cells of a line of the mean squared error of predictions over that of the private mean; in brackets the largest, and the "
             "number of cells above 1.02 by more than two standard errors."
         )
-        write_table(f"bayes/small_budgets_{name}", f"Small budgets: {name} cells", head, table, words)
+        write_table(f"bayes/small_budgets_{name}", f"Small budgets: {name.replace('_', ', ')} cells", head, table, words)
         head = [
             "n mu, columns",
             "k",

@@ -12,7 +12,7 @@ from unpooled.aggregation import linear_direction
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.line_rows import LineRows
 from unpooled.aggregation.linear_direction import declared_standard, kept_part, learnt_part
-from unpooled.aggregation.linear_rounds import ROUNDS, WORTH_DIRECTION, WORTH_LENGTHS, Method, schedule_of
+from unpooled.aggregation.linear_rounds import ROUNDS, WORTH_DIRECTION, WORTH_FEW_SLOPES, WORTH_LENGTHS, Method, schedule_of
 from unpooled.aggregation.row_blocks import public_numbers
 from unpooled.aggregation.standard import CAP, StandardRows
 from unpooled.errors import PlanMismatch, UsageError
@@ -129,7 +129,8 @@ def test_a_direction_is_chosen_where_it_costs_less_than_it_tells() -> None:
         (WORTH_LENGTHS * 0.99, 20, Method.DIRECTION),
         (WORTH_LENGTHS, 20, Method.GRADIENT),
         (2.0, WORTH_DIRECTION / 2 * 0.9, Method.MEAN),
-        (4.0, WORTH_DIRECTION / 4 * 0.9, Method.GRADIENT),
+        (4.0, WORTH_FEW_SLOPES / 4 * 1.1, Method.DIRECTION),
+        (4.0, WORTH_FEW_SLOPES / 4 * 0.9, Method.GRADIENT),
     ):
         assert schedule_of(Method.AUTO, k, math.floor(d), passes).method is expected
     assert schedule_of(Method.AUTO, 2.0, 30, 47).method is Method.MEAN  # too few passes for it

@@ -51,8 +51,8 @@ _LENGTH_STRENGTH, _LENGTH_LEAST, _LENGTH_MOST, _BASE_PART = 27.5, 0.25, 0.55, 0.
 _BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.9, 0.25
 #: Steps of slopes, in parts of what undoes a residual on rows of independent columns.
 _DIRECTION_STEP = 2.0
-#: From this n mu on a direction costs less than it tells.
-WORTH_DIRECTION = 50.0
+#: From this n mu on a direction costs less than it tells: than the mean alone, and below it than rounds of gradients, which begin at k = 3.
+WORTH_DIRECTION, WORTH_FEW_SLOPES = 50.0, 30.0
 #: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
 _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
@@ -235,7 +235,8 @@ def _best(k: float, coefficients: int, max_passes: int) -> Method:
     if k == math.inf:  # without noise one release is the exact answer
         return Method.MOMENTS
     enough = max_passes >= BASE_ROUNDS + _DIRECTION_ROUNDS + LENGTH_ROUNDS
-    if k < WORTH_LENGTHS and k * coefficients >= WORTH_DIRECTION and enough:
+    least = WORTH_DIRECTION if k < WORTH_SLOPES else WORTH_FEW_SLOPES
+    if k < WORTH_LENGTHS and k * coefficients >= least and enough:
         return Method.DIRECTION
     if k < WORTH_SLOPES:
         return Method.MEAN
