@@ -18,6 +18,7 @@ from unpooled.aggregation.linear_rounds import (
     ROUNDS,
     WITHOUT_ROUNDS,
     WORTH_ERRORS,
+    WORTH_LENGTHS,
     WORTH_SLOPES,
     Method,
     schedule_of,
@@ -315,7 +316,7 @@ def test_deviations_and_scales_take_no_settings() -> None:
 def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
     passes = ROUNDS + 5
     assert schedule_of(Method.AUTO, WORTH_SLOPES / 2, 5, passes).method is Method.MEAN
-    assert schedule_of(Method.AUTO, WORTH_SLOPES * 2, 5, passes).method is Method.GRADIENT
+    assert schedule_of(Method.AUTO, WORTH_LENGTHS * 2, 5, passes).method is Method.GRADIENT
     assert schedule_of(Method.AUTO, WORTH_ERRORS, 5, passes).method is Method.REFINEMENT
     assert schedule_of(Method.AUTO, math.inf, 5, passes).method is Method.MOMENTS
     assert schedule_of(Method.AUTO, 1e6, 5, 4).method is Method.MOMENTS
