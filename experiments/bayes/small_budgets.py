@@ -103,7 +103,7 @@ REPORTED = crossed(
 )
 
 
-#: Fewer columns and a smaller n mu than above, added later, each half before anything was run on it: they fixed and judge ``WORTH_FEW_SLOPES``.
+#: Fewer columns and a smaller n mu than above, added later: the first fixed ``WORTH_FEW_SLOPES``, the second were listed before a run and judge it.
 FEW_DEVELOPMENT = crossed(
     ((15, 4), (20, 5), (30, 8), (40, 5), (40, 10), (45, 3)),
     ("independent", "one factor", "skewed"),
