@@ -27,6 +27,7 @@ MODELS = {
     "moments": ("bayes", {"response": "y", "method": "moments"}),
     "refinement": ("bayes", {"response": "y", "method": "refinement", "max_passes": 5}),
     "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
+    "direction": ("bayes", {"response": "y", "method": "direction"}),
     "mean": ("bayes", {"response": "y", "method": "mean", "max_passes": 4}),
     "glm": ("glm", {"response": "age", "family": "gamma", "method": "newton", "max_passes": 5}),
     "multinomial": ("glm", {"response": "outcome", "family": "multinomial", "method": "newton", "max_passes": 5}),

@@ -174,7 +174,7 @@ def rounds_study(method: str, unit: str, adjacency: str) -> tuple[Study, dict[st
         )
         for name in ("a", "b")
     }
-    parameters = {"response": "y", "method": method, "max_passes": 5}
+    parameters = {"response": "y", "method": method, "max_passes": 48 if method == "direction" else 5}
     cards = tuple(Card(name, 12, columns) for name in tables)
     trusted = {"aggregation": "trusted"}
     asked = Study(
@@ -186,7 +186,7 @@ def rounds_study(method: str, unit: str, adjacency: str) -> tuple[Study, dict[st
 @pytest.mark.no_cover
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", list(ROWWISE))
-@pytest.mark.parametrize("method", ["refinement", "gradient", "mean"])
+@pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
 def test_rounds_of_the_regression_are_audited_in_every_unit(method: str, unit: Unit, adjacency: str) -> None:
     asked, tables = rounds_study(method, str(unit), adjacency)
     report = replay(load("bayes"), asked, tables, registry=load, rounds=6)

@@ -102,10 +102,11 @@ def refusal(world: World, party: str, frame: bytes, kind: type[UnpooledError], m
     assert world.entries(party, world.study) == []
 
 
-@pytest.mark.parametrize("method", ["refinement", "gradient", "mean"])
+@pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
 def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_path: Path) -> None:
     world = make_world(tmp_path, CASES["bayes"](), COORDINATOR.public)
-    study = world.variant(parameters={"response": "pressure", "tolerate": 1, "method": method, "max_passes": 6})
+    passes = 48 if method == "direction" else 6
+    study = world.variant(parameters={"response": "pressure", "tolerate": 1, "method": method, "max_passes": passes})
     world.approve(study)
     local = world.in_process(study)
     result = run(world, study)

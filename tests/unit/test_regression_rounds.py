@@ -18,6 +18,7 @@ from unpooled.aggregation.linear_rounds import (
     ROUNDS,
     WITHOUT_ROUNDS,
     WORTH_ERRORS,
+    WORTH_LENGTHS,
     WORTH_SLOPES,
     Method,
     schedule_of,
@@ -315,7 +316,7 @@ def test_deviations_and_scales_take_no_settings() -> None:
 def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
     passes = ROUNDS + 5
     assert schedule_of(Method.AUTO, WORTH_SLOPES / 2, 5, passes).method is Method.MEAN
-    assert schedule_of(Method.AUTO, WORTH_SLOPES * 2, 5, passes).method is Method.GRADIENT
+    assert schedule_of(Method.AUTO, WORTH_LENGTHS * 2, 5, passes).method is Method.GRADIENT
     assert schedule_of(Method.AUTO, WORTH_ERRORS, 5, passes).method is Method.REFINEMENT
     assert schedule_of(Method.AUTO, math.inf, 5, passes).method is Method.MOMENTS
     assert schedule_of(Method.AUTO, 1e6, 5, 4).method is Method.MOMENTS
@@ -385,7 +386,7 @@ def model(**parameters) -> PrivateBayesianRegression:
 
 @pytest.mark.parametrize("aggregation", ["distributed", "trusted", "local"])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
-@pytest.mark.parametrize("method", ["refinement", "gradient", "mean", "moments"])
+@pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean", "moments"])
 def test_every_form_spends_the_budget_and_no_more(method: str, adjacency: str, aggregation: str) -> None:
     plan = model(method=method, adjacency=adjacency, aggregation=aggregation).plan(900, 4, {"a": 300, "b": 600})
     assert 0.99 < plan.epsilon(1e-5) <= 1.0

@@ -77,13 +77,13 @@ class CountedScales(Scales):
     @property
     def _numbers(self) -> list[int]:
         """Return the places of coded columns that are numbers."""
-        marks = set(self._marks)
+        marks = set(self.marks)
         return [at for at in range(self.count) if at not in marks]
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
         """Return the counts with their noise (Theorem B.13)."""
         each, weight = 2 * len(CUTS) + 1, RESPONSE * self.response
-        numbers, marks = each * len(self._numbers), len(self._marks)
+        numbers, marks = each * len(self._numbers), len(self.marks)
         count = numbers + each * self.response + marks
         blocks = (Block(numbers, 1.0), Block(each * self.response, 1 / RESPONSE), Block(marks, 1.0))
         kinds = [c.categories is None and c.missing == "indicator" for c in self.layout.features]
@@ -95,7 +95,7 @@ class CountedScales(Scales):
         return Summed(SCALES, tuple(block for block in blocks if block.size), reach, 1, share)
 
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
-        numbers, marks, grid = self._numbers, self._marks, float(self.layout.grid)
+        numbers, marks, grid = self._numbers, self.marks, float(self.layout.grid)
         middle = len(CUTS)
         cells = np.zeros((len(numbers) + self.response, 2 * middle + 1), dtype=np.int64)
         levels = np.zeros(len(marks), dtype=np.int64)
@@ -124,7 +124,7 @@ class CountedScales(Scales):
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations of the normal law that the counts suggest with what is believed before them."""
-        numbers, marks, size = self._numbers, self._marks, 2 * len(CUTS) + 1
+        numbers, marks, size = self._numbers, self.marks, 2 * len(CUTS) + 1
         split = size * (len(numbers) + self.response)
         counts, noise = total.values[:split].reshape(-1, size), total.deviations[:split].reshape(-1, size)
         laws = self._laws(counts[: len(numbers)], noise[: len(numbers)], rows)

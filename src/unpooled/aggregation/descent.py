@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 
-def descent(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Replies, tuple[Row, float]]:
-    """Steps along noisy clipped gradients; the mean of the later half of the iterates, and the deviation of its noise."""
+def descent(
+    rounds: Rounds[Any], standard: Standard, start: Row | None = None
+) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+    """Steps along noisy clipped gradients from ``start`` (zeros without it); the mean of the later half of the iterates, and the deviation of its noise."""
     design: LinearDesign = rounds.design
     schedule = design.schedule
     noise = 0.0
@@ -39,7 +41,7 @@ def descent(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Rep
         gradient, noise = design.standard.gradient_of(total)
         return schedule.step * gradient / rounds.counted
 
-    start = np.zeros(design.standard.layout.size)
+    start = np.zeros(design.standard.layout.size) if start is None else start
     found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)
     return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from unpooled.aggregation.affordable import AMPLE
-from unpooled.aggregation.linear_rounds import afforded, stretch_of, with_ample
+from unpooled.aggregation.line_rows import BASE, LENGTH, LineRows
+from unpooled.aggregation.linear_rounds import BASE_ROUNDS, LENGTH_ROUNDS, afforded, stretch_of, with_ample
 from unpooled.aggregation.standard import FIRST_MOMENTS, StandardRows
 from unpooled.aggregation.totals import Adds
 from unpooled.privacy.sensitivity import moments_ball
@@ -66,6 +67,14 @@ def gradients(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) 
         yield standard.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.first:
         yield standard.residual(schedule.first, adjacency, FIRST_MOMENTS)
+
+
+def lines(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:
+    """Yield the gradients of a direction: those of the mean before it, and of the length after it (Theorem B.5)."""
+    before, after = (LineRows.of(standard, longest) for longest in schedule.clips)
+    yield before.named(BASE, schedule.base, adjacency, BASE_ROUNDS)
+    yield standard.descent(schedule.descent, adjacency, schedule.rounds)
+    yield after.named(LENGTH, schedule.length, adjacency, LENGTH_ROUNDS)
 
 
 def left_over(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from unpooled.aggregation.affordable import AFFORDED, opened
-from unpooled.aggregation.standard import LARGEST_SQUARE
+from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE
 
 
 class Method(StrEnum):
@@ -27,18 +27,32 @@ class Method(StrEnum):
     GRADIENT = "gradient"
     #: Rounds over all columns, and second moments of some of them with the residuals: standard errors of those alone.
     FOCUS = "focus"
+    #: The mean, rounds for the direction of the slopes, and rounds for their length: small budgets, no standard errors.
+    DIRECTION = "direction"
     #: The mean of the response alone, by rounds of residuals clipped to a small part of its range.
     MEAN = "mean"
 
 
 #: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
 WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
+#: Below this k the direction of the slopes is learnt, and then their length.
+WORTH_LENGTHS = 10.0
 #: Rounds: more gain nothing, and where noise is small so many do (from this k on).
 FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
 #: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
 _CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
 #: Of the mean alone: as many rounds; a half range of the response is so many units of |r||z|; a step of twice the gradient undoes a residual.
 _MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
+#: Rounds of a direction: of the mean before it, of slopes, of the length after it.
+BASE_ROUNDS, _DIRECTION_ROUNDS, LENGTH_ROUNDS = 10, 30, 8
+#: Share of the squared budget for the length: of n mu this part, between two bounds; and of the mean before the direction, a part of that.
+_LENGTH_STRENGTH, _LENGTH_LEAST, _LENGTH_MOST, _BASE_PART = 27.5, 0.25, 0.55, 0.2
+#: Clips: of rounds of the mean alone, those before and after the direction take this part; slopes take this part of a typical row.
+_BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.9, 0.25
+#: Steps of slopes, in parts of what undoes a residual on rows of independent columns.
+_DIRECTION_STEP = 2.0
+#: From this n mu on a direction costs less than it tells: than the mean alone, and below it than rounds of gradients, which begin at k = 3.
+WORTH_DIRECTION, WORTH_FEW_SLOPES = 50.0, 30.0
 #: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
 _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
@@ -88,6 +102,10 @@ class Schedule:
     cross: float = 0.0
     #: Second moments about which the last round begins, in the place of gradients.
     first: float = 0.0
+    #: Of a direction: the mean before it, and the length after it; and |r||z| in rounds of the mean.
+    base: float = 0.0
+    length: float = 0.0
+    line: float = 0.0
     rounds: int = 0
     #: |r||z| of one record in a round, and the length of a step.
     longest: float = 1.0
@@ -106,17 +124,26 @@ class Schedule:
                 for share in (self.scales, self.first, self.spread, self.cells, self.products, self.meat, self.cross)
             )
             + self.rounds
+            + BASE_ROUNDS * (self.base > 0)
+            + LENGTH_ROUNDS * (self.length > 0)
         )
+
+    @property
+    def clips(self) -> tuple[float, float]:
+        """Return |r||z| in the rounds before a direction and after it."""
+        return _BASE_CLIP * self.line, _LENGTH_CLIP * self.line
 
 
 def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0) -> Schedule:
     """Return the rounds of this method, or of the one that serves a study of this k best; ``meat``: the share that a sandwich covariance takes."""
     if method is Method.AUTO:
-        method = _best(k, max_passes)
+        method = _best(k, coefficients, max_passes)
+    of_mean = _MEAN_UNIT * min(0.5, max(0.1, k * coefficients / 150))
     if method is Method.MEAN:
         rounds = min(_MEAN_ROUNDS, max_passes)
-        clip = min(0.5, max(0.1, k * coefficients / 150))
-        return Schedule(method, descent=1.0, rounds=rounds, longest=_MEAN_UNIT * clip, step=_MEAN_STEP)
+        return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_MEAN_STEP)
+    if method is Method.DIRECTION:
+        return _direction(coefficients - 1, k * coefficients, of_mean)
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is not Method.GRADIENT
@@ -141,6 +168,22 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
         step=step,
         square=square_of(quiet),
         counted=small,
+    )
+
+
+def _direction(slopes: int, strong: float, line: float) -> Schedule:
+    """Return the rounds of a direction of this many slopes: the smaller n mu, the more of the budget says how long they are."""
+    length = min(_LENGTH_MOST, max(_LENGTH_LEAST, _LENGTH_STRENGTH / strong))
+    base = _BASE_PART * length
+    return Schedule(
+        Method.DIRECTION,
+        base=base,
+        descent=1 - base - length,
+        length=length,
+        line=line,
+        rounds=_DIRECTION_ROUNDS,
+        longest=_DIRECTION_CLIP * math.sqrt(slopes + CONSTANT**2),
+        step=_DIRECTION_STEP / max(slopes, 1),
     )
 
 
@@ -188,9 +231,13 @@ def square_of(quiet: float) -> float:
     return min(max(LARGEST_SQUARE, wide), _SQUARE_MOST)
 
 
-def _best(k: float, max_passes: int) -> Method:
+def _best(k: float, coefficients: int, max_passes: int) -> Method:
     if k == math.inf:  # without noise one release is the exact answer
         return Method.MOMENTS
+    enough = max_passes >= BASE_ROUNDS + _DIRECTION_ROUNDS + LENGTH_ROUNDS
+    least = WORTH_DIRECTION if k < WORTH_SLOPES else WORTH_FEW_SLOPES
+    if k < WORTH_LENGTHS and k * coefficients >= least and enough:
+        return Method.DIRECTION
     if k < WORTH_SLOPES:
         return Method.MEAN
     refined = k >= WORTH_ERRORS

@@ -154,15 +154,19 @@ def descend(
     move: Callable[[Total, Row], Row],
     start: Row,
     count: int,
+    *,
+    name: str = DESCENT,
+    first: int | None = None,
 ) -> Generator[list[Ask], Replies, Row]:
     """Take ``count`` steps along noisy gradients from ``start``, and return the mean of the later half of the coefficients.
 
-    ``sent`` gives the settings of the request at some coefficients, ``move`` the step that follows from the total of these gradients. The mean
+    ``name`` is that of the total, and ``first`` the round from which on coefficients are averaged, in the place of the later half. ``sent`` gives the settings of the request at some coefficients, ``move`` the step that follows from the total of these gradients. The mean
     averages noise out: where rows' second moments are about those of independent columns, that of m gradients has 1/m of one's variance.
     """
-    current, later, first = start.copy(), np.zeros_like(start), count // 2
+    current, later = start.copy(), np.zeros_like(start)
+    first = count // 2 if first is None else first
     for index in range(count):
-        total = yield from rounds.total(DESCENT, sent(current), index)
+        total = yield from rounds.total(name, sent(current), index)
         current = current + move(total, current)
         if index >= first:
             later += current

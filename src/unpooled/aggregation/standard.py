@@ -138,7 +138,7 @@ class Scales:
         return total
 
     @property
-    def _marks(self) -> list[int]:
+    def marks(self) -> list[int]:
         """Return the places of coded columns of zeros and ones: levels, and marks of missing values."""
         columns, attribute = self.layout.features, self.layout.coding.attribute
         first = np.searchsorted(attribute, range(len(columns)))
@@ -157,7 +157,7 @@ class Scales:
         p, g = self.count + self.response, float(self.layout.grid)
         first, second = total.values[:p] / g / rows, total.values[p:] / g**2 / rows
         first_noise, second_noise = total.deviations[:p] / g / rows, total.deviations[p:] / g**2 / rows
-        marks, noises = self._marks, (first_noise**2, second_noise**2)
+        marks, noises = self.marks, (first_noise**2, second_noise**2)
         if marks and total.deviations.any():  # of zeros and ones the sum of squares is the sum: both tell it
             a, b = (noise[marks] for noise in noises)
             first[marks] = (first[marks] * b + second[marks] * a) / (a + b)

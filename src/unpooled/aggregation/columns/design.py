@@ -111,7 +111,7 @@ class PartScales(Scales):
     @property
     def _marked(self) -> list[NDArray[np.intp]]:
         """Return the places of all coded columns of each declared column that has levels or a mark of missing values."""
-        attribute, marks = np.array(self.layout.coding.attribute), set(self._marks)
+        attribute, marks = np.array(self.layout.coding.attribute), set(self.marks)
         found = [np.flatnonzero(attribute == k) for k in range(len(self.layout.features))]
         return [places for places in found if marks & set(places.tolist())]
 
@@ -121,7 +121,7 @@ class PartScales(Scales):
         The party's other columns take up about 1 each of a row's squared length. What they leave of the squared limit, and a quarter of it at
         least, is for the level of the row (1 - m) / s and for the levels that it has not, -m / s.
         """
-        whole, marks = self.longest**2, [k for k in self._marks if k in set(places.tolist())]
+        whole, marks = self.longest**2, [k for k in self.marks if k in set(places.tolist())]
         left = max(whole - (self.count - places.size), whole / 4)
         found = width.copy()
         often = [k for k in marks if middle[k] > _MOSTLY]  # at most one; the rows without it are the rare ones

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.descent import descent
+from unpooled.aggregation.linear_direction import directed
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.linear_study import standardised
@@ -102,6 +103,9 @@ def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, t
 def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
     """Rounds over standardised rows, or over the response alone."""
     design = rounds.design
+    if design.method is Method.DIRECTION:
+        found = yield from directed(rounds)
+        return found.fit, None
     if design.method is not Method.MEAN:
         found = yield from standardised(rounds)
         return found.fit, found.moments

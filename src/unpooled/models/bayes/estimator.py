@@ -77,9 +77,10 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    method : {"auto", "refinement", "gradient", "moments", "mean", "sines"}, default "auto"
+    method : {"auto", "refinement", "gradient", "direction", "moments", "mean", "sines"}, default "auto"
         How the budget is spent. "refinement": standardised rows, rounds of clipped gradients, second moments of what they leave.
-        "gradient": without the last, for predictions alone. "moments": one release, with ``parties`` of joint moments. "mean": of y alone.
+        "gradient": without the last, for predictions alone. "direction": rounds for the direction of the slopes, then for their length, for
+        predictions of small studies. "moments": one release, with ``parties`` of joint moments. "mean": of y alone.
         "sines": with two ``parties``, rounds for predictions alone. "auto" chooses by rows, columns and privacy, before data; with any of the
         parameters from ``geometry`` to ``noise_precision`` set it is "moments".
     max_passes : int, default 105

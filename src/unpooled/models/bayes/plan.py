@@ -11,8 +11,15 @@ import msgspec
 from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.linear_design import gradients, left_over, noise_of, opened_rows
-from unpooled.aggregation.linear_rounds import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
+from unpooled.aggregation.linear_design import gradients, left_over, lines, noise_of, opened_rows
+from unpooled.aggregation.linear_rounds import (
+    ROUNDS,
+    Method,
+    Schedule,
+    clip_of_focus,
+    schedule_of,
+    stretch_of,
+)
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
@@ -272,13 +279,17 @@ def _spent(
     strong = strength(study, aggregation, layout.weighting)
     schedule = schedule_of(wanted, strong / coefficients, coefficients, parameters.max_passes, meat)
     used = layout
-    if schedule.method is Method.MEAN:
-        if not layout.intercept and wanted is Method.MEAN:
-            raise UsageError("method 'mean' is the mean of the response: it goes without fit_intercept=False")
-        if layout.intercept:
-            used = replace(layout, features=())
-        else:
+    if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:
+        msg = f"method 'direction' reads the data {schedule.passes} times: max_passes must be at least that"
+        raise UsageError(msg)
+    if schedule.method in {Method.MEAN, Method.DIRECTION}:
+        if not layout.intercept and wanted is not Method.AUTO:
+            msg = f"method {str(wanted)!r} begins with the mean of the response: it goes without fit_intercept=False"
+            raise UsageError(msg)
+        if not layout.intercept:
             schedule = schedule_of(Method.GRADIENT, strong / coefficients, coefficients, parameters.max_passes)
+        elif schedule.method is Method.MEAN:
+            used = replace(layout, features=())
     if not schedule.meat:
         covariance = without_meat(parameters.covariance, schedule.method, Method.REFINEMENT)
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
@@ -311,6 +322,9 @@ def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
     """Means and deviations, gradients, and what standard errors need."""
     schedule, rows = design.schedule, design.standard
+    if schedule.method is Method.DIRECTION:
+        yield from lines(schedule, rows, adjacency)
+        return
     if schedule.scales:
         yield design.scales.vector(schedule.scales, adjacency)
     yield from gradients(schedule, rows, adjacency)

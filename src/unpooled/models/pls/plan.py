@@ -13,7 +13,7 @@ import numpy as np
 from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_design import gradients, left_over, opened_rows
-from unpooled.aggregation.linear_rounds import ROUNDS, Method, schedule_of
+from unpooled.aggregation.linear_rounds import ROUNDS, WORTH_SLOPES, Method, schedule_of
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.release_notes import release_notes
@@ -263,7 +263,9 @@ def _rounds(
     if wanted is not Method.MOMENTS:
         strong = strength(study, aggregation)
     schedule = schedule_of(wanted, strong / layout.size, layout.size, ROUNDS + 5)
-    if schedule.method is Method.MEAN:
+    if schedule.method is Method.DIRECTION and strong / layout.size >= WORTH_SLOPES:
+        schedule = schedule_of(Method.GRADIENT, strong / layout.size, layout.size, ROUNDS + 5)
+    if schedule.method in {Method.MEAN, Method.DIRECTION}:
         schedule = schedule_of(Method.MOMENTS, strong / layout.size, layout.size, ROUNDS + 5)
     standard = StandardRows(layout, rows, schedule.longest, square=schedule.square)
     return opened_rows(schedule, standard, strong, Adjacency(study.adjacency))

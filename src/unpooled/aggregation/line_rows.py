@@ -1,0 +1,91 @@
+"""Sums over two numbers of each row: its value along a line that is public, and the constant.
+
+A line is a direction of slopes with a length of its own. What one record adds to a gradient over these two numbers is cut as in every round
+(Theorem B.5), so its noise is that of two coefficients, however many columns the direction has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.aggregation.linear_party import standard_rows
+from unpooled.aggregation.row_blocks import public_numbers
+from unpooled.aggregation.standard import StandardRows
+from unpooled.aggregation.threads import shared_out
+from unpooled.kernels import standard_rows as kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.totals import Summed
+    from unpooled.privacy.unit import Adjacency
+    from unpooled.protocol.context import Context
+
+    Floats = NDArray[np.float64]
+
+#: The mean of the response before any direction is known, and the length of the slopes with the mean about it.
+BASE, LENGTH = "base", "length"
+#: The value along a direction is cut to this many deviations of a row of independent columns.
+_FARTHEST = 3.0
+
+
+@dataclass(frozen=True)
+class LineRows(StandardRows):
+    """Sums over (value along a direction, constant); ``layout`` has all columns."""
+
+    #: The rows that the value is taken from.
+    full: StandardRows = field(kw_only=True)
+
+    @classmethod
+    def of(cls, full: StandardRows, longest: float) -> LineRows:
+        """Return the lines through these rows, with products of at most ``longest``."""
+        return cls(full.layout, full.rows, longest, full=full)
+
+    @property
+    def width(self) -> int:
+        """Return 2: the coefficients of the value and of the constant."""
+        return 2
+
+    @cached_property
+    def grid(self) -> int:
+        """Return steps per unit: those of the rows of all columns."""
+        return self.full.grid
+
+    def named(self, name: str, share: float, adjacency: Adjacency, rounds: int) -> Summed:
+        """Return the sum of gradients of this name (Theorem B.5)."""
+        return replace(self.descent(share, adjacency, rounds), name=name)
+
+    def blocks(self, table, standard):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as of all columns
+        """(rows of all columns on the grid, standardised responses), block by block."""
+        return self.full.blocks(table, standard)
+
+    def _left(
+        self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, *, whole: bool = False, longer: bool = False
+    ) -> Iterator[tuple[Floats, Floats, Floats]]:
+        """((value, constant), residuals, squared lengths); ``start`` holds the direction, and after it the two coefficients."""
+        del longer  # there are no second moments of lines
+        grid = float(self.grid)
+        direction, at = np.append(start[:-2], 0.0), start[-2:]
+        for rows, (response, *parts) in blocks:
+            value, residual, square = np.empty((3, response.size))
+            # One record after the other, so that a value is a function of its record and of public numbers alone.
+            kernels.leave_from(rows, 0, np.zeros(response.size), direction, grid, value, square)
+            own = np.empty((response.size, 2), order="F")
+            own[:, 0], own[:, 1] = np.trunc(np.clip(-value, -_FARTHEST, _FARTHEST) * grid), rows[:, -1]
+            kernels.leave_from(own, 0, response, at, grid, residual, square)
+            for part in parts:  # none without weights
+                residual *= part if whole else np.sqrt(part)
+            yield own, residual, square
+
+
+def gradient_along(rows: LineRows, context: Context[Any], settings: tuple[float, ...]) -> NDArray[np.int64]:
+    """Return the gradient at a request's two coefficients, along its direction."""
+    slopes = rows.layout.size - 1
+    standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=slopes + 2)
+    return shared_out(standard_rows(context, standard), lambda own: rows.gradient(own, start))
