@@ -75,7 +75,7 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tmp_path / "study.toml").write_text(COLUMNS)
     for name in held:
         command(tmp_path, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
-    command(tmp_path, "run", "study.toml", *TWO)
+    command(tmp_path, "run", "study.toml", "--force", *TWO)
     return tmp_path
 
 
