@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: The epsilons that an outlook shows beside the one that is asked for.
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 #: Runs at every epsilon, and the part of them that lies below and above the band.
-RUNS, OUTSIDE = 12, 0.05
+RUNS, OUTSIDE = 18, 0.05
 #: Runs of a quick look at one epsilon.
 QUICK_RUNS = 6
 Range = float | tuple[float, float]
