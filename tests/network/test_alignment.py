@@ -232,5 +232,5 @@ def test_one_command_line_run_with_misaligned_ids_says_so(tmp_path: Path) -> Non
     world = aligned(tmp_path, registry=IDS[::-1])
     file = world.write_study(tmp_path / "study.toml", world.study)
     words = [part for name in NAMES for part in ("--party", str(world.party(name)))]
-    assert "row ids of registry" in command("run", str(file), *words, code=2)
+    assert "row ids of registry" in command("run", str(file), "--force", *words, code=2)
     assert json.dumps(world.charges(world.study)) == json.dumps(dict.fromkeys(NAMES, 0))

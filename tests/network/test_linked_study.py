@@ -135,7 +135,7 @@ def test_from_three_files_of_other_people_to_predictions_and_reports(tmp_path: P
         )
         approve(parties, fit, "linked/")
         use(kits, parties, "linked/")
-        said = command("run", str(fit), "--network", user, "--out", str(tmp_path / "fit.run"))
+        said = command("run", str(fit), "--force", "--network", user, "--out", str(tmp_path / "fit.run"))
         assert "told every party, without noise, which of its ids all parties hold" in said
 
         fresh = people([f"new-{k:02d}" for k in range(12)])
@@ -149,7 +149,7 @@ def test_from_three_files_of_other_people_to_predictions_and_reports(tmp_path: P
         assert f'coordinator = "{coordinator}"' in predict.read_text()
         approve(parties, predict, "new/")
         use(kits, parties, "new/")
-        command("run", str(predict), "--network", user, "--out", str(tmp_path / "predict.run"))
+        command("run", str(predict), "--force", "--network", user, "--out", str(tmp_path / "predict.run"))
 
     for run in ("link.run", "fit.run", "predict.run"):
         assert "written" in command("report", str(tmp_path / run))

@@ -28,7 +28,7 @@ def test_every_model_has_the_bits_of_its_in_process_run(model: str, tmp_path: Pa
     world = made.worlds[model]
     with up(made.kits):
         world.approve(world.study)
-        made.run(world, world.study, tmp_path, "--force")
+        made.run(world, world.study, tmp_path)
     local = world.in_process(world.study)
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert msgspec.json.encode(result["result"]) == msgspec.json.encode(msgspec.to_builtins(local.result))

@@ -203,7 +203,7 @@ class Rehearsal:
         out.mkdir(parents=True, exist_ok=True)
         file = world.write_study(out / "study.toml", study)
         where = ("--network", str(self.user.folder), "--out", str(out / "run"))
-        return command("run", str(file), *where, *words, code=code)
+        return command("run", str(file), "--force", *where, *words, code=code)
 
 
 def make_rehearsal(root: Path, *models: str, ids: dict[str, list[str]] | None = None, studies: int = 3) -> Rehearsal:
