@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.linear_party import standard_rows
-from unpooled.aggregation.row_blocks import public_numbers
 from unpooled.aggregation.standard import StandardRows
-from unpooled.aggregation.threads import shared_out
 from unpooled.kernels import standard_rows as kernels
 
 if TYPE_CHECKING:
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.totals import Summed
+    from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Adjacency
-    from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
 
@@ -61,7 +58,7 @@ class LineRows(StandardRows):
         """Return the sum of gradients of this name (Theorem B.5)."""
         return replace(self.descent(share, adjacency, rounds), name=name)
 
-    def blocks(self, table, standard):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as of all columns
+    def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
         """(rows of all columns on the grid, standardised responses), block by block."""
         return self.full.blocks(table, standard)
 
@@ -82,10 +79,3 @@ class LineRows(StandardRows):
             for part in parts:  # none without weights
                 residual *= part if whole else np.sqrt(part)
             yield own, residual, square
-
-
-def gradient_along(rows: LineRows, context: Context[Any], settings: tuple[float, ...]) -> NDArray[np.int64]:
-    """Return the gradient at a request's two coefficients, along its direction."""
-    slopes = rows.layout.size - 1
-    standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=slopes + 2)
-    return shared_out(standard_rows(context, standard), lambda own: rows.gradient(own, start))

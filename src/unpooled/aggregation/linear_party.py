@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.line_rows import LineRows
     from unpooled.aggregation.linear_design import LinearDesign
     from unpooled.aggregation.standard import StandardRows
     from unpooled.protocol.context import Context
@@ -65,6 +66,13 @@ def residual(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
     rows: StandardRows = context.design.standard
     standard, start, (clip,) = public_numbers(rows.layout, settings, 1)
     return shared_out(standard_rows(context, standard), lambda own: rows.products(own, start, float(clip)))
+
+
+def gradient_along(rows: LineRows, context: Context[Any], settings: tuple[float, ...]) -> NDArray[np.int64]:
+    """Return the gradient at a request's two coefficients, along its direction."""
+    slopes = rows.layout.size - 1
+    standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=slopes + 2)
+    return shared_out(standard_rows(context, standard), lambda own: rows.gradient(own, start))
 
 
 def standard_rows(context: Context[Any], standard: tuple[NDArray[np.float64], NDArray[np.float64]]) -> Blocks:

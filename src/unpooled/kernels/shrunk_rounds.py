@@ -1,4 +1,4 @@
-"""What noisy rounds say of slopes: their length as the release itself makes it likely, and no slopes where noise is all that was met."""
+"""Slopes that noisy rounds found, as long as the release itself makes likely: none where they met nothing but noise."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from unpooled.aggregation import linear_party
 from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.line_rows import BASE, LENGTH, LineRows, gradient_along
-from unpooled.aggregation.linear_party import standard_rows
+from unpooled.aggregation.line_rows import BASE, LENGTH, LineRows
+from unpooled.aggregation.linear_party import gradient_along, standard_rows
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.residual_cells import CELLS
