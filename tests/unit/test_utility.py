@@ -148,7 +148,7 @@ def test_a_study_that_gives_next_to_nothing_beyond_a_party_alone_is_refused(
     if not refused:
         refuse_if_poor(load("bayes"), study)
         return
-    with pytest.raises(Refusal, match=r"best model that a party has of its own columns.*--force.*force = true"):
+    with pytest.raises(Refusal, match=r"best that parties have from their own columns.*--force.*force = true"):
         refuse_if_poor(load("bayes"), study)
     text = (world / "rich.toml").read_text()
     (world / "rich.toml").write_text(text.replace("[study]", "[study]\nforce = true"))

@@ -27,8 +27,8 @@ def poor(outlook: Outlook) -> str:
     shape = f"at epsilon {outlook.epsilon:g} with {outlook.rows} rows and {outlook.columns} columns, simulations without data expect"
     if outlook.worthwhile:
         return (
-            f"{shape} next to nothing beyond the best model that a party has of its own columns, which costs nothing "
-            f"({outlook.measure}: {outlook.error:.3g}, a party alone: {outlook.nothing_released:.3g}): ask for more epsilon or more rows"
+            f"{shape} next to nothing beyond the best that parties have from their own columns, which costs nothing "
+            f"({outlook.measure}: {outlook.error:.3g}, nothing released: {outlook.nothing_released:.3g}): ask for more epsilon or more rows"
         )
     return (
         f"{shape} no more than a mean of this study ({outlook.measure}: {outlook.error:.3g}, a mean alone: {outlook.mean:.3g}): "
