@@ -87,6 +87,27 @@ def test_members_at_home_are_the_own_ridge_the_own_least_squares_and_the_calibra
     assert rows @ members[len(FACTORS) + 1 + middle].solution == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("share", "used"), [(4.0, True), (0.0, False)])
+def test_the_response_decides_whether_sketches_are_used_at_home(share: float, used: bool) -> None:
+    """Without the evidence of the response all members would weigh what they weigh before data."""
+    found, _ = problem(noise=0.3)
+    rng = np.random.default_rng(4)
+    y = found.own @ rng.normal(size=8) + share * found.heard.received @ rng.normal(size=6) + rng.normal(size=60)
+    members = home_members(found, y, fit_intercept=True)
+    sketched = np.array([np.abs(member.solution[8:-1]).max() > 0 for member in members])
+    assert (weights(members)[sketched].sum() > 0.95) == used
+    assert (weights(members)[sketched].sum() < 0.7) == (not used)
+
+
+def test_energies_that_were_fitted_to_the_sketches_pay_for_it() -> None:
+    found, _ = problem()
+    (unused, _), (fitted, _), *_ = kernels(found, fit_intercept=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(average, "FITTED", 0.0)
+        (same, _), (free, _), *_ = kernels(found, fit_intercept=True)
+    assert (same, free - fitted) == (unused, pytest.approx(3.0))
+
+
 def test_noise_alone_is_no_member_at_home() -> None:
     found, y = problem()
     assert found.reliability(1.0).max() > 0

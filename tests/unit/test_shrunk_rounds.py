@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from unpooled import PrivateGLM
 from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_slopes
+from unpooled.models.glm import coordinator
 
 
 @pytest.mark.parametrize(("rounds", "step"), [(1, 0.3), (15, 0.286), (40, 0.1), (80, 1.0)])
@@ -52,3 +54,17 @@ def test_no_law_of_slopes_makes_it_worse_than_both_the_rounds_and_nothing() -> N
             raw.append(0.02 * 10)
             nothing.append(np.square(slopes).sum())
         assert np.mean(error) <= 1.25 * min(np.mean(raw), np.mean(nothing)) + 0.02
+
+
+def test_counts_that_depend_on_nothing_get_next_to_no_slopes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    X, y = rng.uniform(-1, 1, (1500, 8)), rng.poisson(2.0, 1500)
+    model = PrivateGLM("poisson", epsilon=0.3, delta=1e-6, bounds=(-1, 1), y_bounds=(0, 20))
+
+    def length() -> float:
+        return float(np.mean([np.square(model.set_params(random_state=seed).fit(X, y).coef_).sum() for seed in range(6)]))
+
+    shrunken = length()
+    assert model.method_ == "gradient"
+    monkeypatch.setattr(coordinator, "believed_slopes", lambda found, *_: found)
+    assert shrunken < 0.5 * length()

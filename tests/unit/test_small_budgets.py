@@ -90,19 +90,21 @@ def test_a_gradient_along_a_line_that_is_not_cut_is_caught(monkeypatch) -> None:
         test_no_record_moves_a_gradient_along_a_line_farther_than_its_reach()
 
 
-def test_a_value_along_a_line_is_that_of_the_standardised_row() -> None:
+@pytest.mark.parametrize("length", [1.0, 50.0])
+def test_a_value_along_a_line_is_that_of_the_standardised_row(length: float) -> None:
     full = StandardRows(layout(), 100, 0.5)
     rows = LineRows.of(full, 1.4)
     rng = np.random.default_rng(2)
     p = full.layout.size - 1
     direction = rng.normal(size=p)
-    direction /= np.linalg.norm(direction)
+    direction *= length / np.linalg.norm(direction)
     standard = declared_standard(full.layout)
     numbers = public_numbers(full.layout, (*standard.settings, *direction, 0.0, 0.0), 0, coefficients=p + 2)
     table = Table({k: np.array([v, v], dtype=object if isinstance(v, str) else float) for k, v in one_row(rng).items()})
     ((z, _),) = full.blocks(table, numbers[0])
     ((own, _, square),) = rows._left(rows.blocks(table, numbers[0]), numbers[1])
     expected = np.clip(z[0, :-1] / full.grid @ direction, -3, 3)
+    assert (abs(expected) == 3) is (length > 1)
     assert own[0] / full.grid == pytest.approx([expected, 0.7], abs=2.5 / full.grid)
     assert square[0] == pytest.approx(own[0] @ own[0])
     with pytest.raises(PlanMismatch):
