@@ -147,7 +147,7 @@ def test_rows_are_compared_wherever_every_card_names_an_id_column(columns: Path)
     study = read_study(columns / "study.toml")
     assert [card.id for card in study.parties] == ["patient", "patient"]
     assert study.ids == "aligned"
-    planned = json.loads(command(columns, "plan", "study.toml", "--json"))
+    planned = json.JSONDecoder().raw_decode(command(columns, "plan", "study.toml", "--json"))[0]
     assert planned["notes"] == []
     assert "same row ids" in command(columns, "plan", "study.toml")
     (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nids = "unchecked"'))
@@ -169,7 +169,7 @@ def test_a_shuffled_file_ends_the_study_before_anything_is_released(columns: Pat
     (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nrun = 2'))
     for name in ("clinic", "laboratory"):
         command(columns, "party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
-    said = command(columns, "run", "study.toml", *TWO, "--out", "again", code=2)
+    said = command(columns, "run", "study.toml", "--force", *TWO, "--out", "again", code=2)
     assert "row ids of laboratory are not those of 'clinic'" in said
 
 
