@@ -36,8 +36,8 @@ class Assumed(NamedTuple):
 
 
 _BISECTIONS = 60
-#: Iterations by which the constants of classes arrive at their rates.
-_RATES_FOUND = 200
+#: Iterations by which the constants of classes arrive at their rates, and the rows that these are taken from.
+_RATES_FOUND, _RATES_FROM = 200, 2000
 #: Part of the persons who leave before the end of follow-up.
 _LEAVING = 0.5
 
@@ -133,7 +133,7 @@ def _classes(
     asked = np.append(rate, np.full(classes - 1, (1 - rate) / (classes - 1)))
     constants = np.log(asked)
     for _ in range(_RATES_FOUND):
-        constants += np.log(asked / family.mean(u + constants).mean(axis=0))
+        constants += np.log(asked / family.mean(u[:_RATES_FROM] + constants).mean(axis=0))
     mean = family.mean(u + constants)
     y = family.drawn(mean, rng)
     _add_weights(design, columns, count, rng)
