@@ -4,7 +4,9 @@ A cell is a model, a number of rows and columns, an epsilon and a shape of colum
 deviation 1.2, and the rate is that of the cell), columns correlate by .4, half a declared range has five deviations, delta is 1e-6, replace. The excess is
 the error of the private fit less that of the same model without privacy (least squares, maximum likelihood), on new rows, over the error of the mean.
 Where the measured excess is above four times its standard error the two are compared by their ratio, elsewhere by their difference. A first run over other
-cells (400, 3,000 and 20,000 rows, 5 and 20 columns, epsilon .3, 1, 3) raised the number of made-up rows; these cells served for nothing.
+cells (400, 3,000 and 20,000 rows, 5 and 20 columns, epsilon .3, 1, 3) raised the number of made-up rows. A first
+run over these cells (85 % within the bounds) raised the number of studies that an outlook plays from 12 to 18, which lowers its own noise and
+changes nothing else.
 """
 
 from __future__ import annotations
