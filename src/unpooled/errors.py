@@ -22,7 +22,7 @@
 
     PrivacyLeakWarning (UserWarning)   bounds or classes were read off the data: no guarantee holds
     BudgetWarning (UserWarning)        rows are fitted again without a budget that several fits share
-    UtilityWarning (UserWarning)       no more than a mean is expected of a fit of this shape: its budget is better kept
+    UtilityWarning (UserWarning)       a fit whose budget buys no more than a mean, or that its radius limits
 
 No message of any of them carries a data value: they travel to other organisations and into log files.
 """
@@ -157,4 +157,4 @@ class BudgetWarning(UserWarning):
 
 
 class UtilityWarning(UserWarning):
-    """A fit is worse than it could be: simulations without data expect no more than a mean of it, or its radius limits it."""
+    """A fit is worse than it could be: its budget buys no more than a mean, or its radius limits it."""
