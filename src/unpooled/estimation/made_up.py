@@ -24,7 +24,7 @@ NORMAL, SKEWED, COPIES = "normal", "skewed", "near copies"
 SHAPES = (NORMAL, SKEWED, COPIES)
 #: Columns in a group of near copies, and the correlation of two of them.
 _GROUP, _ALIKE = 4, 0.95
-#: Made-up rows of a fit: at least so few, and so many values in all.
+#: The least number of made-up rows of a fit, and the number of values in all of them.
 _FEWEST, _VALUES = 2500, 100_000
 
 

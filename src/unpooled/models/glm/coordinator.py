@@ -104,7 +104,7 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
         return np.asarray(schedule.step / (1 + pulls) * gradient)
 
     fit.start = yield from descend(fit, fit.at, move, base, schedule.rounds)
-    if schedule.method is GlmMethod.GRADIENT and not schedule.probabilities:
+    if schedule.method is GlmMethod.GRADIENT and not design.family.classes:
         kept, gain = averaged_rounds(schedule.rounds, schedule.step)
         arrived = np.broadcast_to(kept / (1 + pull), base.shape)
         noise = np.broadcast_to(gain / (1 + pull) ** 2 * once, base.shape)

@@ -202,11 +202,6 @@ class Contrasts(GlmShape):
             start[:, -1] = self._basis[1].T @ self.centred / CONSTANT
         return start.ravel()
 
-    @property
-    def moving(self) -> NDArray[np.bool_]:
-        """Return the slopes of every contrast."""
-        return np.arange(self.start.size) % self.layout.size < self.columns
-
     def sent(self, start: Row) -> tuple[float, ...]:
         """Return coefficients of every class."""
         return tuple((self.lift @ start).tolist())

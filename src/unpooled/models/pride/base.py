@@ -229,5 +229,5 @@ class PrideEstimator(StudyEstimator):
         return predictions
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what the parties keep, which a file or a copy would carry away from them."""
-        return {name: value for name, value in super().__getstate__().items() if name != "kept_"}
+        """Without what the parties keep and no prediction needs, which a file or a copy would carry away from them."""
+        return {name: value for name, value in super().__getstate__().items() if name not in {"kept_", "reliability_"}}

@@ -55,9 +55,9 @@ def _own_loss(task: str, loss: str | None, threshold: float | None, declared: De
 class PrideRegressor(RegressorMixin, PrideEstimator):
     """Ridge regression on column-split data: every party fits its columns together with perturbed sketches of the others'.
 
-    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``reliability_``, ``kept_``,
     predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
-    Pickles and copies hold what :meth:`predict` needs, and not ``kept_``.
+    Pickles and copies hold what :meth:`predict` needs, and not ``kept_`` and ``reliability_``.
 
     Parameters
     ----------
@@ -178,9 +178,9 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
 class PrideClassifier(PrideEstimator, DeclaredClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
-    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``kept_``,
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``reliability_``, ``kept_``,
     predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
-    Pickles and copies hold what :meth:`predict` needs, and not ``kept_``.
+    Pickles and copies hold what :meth:`predict` needs, and not ``kept_`` and ``reliability_``.
 
     Parameters
     ----------

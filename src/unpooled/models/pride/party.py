@@ -1,4 +1,4 @@
-"""The only file of this model that touches raw data: sketch, estimate, (not privately) cross-validate, predict."""
+"""The steps of a party, which alone touch raw data (the sum of a sketch is in ``exact.py``): sketch, estimate, cross-validate, predict."""
 
 from __future__ import annotations
 
