@@ -128,7 +128,7 @@ def test_every_kind_of_message_is_among_the_honest_replies() -> None:
     for make in STUDIES.values():
         case = make()
         for ask, reply in honest(case):
-            step = find_step(load(case.model), ask.step)
+            step = find_step(load(case.model), ask.step, load(case.model).compile(case.study))
             kinds |= {type(part) for part in parts_of(open_body(open_envelope(reply), step.reply))}
     assert kinds | {Pseudonyms} == set(WRAPPERS)  # those are of studies that link rows (tests/unit/test_linkage.py)
     assert OPEN.name == "open"

@@ -89,13 +89,14 @@ def covered(one: Composition, by: Worst) -> bool:
 def released_in(model: Model, plan: Plan, party: str, request: bytes, reply: bytes) -> list[tuple[str, str]]:
     """Return the releases that a reply holds, as (party, name)."""
     step = open_envelope(request).step
-    body = open_body(open_envelope(reply), find_step(model, step).reply)
+    body = open_body(open_envelope(reply), find_step(model, step, plan).reply)
+    analysis = step.removesuffix(plan.part(step)[1])
     found = []
     for name in body.__struct_fields__:
         value = getattr(body, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Released):
-                found.append((party, part.name))
+                found.append((party, f"{analysis}{part.name}"))
             elif isinstance(part, Sealed):
                 own = (r for r in plan.releases if (r.party, r.step) == (party, step) and r.mechanism.takes is Summand)
                 found += [(party, r.name) for r in own]

@@ -174,7 +174,9 @@ class _World:
         people = {name: self.party(name, table) for name, table in tables.items()}
         drive(self.model, self.plan, in_process(people), transcript)
         replies = [
-            open_body(open_envelope(entry.reply or b""), find_step(self.model, open_envelope(entry.request).step).reply)
+            open_body(
+                open_envelope(entry.reply or b""), find_step(self.model, open_envelope(entry.request).step, self.plan).reply
+            )
             for entry in transcript.entries
         ]
         fields = (getattr(reply, key) for reply in replies for key in reply.__struct_fields__)
@@ -213,7 +215,7 @@ class _World:
                 continue
             people[name] = self.party(name, changed_table(run.tables[name], changed, at), run.acts[name])
         for ours, answer in self._answers(run, people, unit):
-            step = find_step(self.model, open_envelope(ours.request).step)
+            step = find_step(self.model, open_envelope(ours.request).step, self.plan)
             one, other = (open_body(open_envelope(reply), step.reply) for reply in (ours.reply or b"", answer))
             for key in step.reply.__struct_fields__:
                 for what in differences(getattr(one, key), getattr(other, key)):

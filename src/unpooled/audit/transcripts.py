@@ -62,14 +62,14 @@ def audit_transcript(
     again = {name: Acts(tuple(acts[name].done)) for name in tables}
     strangers = fresh_parties(study, others, _witnessed(model, again, registry))
     for entry in transcript.entries:
-        step = find_step(model, open_envelope(entry.request).step)
+        step = find_step(model, open_envelope(entry.request).step, plan)
         reply = open_body(open_envelope(entry.reply or b""), step.reply)
 
         def violated(where: str, what: str, to: str = entry.to) -> None:
             found.append(Violation(Unit.RECORD, to, where, what))
 
         for key, part in _parts(reply):
-            for what in _may_leave(plan, entry.to, part):
+            for what in _may_leave(plan.part(step.name)[0], entry.to, part):
                 violated(f"{step.name}.{key}", what)
         for party, values in hidden.items():
             if any(value in (entry.reply or b"") or value in entry.request for value in values):

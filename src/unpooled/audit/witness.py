@@ -97,10 +97,20 @@ def watched(model: Model, written: Mapping[str, Acts]) -> Model:
         asked = msgspec.msgpack.encode(study)
         if asked not in plans:
             plan = model.compile(study)
-            plans[asked] = replace(plan, releases=tuple(watch(release) for release in plan.releases))
+            releases = tuple(watch(release) for release in plan.releases)
+            plans[asked] = replace(plan, releases=releases, analyses=_analyses(plan, releases))
         return plans[asked]
 
     return replace(model, compile_plan=compile_plan)
+
+
+def _analyses(plan: Plan, releases: tuple[Release, ...]) -> dict[str, Plan]:
+    """Return the plans of analyses with the mechanisms that watch the whole plan's releases: parties draw from these."""
+    left = iter(releases)
+    return {
+        name: replace(inner, releases=tuple(replace(own, mechanism=next(left).mechanism) for own in inner.releases))
+        for name, inner in plan.analyses.items()
+    }
 
 
 __all__ = ["Act", "Acts", "watched"]

@@ -13,6 +13,7 @@ def contrast(
         help='Combinations, each in quotes: "ward: b - a" for levels, "2 * age - dose" for numbers, "age = 1" to test another value than 0.'
     ),
     *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
     level: float = typer.Option(0.95, "--level", help="Of the intervals."),
     against: str | None = typer.Option(None, "--against", help="The class that others are compared with (multinomial)."),
     exponentiate: bool = typer.Option(False, "--exponentiate", help="Print odds, rate or hazard ratios."),
@@ -22,7 +23,7 @@ def contrast(
     from unpooled.errors import UsageError
     from unpooled.study.finished import Run
 
-    found = Run.read(run)
+    found = Run.one(run, analysis)
     tables = found.model.tables(found.plan, found.result)
     if tables is None:
         msg = f"this run of model {found.plan.study.model!r} released no standard errors, so nothing can be compared: `bayes` and `glm` do where there are rows and epsilon enough"
@@ -33,7 +34,7 @@ def contrast(
 
         data = {
             "plan": found.plan.hash,
-            "holds": found.plan.statement.holds,
+            "holds": found.statement.holds,
             "level": level,
             "ratio": told.ratio,
             "terms": [term.line for term in told.terms],
@@ -43,4 +44,4 @@ def contrast(
         return
     typer.echo(str(told))
     typer.echo()
-    typer.echo(str(found.plan.statement).splitlines()[0])
+    typer.echo(str(found.statement).splitlines()[0])

@@ -24,6 +24,7 @@ def show(
     study: Path | None = typer.Argument(None, help="The study file; without it, the plans for which something is kept."),
     config: Path = _CONFIG,
     *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Show what this party keeps of a study: coefficients of its own columns in their own units, and the arrays behind them.
@@ -44,7 +45,7 @@ def show(
             typer.echo(f"plan {plan[:16]}  {', '.join(names)}")
         typer.echo("Give a study file to see what is kept of it." if plans else "Nothing is kept here.")
         return
-    kept = KeptValues.of(config, study)
+    kept = KeptValues.of(config, study, analysis)
     if as_json:
         arrays = {name: values.tolist() for name, values in kept.arrays.items()}
         data = {"party": kept.party, "plan": kept.plan.hash, "terms": kept.terms, "arrays": arrays}
@@ -62,6 +63,7 @@ def export(
     study: Path = typer.Argument(help="The study file."),
     config: Path = _CONFIG,
     *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
     out: Path = typer.Option(..., "--out", help="A new file: .csv or .json (coefficients), or .npz (all arrays)."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
@@ -75,7 +77,7 @@ def export(
     from unpooled.protocol.terms import as_csv
     from unpooled.study.kept import KeptValues
 
-    kept = KeptValues.of(config, study)
+    kept = KeptValues.of(config, study, analysis)
     _some(kept, study)
     if out.suffix == ".npz":
         whole = io.BytesIO()

@@ -8,7 +8,9 @@ import typer
 
 
 def new(
-    model: str = typer.Argument(help="describe, bayes, glm, diagnose, pls, stacking, lasso or pride; or link."),
+    model: list[str] = typer.Argument(
+        help="describe, bayes, glm, diagnose, pls, stacking, lasso or pride; or link. Several: a study with one analysis of each."
+    ),
     *,
     card: list[Path] = typer.Option([], "--card", help="The public card of a party; repeat for each."),
     epsilon: float | None = typer.Option(None, help="The privacy asked for [default: 1, or that of --fitted]."),
@@ -35,27 +37,66 @@ def new(
     from unpooled.study.helper_files import helpers_of
     from unpooled.study.templates import prediction, template
 
+    if len(model) > 1:
+        _several(model, card, epsilon, out, as_json=as_json, others=(fitted, formula), calibration=calibration)
+        return
+    (only,) = model
     cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
-    if fitted is not None and model != "pride":
+    if fitted is not None and only != "pride":
         msg = "--fitted is for pride, whose coefficients stay at the parties; other models' runs are used by `unpooled predict`"
         raise UsageError(msg)
     if fitted is not None and formula is not None:
         raise UsageError("new rows are predicted by the model that was fitted: leave --formula out")
     said = None if formula is None else checked_formula(formula, card)
     if fitted is None:
-        text = template(model, cards, 1.0 if epsilon is None else epsilon, calibration, said, helpers_of(card))
+        text = template(only, cards, 1.0 if epsilon is None else epsilon, calibration, said, helpers_of(card))
     elif calibration == "sound":
         text = prediction(fitted, cards, epsilon)
     else:
         raise UsageError("new rows are predicted in the form of the study that fitted: leave --calibration out")
+    _write(out, text)
+    if as_json:
+        told = {"written": str(out), "model": only, "cards": cards}
+        say_json("new", told if said is None else told | {"formula": right_side(said)})
+        return
+    typer.echo(f"written: {out}. Edit it, then see what it would release and cost: unpooled plan {out}")
+
+
+def _several(
+    models: list[str],
+    card: list[Path],
+    epsilon: float | None,
+    out: Path,
+    *,
+    as_json: bool,
+    others: tuple[object, ...],
+    calibration: str,
+) -> None:
+    """Write a study with one analysis of each model."""
+    import os
+
+    from unpooled.cli.say import say_json
+    from unpooled.errors import UsageError
+    from unpooled.study.templates import template_of_several
+
+    if any(other is not None for other in others) or calibration != "sound":
+        raise UsageError(
+            "with several models leave --fitted, --formula and --calibration out: each analysis has its own parameters"
+        )
+    cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
+    _write(out, template_of_several(models, cards, 1.0 if epsilon is None else epsilon))
+    if as_json:
+        say_json("new", {"written": str(out), "model": "analyses", "models": models, "cards": cards})
+        return
+    typer.echo(f"written: {out}. Edit it, then see what it would release and cost: unpooled plan {out}")
+
+
+def _write(out: Path, text: str) -> None:
+    from unpooled.errors import UsageError
+
     try:
         with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         msg = f"{out} exists already: choose another name with --out"
         raise UsageError(msg) from None
-    if as_json:
-        told = {"written": str(out), "model": model, "cards": cards}
-        say_json("new", told if said is None else told | {"formula": right_side(said)})
-        return
-    typer.echo(f"written: {out}. Edit it, then see what it would release and cost: unpooled plan {out}")

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from unpooled.estimation.outlook import Outlook
+    from unpooled.privacy.plan import Plan
 
 
 def plan(
@@ -14,54 +21,81 @@ def plan(
     utility: bool = typer.Option(False, "--utility", help="Also print what error to expect, from simulations without data."),
 ) -> None:
     """Print the plan and the promise of a study. Needs no data."""
-    from unpooled.errors import UsageError
-    from unpooled.estimation.utility import glance, poor
-    from unpooled.models import load
     from unpooled.study.advice import advice, compiled_or_instead
     from unpooled.study.files import read_study
-    from unpooled.study.formulas import formula_lines, formula_of
+    from unpooled.study.formulas import formula_lines
 
     compiled = compiled_or_instead(read_study(study))
-    model, outlook = load(compiled.study.row), None
-    if utility:
-        outlook = None if model.outlook is None else model.outlook(compiled.study)
-        if outlook is None:
-            msg = f"this study of model {compiled.study.row!r} has no outlook: leave --utility out"
-            raise UsageError(msg)
-    found = outlook or glance(model, compiled.study)
-    if found is not None and not found.pays:
-        typer.echo(f"warning: {poor(found)}", err=True)
+    outlooks = _outlooks(compiled, utility=utility)
     if as_json:
         from unpooled.cli.say import say_json
 
-        releases = [
-            {
-                "name": r.name,
-                "party": r.party,
-                "step": r.step,
-                "mechanism": r.mechanism.name,
-                "count": r.count,
-                "size": r.size,
-                "sensitivity": r.sensitivity(compiled.study.unit),
-                "scale": r.scale,
-            }
-            for r in compiled.releases
-        ]
-        data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
-        data["notes"] = advice(compiled)
-        if (formula := formula_of(compiled)) is not None:
-            data["formula"] = formula
-        if outlook is not None:
-            data["outlook"] = outlook.to_dict()
-        say_json("plan", data)
+        say_json("plan", _data(compiled, outlooks) | {"notes": advice(compiled)})
         return
     typer.echo(compiled)
-    for line in formula_lines(compiled):
-        typer.echo(line)
+    for name, one in compiled.analyses.items() or (("", compiled),):
+        for line in formula_lines(one):
+            typer.echo(f"{name}: {line}" if name else line)
     typer.echo()
     typer.echo(compiled.statement)
     for note in advice(compiled):
         typer.echo(f"Note: {note}.")
-    if outlook is not None:
+    for name, outlook in outlooks.items():
         typer.echo()
+        if name:
+            typer.echo(f"{name}:")
         typer.echo(outlook)
+
+
+def _outlooks(compiled: Plan, *, utility: bool) -> dict[str, Outlook]:
+    """Return the outlooks that were asked for, by the name of the analysis; warn of each that is not worth its budget."""
+    from unpooled.errors import UsageError
+    from unpooled.estimation.utility import glance, poor
+    from unpooled.study.run import asked_of
+
+    outlooks: dict[str, Outlook] = {}
+    for model, asked in asked_of(compiled.study):
+        outlook = model.outlook(asked) if utility and model.outlook is not None else None
+        if outlook is not None:
+            outlooks[asked.analysis] = outlook
+        found = outlook or glance(model, asked)
+        if found is not None and not found.pays:
+            of = f"analysis {asked.analysis!r}: " if asked.analysis else ""
+            typer.echo(f"warning: {of}{poor(found)}", err=True)
+    if utility and not outlooks:
+        msg = f"this study of model {compiled.study.row!r} has no outlook: leave --utility out"
+        raise UsageError(msg)
+    return outlooks
+
+
+def _data(compiled: Plan, outlooks: dict[str, Outlook]) -> dict[str, Any]:
+    """Return a plan as data."""
+    from unpooled.study.formulas import formula_of
+
+    releases = [
+        {
+            "name": r.name,
+            "party": r.party,
+            "step": r.step,
+            "mechanism": r.mechanism.name,
+            "count": r.count,
+            "size": r.size,
+            "sensitivity": r.sensitivity(compiled.study.unit),
+            "scale": r.scale,
+        }
+        for r in compiled.releases
+    ]
+
+    def more(name: str, one: Plan) -> dict[str, Any]:
+        formula = formula_of(one)
+        found = {} if formula is None else {"formula": formula}
+        return found | ({"outlook": outlooks[name].to_dict()} if name in outlooks else {})
+
+    data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
+    if not compiled.analyses:
+        return data | more("", compiled)
+    analyses = [
+        {"name": name, "model": one.study.model, "share": compiled.design.shares[name], **more(name, one)}
+        for name, one in compiled.analyses.items()
+    ]
+    return data | {"analyses": analyses}

@@ -13,6 +13,7 @@ def predict(
         ..., "--data", help="New rows (CSV, Parquet, Feather or Excel), with columns named as the study declares them."
     ),
     *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
     id_column: str | None = typer.Option(None, "--id", help="A column of row ids to print beside the predictions."),
     out: Path | None = typer.Option(None, "--csv", help="A new CSV file for the predictions [default: print them]."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
@@ -31,7 +32,7 @@ def predict(
     from unpooled.study.predict import predictions
     from unpooled.study.sniff import read_or_words
 
-    found = Run.read(run)
+    found = Run.one(run, analysis)
     model = fitted(found.plan, found.result)
     must_exist(data)
     sniffed = None if data.suffix == SPARSE else read_or_words(data)
@@ -42,7 +43,7 @@ def predict(
     if as_json:
         from unpooled.cli.say import say_json
 
-        told = {"plan": found.plan.hash, "holds": found.plan.statement.holds}
+        told = {"plan": found.plan.hash, "holds": found.statement.holds}
         told["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
         say_json("predict", told)
         return

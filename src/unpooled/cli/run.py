@@ -68,14 +68,14 @@ def worth_it(study: Path, *, asks: bool) -> None:
     """Refuse a study of which nothing is expected that costs nothing otherwise, before any party is asked; at a terminal the person decides."""
     from unpooled.errors import Refusal
     from unpooled.estimation.utility import refuse_if_poor
-    from unpooled.models import load
     from unpooled.study.files import is_forced, read_study
+    from unpooled.study.run import asked_of
 
     asked = read_study(study)
     if is_forced(study):
         return
     try:
-        refuse_if_poor(load(asked.row), asked)
+        refuse_if_poor(asked_of(asked))
     except Refusal as refused:
         if not asks:
             raise

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from unpooled.errors import Refusal, UtilityWarning
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.step import Model
@@ -36,11 +38,13 @@ def poor(outlook: Outlook) -> str:
     )
 
 
-def refuse_if_poor(model: Model, study: Study) -> None:
-    """Refuse a study that is not worth its budget, before any party is asked."""
-    outlook = glance(model, study)
-    if outlook is not None and not outlook.pays:
-        words = poor(outlook)
+def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
+    """Refuse a study that is not worth its budget, before any party is asked; of several analyses, each must be worth its share."""
+    for model, study in asked:
+        outlook = glance(model, study)
+        if outlook is None or outlook.pays:
+            continue
+        words = f"analysis {study.analysis!r}: {poor(outlook)}" if study.analysis else poor(outlook)
         all_the_same = "Nothing was asked of any party; --force, or `force = true` under [study], runs it all the same"
         msg = f"{words[0].upper()}{words[1:]}. {all_the_same}"
         raise Refusal(msg)

@@ -16,6 +16,7 @@ released so far; after a completed study it says what the statement says.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.study import Study
 
+#: What stands between the name of an analysis and that of its own part, release or step.
+BETWEEN = ": "
 #: More choices of parts than this are not tried one by one: of the other plans the dearest part counts in every respect, which is no
 #: less than anybody pays, and no more where one part is the dearest in all of them (Theorem F.22).
 _CHOICES = 64
@@ -42,7 +45,8 @@ _CHOICES = 64
 class Exposure:
     """Which people's rows a planned release depends on, and how often it uses each row."""
 
-    #: The public part of the rows that it uses. Parts are disjoint and fixed without the values. Empty: all rows.
+    #: The public part of the rows that it uses. Parts are disjoint and fixed without the values. Empty: all rows. Of several analyses each may
+    #: part the rows in its own way: the words before :data:`BETWEEN` say whose part it is.
     part: str = ""
     #: The most repetitions that one value of a person is part of (it is in one of many released columns). None: all of them.
     per_value: int | None = None
@@ -208,10 +212,27 @@ def neighbours(
     found: dict[tuple[Event, ...], None] = {}
     for holders, label in _changes(plan, unit, party):
         moved = [r for r in releases if r.party in holders and (r.exposure.label is not None or not label)]
-        # A row is in one part of the rows, whoever holds it.
-        for part in sorted({r.exposure.part for r in moved if r.exposure.part}) or [""]:
-            found[tuple(_events([r for r in moved if r.exposure.part in {"", part}], unit, label=label))] = None
+        # A row is in one part of the rows, whoever holds it, and so for every way in which analyses part them.
+        for chosen in _choices({r.exposure.part for r in moved}):
+            found[tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label))] = None
     return tuple(found)
+
+
+def _partition(part: str) -> str:
+    """Return the name of the analysis whose way to part the rows this is; empty in a study of one."""
+    return part.rpartition(BETWEEN)[0]
+
+
+def _choices(parts: Iterable[str]) -> Iterator[frozenset[str]]:
+    """Yield the sets of parts that one row can be in: one of every partition; all parts at once, which is no less, where there are too many sets."""
+    ways: dict[str, list[str]] = {}
+    for part in sorted(set(parts) - {""}):
+        ways.setdefault(_partition(part), []).append(part)
+    if math.prod(len(way) for way in ways.values()) > _CHOICES:
+        yield frozenset({"", *(part for way in ways.values() for part in way)})
+        return
+    for chosen in itertools.product(*ways.values()):
+        yield frozenset({"", *chosen})
 
 
 def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[frozenset[str], bool]]:
@@ -244,12 +265,13 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
 def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator[Event]:
     """The costs of these releases to one change; those that are limited together are counted up to their limit, the dearest first."""
     limited: dict[str, list[tuple[Event, Release]]] = {}
-    if len({release.party for release in releases}) == 1:  # of alternatives one party makes the dearest at most
-        found = [
-            release.exposure.label if label else release.event(unit) for release in releases if release.exposure.alternative
-        ]
-        if found:
-            yield reduce(dearer, (event for event in found if event is not None))
+    if len({release.party for release in releases}) == 1:  # of alternatives one party makes the dearest of a step at most
+        steps: dict[str, list[Event]] = {}
+        for release in releases:
+            event = release.exposure.label if label else release.event(unit)
+            if release.exposure.alternative and event is not None:
+                steps.setdefault(release.step, []).append(event)
+        yield from (reduce(dearer, events) for events in steps.values())
         releases = [release for release in releases if not release.exposure.alternative]
     for release in releases:
         event = release.exposure.label if label else release.event(unit)
@@ -319,13 +341,16 @@ def account(plans: Iterable[Mapping[str, Sequence[Event]]]) -> Worst:
     common: list[Event] = []
     choices: list[list[Composition]] = []
     for parts in plans:
-        shared = [event for event in parts.get("", ()) if event.count]
-        own = _undominated([Composition(events) for part, events in parts.items() if part])
-        common += shared
-        if len(own) > 1:
-            choices.append(own)
-        else:
-            common += [event for composition in own for event in composition.events]
+        common += [event for event in parts.get("", ()) if event.count]
+        ways: dict[str, list[Composition]] = {}
+        for part, events in parts.items():
+            if part:
+                ways.setdefault(_partition(part), []).append(Composition(events))
+        for own in map(_undominated, ways.values()):
+            if len(own) > 1:
+                choices.append(own)
+            else:
+                common += [event for composition in own for event in composition.events]
     first = sum(tried <= _CHOICES for tried in itertools.accumulate((len(own) for own in choices), mul))
     return Worst(
         tuple(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
-from unpooled.errors import UsageError
-from unpooled.privacy.exposure import Exposure, Release, Releases, Worst, account, alternatives
+from unpooled.errors import UsageError, listed
+from unpooled.privacy.exposure import BETWEEN, Exposure, Release, Releases, Worst, account, alternatives
 from unpooled.privacy.origin import PastEvent, ReleasedInput, sourced
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.statement import Statement
@@ -98,6 +98,8 @@ class Plan(Releases, Generic[Design]):
     formerly: str = field(default="", compare=False)
     #: The distribution and version of a model that is not one of unpooled's own, such as "private-correlation 0.1.0".
     maker: str = ""
+    #: The plans that it contains, by the names of the analyses. They follow from the study, so they are no part of the hash.
+    analyses: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in _SENTENCES:
@@ -133,6 +135,19 @@ class Plan(Releases, Generic[Design]):
             **({"maker": self.maker} if self.maker else {}),
         }
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
+
+    def part(self, step: str) -> tuple[Plan, str]:
+        """Return the plan and the name of a step there: of the analysis that the step belongs to, or of this very plan."""
+        name, between, own = step.partition(BETWEEN)
+        return (self.analyses[name], own) if between and name in self.analyses else (self, step)
+
+    def analysis(self, name: str) -> Plan:
+        """Return the plan of the analysis of this name."""
+        if name in self.analyses:
+            return self.analyses[name]
+        has = listed(list(self.analyses)) if self.analyses else "none: it is one analysis"
+        msg = f"the study has no analysis {name!r}; its analyses are {has}"
+        raise UsageError(msg)
 
     @property
     def statement(self) -> Statement:
@@ -212,15 +227,20 @@ class Plan(Releases, Generic[Design]):
 
     def __str__(self) -> str:
         study = self.study
+
+        def named(r: Release) -> str:
+            return f"{r.name} x {r.count}" if r.count > 1 else r.name
+
+        wide = max([12, *(len(named(r)) + 2 for r in self.releases)]) if self.analyses else 12
         lines = [
             f"plan {self.hash[:16]} · model {study.model}{f' of {self.maker}' if self.maker else ''} · {self.split} · {study.calibration}",
             f"  asked: {study.target}, adjacency {study.adjacency}",
-            f"  {'release':<12}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
+            f"  {'release':<{wide}}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
         ]
         for r in self.releases:
             sensitivity, scale = r.sensitivity(study.unit), r.scale
             lines.append(
-                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
+                f"  {named(r):<{wide}}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
                 f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
         if study.justification:
@@ -236,6 +256,11 @@ class Plan(Releases, Generic[Design]):
         for unit in () if self.links else self.units:
             lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
         return "\n".join(lines)
+
+
+def digest_of(study: Study) -> str:
+    """Return SHA-256 of a study's own text, in hex, by which the analyses that it contains name it."""
+    return hashlib.sha256(msgspec.json.encode(_exact(_said(study)), order="deterministic")).hexdigest()
 
 
 def _said(study: Study) -> dict[str, object]:
@@ -279,6 +304,7 @@ __all__ = [
     "MOST_ROWS",
     "PLAN_VERSION",
     "TRUSTED",
+    "TRUSTING",
     "Card",
     "HelperCard",
     "Household",
@@ -287,4 +313,5 @@ __all__ = [
     "Study",
     "check_parameters",
     "default_delta",
+    "digest_of",
 ]

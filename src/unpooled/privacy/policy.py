@@ -120,7 +120,8 @@ class Policy:
     def check(self, plan: Plan, *, approved_in_ledger: bool, party: str = "this party") -> None:
         """Refuse a plan that these rules do not allow."""
         study = plan.study
-        self.check_model(study, plan.maker, links=plan.links)
+        for one in (*plan.analyses.values(),) or (plan,):
+            self.check_model(one.study, one.maker, links=one.links)
         self._check_joint(plan)
         if Calibration(study.calibration) not in self.calibrations:
             allowed = ", ".join(sorted(self.calibrations))
@@ -137,10 +138,7 @@ class Policy:
         if study.derived and not self.allow_derived:
             msg = f"the study's {' and '.join(study.derived)} were read off data: declare them"
             raise PolicyRefusal(msg)
-        for role, trusted in study.trust.items():
-            if not self.trust & {"*", trusted} and (role, trusted) not in HARMLESS:
-                msg = f"the study asks to trust {role} = {trusted!r}, which this party's policy does not list"
-                raise PolicyRefusal(msg)
+        self._check_trust(plan)
         alone = [card.name for card in study.parties if card.household is not None and not card.household.elsewhere]
         if self.elsewhere == COUNTED and alone and len(study.parties) > 1:
             msg = (
@@ -165,6 +163,14 @@ class Policy:
                 "then add --approve, or list its hash in the policy"
             )
             raise PolicyRefusal(msg)
+
+    def _check_trust(self, plan: Plan) -> None:
+        """Refuse a plan, or one of its analyses, that trusts somebody whom this policy does not list."""
+        asked = {pair for one in (plan, *plan.analyses.values()) for pair in one.study.trust.items()}
+        for role, trusted in sorted(asked):
+            if not self.trust & {"*", trusted} and (role, trusted) not in HARMLESS:
+                msg = f"the study asks to trust {role} = {trusted!r}, which this party's policy does not list"
+                raise PolicyRefusal(msg)
 
     def _check_joint(self, plan: Plan) -> None:
         """Refuse a plan in which masked rows travel where this policy does not allow it, or not without a proof."""

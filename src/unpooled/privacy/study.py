@@ -21,6 +21,8 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: The two ways of :attr:`Study.ids`: the same people in the same order already, or by the row map of an earlier study that linked them.
 ALIGNED, LINKED = "aligned", "psi:"
+#: The model of a study that contains several analyses, and the parameter that lists them (:mod:`unpooled.privacy.analyses`).
+ANALYSES = "analyses"
 #: The role of a card whose organisation has no data.
 HELPER = "helper"
 #: What a policy and a card say of masked rows of this party: that they may travel with a proof that they are short, or without one too.
@@ -30,6 +32,8 @@ JOINT_WORDS = frozenset({"", ALLOWED, TRUSTING})
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.
 _CARDS, _TEXT = DeclaredInput("the parties' cards"), DeclaredInput("the analyst, in the study")
+#: The form of an analysis' name: its words are part of the names of releases, steps and files.
+NAME = r"\w[\w .-]{0,39}"
 #: A model's own struct of parameters.
 Fields = TypeVar("Fields", bound=msgspec.Struct)
 #: Rows of a party: sums over some parties of so many stay exact in 64-bit integers, on a grid that is still one.
@@ -190,11 +194,15 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     justification: str = ""
     #: Organisations without data that help the parties to compute on joint rows.
     helpers: tuple[HelperCard, ...] = ()
+    #: Of an analysis: the digest of the study that contains it, and its name there. It is a study to be compiled, and is never run alone.
+    within: str = ""
 
     def __post_init__(self) -> None:
         if not self.justification.isprintable() or len(self.justification) > LONGEST_TEXT:
             msg = f"justification is one line of at most {LONGEST_TEXT} printable characters"
             raise UsageError(msg)
+        if self.within and not re.fullmatch(f"[0-9a-f]{{64}} {NAME}", self.within):
+            raise UsageError("within names the study that contains this analysis: leave it out")
         budget = Target(self.epsilon, self.delta, Unit.parse(self.unit))
         # Plain floats, so that a NumPy number or an int hashes and travels like any other.
         msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
@@ -234,8 +242,12 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def inputs(self) -> dict[str, tuple[Origin, ...]]:
         """Return the origins of every public input by its name; what was neither released nor read off the data was declared."""
-        held = self.parameters
-        given = {name for key, name in PARAMETERS.items() if held.get(key) and not isinstance(held[key], str)}
+        given = {
+            name
+            for held in (self.parameters, *(one.get("parameters") for one in self.contained))
+            for key, name in PARAMETERS.items()
+            if isinstance(held, dict) and held.get(key) and not isinstance(held[key], str)
+        }
         declared: dict[str, tuple[Origin, ...]] = {BOUNDS_INPUT: (_CARDS,), **dict.fromkeys(sorted(given), (_TEXT,))}
         if self.linked:
             declared[ROW_MAP] = (_CARDS,)
@@ -243,6 +255,24 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for origin in self.origins:
             known[origin.input] = (*known.get(origin.input, ()), origin)
         return declared | known
+
+    @property
+    def analysis(self) -> str:
+        """Return its name, where it is one of several analyses of a study."""
+        return self.within.partition(" ")[2]
+
+    @property
+    def contained(self) -> tuple[dict[str, Any], ...]:
+        """Return the analyses that the study contains, as they are written; none of a study that is one analysis."""
+        listed = self.parameters.get(ANALYSES) if self.model == ANALYSES else None
+        return tuple(one for one in listed if isinstance(one, dict)) if isinstance(listed, list | tuple) else ()
+
+    @property
+    def models(self) -> tuple[Study, ...]:
+        """Return a study for every model that is asked for, by which a policy judges it: of several analyses one for each."""
+        asked = (one.get("model") for one in self.contained)
+        each = [msgspec.structs.replace(self, model=model, parameters={}) for model in asked if isinstance(model, str)]
+        return tuple(each) or (self,)
 
     @property
     def linked(self) -> str:

@@ -86,11 +86,11 @@ def _open(context: Context, request: OpenRequest) -> Opened:  # noqa: ARG001 - P
 OPEN = Step("open", OpenRequest, Opened, _open)
 
 
-def find_step(model: Model, name: str) -> Step:
-    """Return the step of this name: of every study, or the model's own."""
+def find_step(model: Model, name: str, plan: Plan | None = None) -> Step:
+    """Return the step of this name: of every study, or the model's own; of several analyses, the steps follow from the plan."""
     known = (OPEN, *alignment.STEPS, *model.steps)
     if all(step.name != name for step in known):
-        known = model.more_steps()
+        known = model.more_steps(plan)
     for step in known:
         if step.name == name:
             return step

@@ -10,7 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import PlanMismatch, ProtocolError
-from unpooled.privacy.exposure import release_costs
+from unpooled.privacy.exposure import BETWEEN, release_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
@@ -112,6 +112,8 @@ class OpenDesk:
     #: A digest of the request and the data.
     asked: bytes
     minted: list[msgspec.Struct] = field(default_factory=list)
+    #: The plan that contains this one as an analysis: then it is what the ledger debits.
+    within: Plan | None = None
 
     def release(self, name: str, given: Given) -> Released | tuple[Sealed, ...]:
         """Debit, draw, hand out. Debited durably before any noise is drawn, so that whatever happens then is paid for."""
@@ -132,7 +134,7 @@ class OpenDesk:
         # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
         fingerprint = party.fingerprint(digest(content, self.asked))
         party.table.verify()  # what the statistic was computed from is what the digest says
-        party.debit(self.plan, [charge_of(self.plan, planned, self.index, fingerprint)])
+        party.debit(self._whole, [charge_of(self._whole, self._debited(planned), self.index, fingerprint)])
         names = (self.plan.hash, party.name, self.step, self.index, name)
         drawn = mechanism.draw(given, party.keys_for(self.plan.study).stream(*names, content=content))
         if isinstance(given, Summand):
@@ -146,8 +148,8 @@ class OpenDesk:
 
     def affordable(self, names: tuple[str, ...]) -> None:
         """Refuse releases that do not all fit into the budget."""
-        charges = [charge_of(self.plan, self.planned(name), self.index, bytes(32)) for name in names]
-        self.party.debit(self.plan, charges, only_check=True)
+        charges = [charge_of(self._whole, self._debited(self.planned(name)), self.index, bytes(32)) for name in names]
+        self.party.debit(self._whole, charges, only_check=True)
 
     def planned(self, name: str, *, own_step: bool = True) -> Release:
         """Return the plan's release of this name; refused where there is none in this step, or where it was made often enough."""
@@ -292,8 +294,21 @@ class OpenDesk:
         """Return True if a value was kept."""
         return self.party.keeper.has(self.plan.hash, name)
 
+    @property
+    def _whole(self) -> Plan:
+        """Return the plan that the ledger debits."""
+        return self.within or self.plan
+
+    def _debited(self, planned: Release) -> Release:
+        """Return a release of this plan as the plan has it that the ledger debits: of an analysis, under the analysis' name."""
+        for name, plan in self._whole.analyses.items():
+            if plan is self.plan:
+                return self._whole.release(self.party.name, f"{name}{BETWEEN}{planned.name}")
+        return planned
+
     def _key(self, planned: Release, index: int) -> ReleaseKey:
-        return ReleaseKey(self.plan.hash, planned.step, index, planned.name)
+        debited = self._debited(planned)
+        return ReleaseKey(self._whole.hash, debited.step, index, debited.name)
 
 
 def charge_of(plan: Plan, release: Release, index: int, fingerprint: bytes) -> Charge:

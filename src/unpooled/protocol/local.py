@@ -10,6 +10,7 @@ import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -56,7 +57,7 @@ def drive(
 ) -> Outcome:
     """Run a study to its end, playing first whatever the transcript already holds."""
     conversation = converse(model, plan)
-    recorded = None if transcript is None else _Recorded(exchange, transcript, model)
+    recorded = None if transcript is None else _Recorded(exchange, transcript, model, plan)
     communication = {card.name: {"sent": 0, "received": 0} for card in plan.study.members}
     try:
         asks = next(conversation)
@@ -95,8 +96,8 @@ class _Recorded:
     is recorded only once the coordinator has gone on without it: a study that ended because a party was away asks that party again, too.
     """
 
-    def __init__(self, exchange: Exchange, transcript: Transcript, model: Model) -> None:
-        self._exchange, self._transcript, self._model = exchange, transcript, model
+    def __init__(self, exchange: Exchange, transcript: Transcript, model: Model, plan: Plan) -> None:
+        self._exchange, self._transcript, self._step = exchange, transcript, partial(find_step, model, plan=plan)
         #: Where ciphertext comes from that a transcript keeps the digest of.
         self._sources: dict[bytes, tuple[Ask, bytes]] = {}
         self._opening: list[tuple[Ask, bytes]] | None = None
@@ -112,7 +113,7 @@ class _Recorded:
             if played is None:
                 break
             if isinstance(played, ShortReply):
-                found = marks(played, find_step(self._model, ask.step).reply)
+                found = marks(played, self._step(ask.step).reply)
                 self._sources |= dict.fromkeys(found, (ask, request))
             known.append(played)
         if self._opening is None:
@@ -145,12 +146,12 @@ class _Recorded:
 
     def _short(self, ask: Ask, request: bytes) -> bytes:
         """Return a request as the transcript has it."""
-        step = find_step(self._model, ask.step)
+        step = self._step(ask.step)
         return shortened(request, step.request) if step.bulky and self._transcript.shortens else request
 
     def _shortened(self, to: str, request: bytes, answer: bytes | Dropped) -> tuple[str, bytes, bytes | Dropped]:
         """Return an exchange as the transcript keeps it."""
-        step = find_step(self._model, open_envelope(request).step)
+        step = self._step(open_envelope(request).step)
         if not (step.bulky and self._transcript.shortens) or isinstance(answer, Dropped):
             return to, request, answer
         before = answer.shortening if isinstance(answer, ShortReply) else shortening_of(request, answer)
@@ -158,7 +159,7 @@ class _Recorded:
 
     def _whole(self, ask: Ask, request: bytes) -> bytes:
         """Return a request with the ciphertext for which it holds digests: the parties that sent it are asked for it again."""
-        step = find_step(self._model, ask.step)
+        step = self._step(ask.step)
         if not step.bulky or not self._sources:
             return request
         found: dict[bytes, bytes] = {}
@@ -170,7 +171,7 @@ class _Recorded:
                 if isinstance(answer, Dropped):
                     msg = f"{source.to} ({answer.reason}) dropped out at step {source.step!r}: run the study again once they are back"
                     raise StudyAborted(msg)
-                found.update(ciphertexts(answer, find_step(self._model, source.step).reply))
+                found.update(ciphertexts(answer, self._step(source.step).reply))
             if mark not in found:
                 msg = f"party {source.to!r} answers step {source.step!r} with other bytes than it did before"
                 raise ProtocolError(msg)
@@ -195,8 +196,9 @@ def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | 
             raise ProtocolError(msg)
         short = answer.shortening if isinstance(answer, ShortReply) else None
         check_signature(plan.study.member(ask.to), request, envelope, short)
-        reply = open_body(envelope, find_step(model, ask.step).reply)
-        check_reply(plan, ask, reply)
+        reply = open_body(envelope, find_step(model, ask.step, plan).reply)
+        own, step = plan.part(ask.step)
+        check_reply(own, replace(ask, step=step), reply)
     return reply
 
 

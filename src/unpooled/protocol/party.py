@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,8 @@ class Party:
     keeper: Keeper = field(default_factory=MemoryKeeper)
     #: A budget that several studies of one process share, debited with the first release (estimators with ``budget=``).
     claim: FitClaim | None = None
+    #: The rows as single analyses see them, by name, where in one process they call or hold columns otherwise.
+    views: Mapping[str, Table] = field(default_factory=dict)
     _plans: dict[str, Plan] = field(default_factory=dict)
     #: What each plan costs the people here over all parties, worked out once.
     _shared: dict[str, list[Charge]] = field(default_factory=dict)
@@ -88,6 +90,10 @@ class Party:
             msg = f"{self.name!r} is a helper: it has no data"
             raise UsageError(msg)
         return self.card
+
+    def seen(self, plan: Plan) -> Table:
+        """Return the rows as this plan sees them."""
+        return self.views.get(plan.study.analysis, self.table)
 
     def fingerprint(self, content: bytes) -> bytes:
         """Return a keyed digest for the ledger, so that a reader of a copy of the ledger cannot try out small data sets."""
@@ -134,7 +140,7 @@ class Party:
             if plan is None:
                 msg = f"party {self.name!r} has not opened plan {envelope.plan[:16]}: send the study first"
                 raise PlanMismatch(msg)
-            step = find_step(self.model(plan.study.row), envelope.step)
+            step = find_step(self.model(plan.study.row), envelope.step, plan)
             if not 0 <= envelope.index < self._times(plan, step):
                 msg = f"step {step.name!r} is planned {self._times(plan, step)} times; a request for one more is refused"
                 raise PlanMismatch(msg)
@@ -144,10 +150,11 @@ class Party:
             stored = self.ledger.reply(plan.hash, step.name, envelope.index, asked)
             if stored is not None:
                 return stored
-            desk = OpenDesk(self, plan, step.name, envelope.index, asked)
-            with serving(desk, self.name, self.table, plan, step.name, envelope.index) as context:
+            own, name = plan.part(step.name)
+            desk = OpenDesk(self, own, name, envelope.index, asked, within=plan)
+            with serving(desk, self.name, self.seen(own), own, name, envelope.index) as context:
                 reply = step.answer(context, request)
-            check_minted(step, reply, desk.minted, plan.study)
+            check_minted(step, reply, desk.minted, own.study)
             answer = encode(plan.hash, step.name, envelope.index, reply, self._signature(blob))
             self.ledger.commit(plan.hash, step.name, envelope.index, asked, answer, keep=not step.bulky)
             return answer
@@ -168,7 +175,10 @@ class Party:
     def _agree(self, claimed: str, asked: OpenRequest) -> None:
         """Compile the study here, compare hashes, consider the plan; remember it."""
         # Before anything of another distribution is imported: a coordinator may ask for any model that is installed here.
-        self.policy.check_model(asked.study, maker(asked.study.row), links=asked.study.row == LINK)
+        if asked.study.within:
+            raise PlanMismatch("this is one analysis of a study, which is approved and run as a whole: open that study")
+        for one in asked.study.models:
+            self.policy.check_model(one, maker(one.row), links=one.row == LINK)
         plan = self.model(asked.study.row).compile(asked.study)
         check_claim(plan, claimed, asked, self.name)
         self.consider(plan, approved=self.ledger.approved(plan.hash))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from unpooled.errors import UsageError
 from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.entries import maker
@@ -16,7 +18,6 @@ from unpooled.protocol.terms import ResultTerm, as_table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import msgspec
     import numpy as np
     from numpy.typing import NDArray
 
@@ -134,8 +135,30 @@ def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str
     return {}
 
 
-def no_steps() -> tuple[Step, ...]:
+def no_steps(plan: Plan | None) -> tuple[Step, ...]:  # noqa: ARG001 - as above
     """Return no more steps."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """One of several analyses of a study that has ended: its model, its plan, its result; or why it has none, in words."""
+
+    name: str
+    model: Model
+    plan: Plan
+    result: Any
+    failed: str = ""
+
+    @property
+    def table(self) -> str:
+        """Return its result as every command prints it, under its name."""
+        text = f"no result: {self.failed}" if self.failed else self.model.table(self.plan, self.result)
+        return f"{self.name} ({self.plan.study.model})\n\n{text}"
+
+
+def no_parts(plan: Plan, result: Any) -> tuple[Analysed, ...]:  # noqa: ANN401, ARG001 - as above
+    """Return nothing: the study is one analysis."""
     return ()
 
 
@@ -183,8 +206,11 @@ class Model:
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
     #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
-    #: Steps of plans that few ask for, which are imported when one is looked for that is not among :attr:`steps`.
-    more_steps: Callable[[], tuple[Step, ...]] = no_steps
+    #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
+    more_steps: Callable[[Plan | None], tuple[Step, ...]] = no_steps
+    #: The analyses of a study that contains several, as far as they have ended; and their results from the record of a run.
+    parts: Callable[[Plan, Any], tuple[Analysed, ...]] = no_parts
+    read_result: Callable[[Plan, bytes], Any] | None = None
     #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
     saved: tuple[str, ...] = ()
 
@@ -194,7 +220,21 @@ class Model:
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
         """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
+        if parts := self.parts(plan, result):
+            return "\n\n\n".join(part.table for part in parts)
         return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
+
+    def read(self, plan: Plan, raw: bytes) -> Any:  # noqa: ANN401 - the coordinator's own
+        """Return the result from the record of a run: as the first of its types that fits."""
+        if self.read_result is not None:
+            return self.read_result(plan, raw)
+        for kind in self.results:
+            try:
+                return msgspec.msgpack.decode(raw, type=kind, strict=True)
+            except msgspec.ValidationError:
+                continue
+        msg = f"model {self.name!r} cannot read its result from a record: it needs the transcript"
+        raise UsageError(msg)
 
     def compile(self, study: Study) -> Plan:
         """Return the plan of a study of this model, in this form. A model of another distribution is named in it, with its version."""

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.unit import Split
+from unpooled.protocol.step import Analysed
 from unpooled.protocol.terms import as_rows
 from unpooled.report import figures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import markupsafe
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
@@ -30,9 +33,7 @@ def page(run: Run) -> str:
     """Return the HTML text of a run's report."""
     facts = {
         **_facts(run.plan),
-        **_table(run.terms),
-        "result": run.model.table(run.plan, run.result),
-        "foot": run.model.foot(run.plan, run.result),
+        "results": _results(run),
         "agrees": run.agrees,
         "source": "transcript" if run.recomputed else "record",
         "steps": [(c.step, c.party, c.times, _size(c.sent), _size(c.received)) for c in run.steps],
@@ -40,31 +41,53 @@ def page(run: Run) -> str:
         "purpose": run.about.purpose if run.about else "",
         "budgets": run.about.budgets if run.about else (),
     }
-    return _filled(
-        facts, run.plan, run.model.panels(run.plan, run.result), figures.traffic(run.steps) if run.steps else None
-    )
+    return _filled(facts, run.plan, figures.traffic(run.steps) if run.steps else None)
 
 
 def page_of_party(view: PartyView) -> str:
     """Return the HTML text of what a party may see of a study: the plan, what it keeps, and what its ledger says of it."""
     facts = {
         **_facts(view.plan),
-        **_table(view.terms),
-        "result": "" if view.terms else "This party keeps no coefficients of this study.",
+        "results": [
+            {
+                **_NAMELESS,
+                **_table(view.terms),
+                "text": "" if view.terms else "This party keeps no coefficients of this study.",
+                "panels": _drawn(view.panels),
+            }
+        ],
         "source": "party",
         "party": view.party,
         "entries": view.entries,
         "purpose": view.purpose,
         "budgets": (view.left,),
     }
-    return _filled(facts, view.plan, view.panels, None)
+    return _filled(facts, view.plan, None)
 
 
+def _results(run: Run) -> list[dict[str, Any]]:
+    """Return what the study found, once for every analysis of it: figures, the table, the lines below."""
+    parts = run.parts or (Analysed("", run.model, run.plan, run.result),)
+    return [
+        {
+            "name": part.name,
+            "failed": part.failed,
+            **_table(() if part.failed else part.model.terms(part.plan, part.result)),
+            "text": "" if part.failed else part.model.table(part.plan, part.result),
+            "foot": () if part.failed else part.model.foot(part.plan, part.result),
+            "panels": () if part.failed else _drawn(part.model.panels(part.plan, part.result)),
+        }
+        for part in parts
+    ]
+
+
+#: The results of one analysis alone: no name above them, nothing below.
+_NAMELESS: dict[str, Any] = {"name": "", "failed": "", "foot": ()}
 #: What only some pages have.
-_NOTHING: dict[str, Any] = {"foot": (), "agrees": None, "steps": (), "about": None, "party": "", "entries": ()}
+_NOTHING: dict[str, Any] = {"agrees": None, "steps": (), "about": None, "party": "", "entries": ()}
 
 
-def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic: figures.Drawn | None) -> str:
+def _filled(facts: dict[str, Any], plan: Plan, traffic: figures.Drawn | None) -> str:
     import jinja2
 
     environment = jinja2.Environment(
@@ -75,7 +98,7 @@ def _filled(facts: dict[str, Any], plan: Plan, panels: Sequence[Panel], traffic:
         lstrip_blocks=True,
     )
     environment.filters.update(number=_number)
-    return environment.get_template("page.html").render(**{**_NOTHING, **facts}, svg=_figures(plan, panels, traffic))
+    return environment.get_template("page.html").render(**{**_NOTHING, **facts}, svg=_figures(plan, traffic))
 
 
 def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
@@ -135,31 +158,34 @@ def _joint(plan: Plan) -> dict[str, Any]:
     """Return the section on joint moments: a line for each direction in which masked rows travel, and whether rows are proved to be short."""
     if not plan.joint:
         return {"masked": (), "proved": False, "helpers": ()}
+    joint = [one for one in plan.analyses.values() if one.joint] or [plan]
     names = {card.name: ", ".join(column.name for column in card.columns) for card in plan.study.parties}
     masked = [
         (side.sender, names[side.sender], side.receiver, side.helper, f"{side.receiver} with {side.helper}")
-        for side in plan.design.sides
+        for one in joint
+        for side in one.design.sides
     ]
     helpers = [(card.name, "no data", 0, 0, _key(card.key)) for card in plan.study.helpers]
-    return {"masked": masked, "proved": plan.design.proved, "helpers": helpers}
+    return {"masked": list(dict.fromkeys(masked)), "proved": all(one.design.proved for one in joint), "helpers": helpers}
 
 
 def _key(key: str) -> str:
     return f"{key[:16]}…" if key else "one process"
 
 
-def _figures(plan: Plan, panels: Sequence[Panel], traffic: figures.Drawn | None) -> dict[str, Any]:
+def _figures(plan: Plan, traffic: figures.Drawn | None) -> dict[str, Any]:
+    return {"guarantee": _safe(figures.guarantee(plan)), "traffic": _safe(traffic)}
+
+
+def _drawn(panels: Sequence[Panel]) -> list[tuple[str, Any]]:
+    return [(panel.title, _safe(figures.panel(panel))) for panel in panels]
+
+
+def _safe(drawn: figures.Drawn | None) -> tuple[markupsafe.Markup, ...] | None:
     import markupsafe
 
-    def safe(drawn: figures.Drawn | None) -> tuple[markupsafe.Markup, ...] | None:
-        # The figures' own text is escaped by matplotlib; the rest of them is markup.
-        return None if drawn is None else (markupsafe.Markup(drawn.wide), markupsafe.Markup(drawn.narrow))  # noqa: S704
-
-    return {
-        "guarantee": safe(figures.guarantee(plan)),
-        "panels": [(panel.title, safe(figures.panel(panel))) for panel in panels],
-        "traffic": safe(traffic),
-    }
+    # The figures' own text is escaped by matplotlib; the rest of them is markup.
+    return None if drawn is None else (markupsafe.Markup(drawn.wide), markupsafe.Markup(drawn.narrow))  # noqa: S704
 
 
 def _declared(column: Column) -> str:

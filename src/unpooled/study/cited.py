@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import StudyError
+from unpooled.errors import StudyError, listed
 from unpooled.privacy.origin import OTHERS, SAME, SOURCE, ReleasedInput
 from unpooled.study.record import RECORD, read_record
 
@@ -35,6 +35,7 @@ def with_cited(
     """Return the parameters with the weights of the run they cite, and the origin of these; ``folder`` is that of the study file."""
     found = dict(parameters)
     source = found.get("source")
+    analysis = "" if source is None else str(found.pop("source_analysis", ""))
     rows = SAME if source is None else found.pop("source_rows", SAME)
     if rows not in {SAME, OTHERS} or (rows == OTHERS and not isinstance(source, str)):
         msg = f'source_rows is "{OTHERS}" where the people of the cited run are not those of this study, else "{SAME}"'
@@ -48,9 +49,10 @@ def with_cited(
     if not (run / RECORD).is_file():
         msg = f"source: {run} holds no record of a run ({RECORD}): give the folder that `unpooled run` wrote"
         raise StudyError(msg)
-    _, plan, result, _ = read_record(run)
-    weights = _weights(run, plan, result, found, cards)
-    *inputs, origin = plan.origins(SOURCE)
+    _, whole, result, _ = read_record(run)
+    plan = whole.analysis(analysis) if analysis else whole
+    weights = _weights(run, plan, result[analysis] if analysis else result, found, cards)
+    *inputs, origin = whole.origins(SOURCE)
     if rows == OTHERS:
         origin = msgspec.structs.replace(origin.of_others(), events=())
     elif not origin.holds:
@@ -66,6 +68,9 @@ def _weights(
     run: Path, plan: Plan, result: StackingResult, parameters: Mapping[str, Any], cards: tuple[Card, ...]
 ) -> dict[str, list[float]]:
     """Return the weights of every party's model of an earlier run; refused where they would mean something else in this study."""
+    if plan.analyses:
+        msg = f"source: {run} has several analyses: name one with source_analysis ({listed(list(plan.analyses))})"
+        raise StudyError(msg)
     if plan.study.model != "stacking":
         msg = f"source: {run} is a run of model {plan.study.model!r}; a source is a run of stacking, which releases models to start from"
         raise StudyError(msg)

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import tomli_w
 
 from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK, load
+from unpooled.privacy.analyses import Analysis
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
 from unpooled.privacy.policy import NO
-from unpooled.privacy.study import CIRCUMSTANCES, LINKED
+from unpooled.privacy.study import ANALYSES, CIRCUMSTANCES, LINKED
 from unpooled.privacy.unit import Split, Target
 from unpooled.study.cited import with_cited
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.reading import DataFormat
 from unpooled.study.rules import FileSection, PolicySection, policy_of
 from unpooled.study.sources.source import SourceSection
+
+if TYPE_CHECKING:
+    from unpooled.privacy.origin import ReleasedInput
 
 T = TypeVar("T")
 
@@ -38,7 +42,8 @@ _LONGEST, _LONGEST_NAME = 500, 100
 class StudySection(FileSection, frozen=True):
     """``[study]``: which model, a number to raise for a fresh run of the same question, and the coordinator's public key."""
 
-    model: str
+    #: Of a study that is one analysis; the others name theirs under ``[[analysis]]``.
+    model: str = ""
     run: int = 1
     public_seed: int = 0
     simulation_seed: int | None = None
@@ -63,6 +68,18 @@ class PrivacySection(FileSection, frozen=True):
     justification: str = ""
 
 
+class AnalysisSection(FileSection, frozen=True):
+    """``[[analysis]]``: one of several analyses of a study, with its part of the budget."""
+
+    name: str
+    model: str
+    share: float | None = None
+    #: The columns that it uses, of those that the cards declare; without it all of them.
+    columns: tuple[str, ...] = ()
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    trust: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class PartyReference(FileSection, frozen=True):
     """``[[party]]``: the card of a participant, a path relative to the study file."""
 
@@ -77,6 +94,7 @@ class StudyFile(FileSection, frozen=True):
     #: Every study has it but one that links rows, which has no epsilon.
     privacy: PrivacySection | None = None
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    analysis: tuple[AnalysisSection, ...] = ()
     #: Who is trusted with what; ``helpers`` names those who have no data and know the masks of joint moments.
     trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
 
@@ -145,17 +163,18 @@ def read_study(path: str | Path) -> Study:
     if not cards:
         msg = f'{path.name}: no party; add a [[party]] table with card = "..." for each participant'
         raise StudyError(msg)
-    linking = text.study.model == LINK
+    model = _model_of(text, path.name)
+    linking = model == LINK
     if (text.privacy is None) != linking:
         what = "takes no [privacy]: membership is told exactly" if linking else "needs a [privacy] table with epsilon = ..."
-        msg = f"{path.name}: a study of model {text.study.model!r} {what}"
+        msg = f"{path.name}: a study of model {model!r} {what}"
         raise StudyError(msg)
     privacy = text.privacy or PrivacySection(math.inf, 0.0)
     delta = default_delta(min(card.people for card in cards)) if privacy.delta is None else privacy.delta
-    parameters, origins = with_cited(text.parameters, cards, path.parent)
+    parameters, origins = _asked(text, cards, path.parent)
     try:
         study = Study(
-            model=text.study.model,
+            model=model,
             parties=cards,
             epsilon=privacy.epsilon,
             delta=delta,
@@ -178,6 +197,33 @@ def read_study(path: str | Path) -> Study:
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
     return study if text.study.ids or linking else _aligned(study)
+
+
+def _model_of(text: StudyFile, name: str) -> str:
+    """Return the model of a study file; refused where it is one analysis and several at once, or none."""
+    if bool(text.study.model) == bool(text.analysis):
+        what = "names a model under [study] and lists analyses" if text.analysis else "names no model"
+        msg = f"{name}: it {what}: write model = ... under [study] for one analysis, or one [[analysis]] for each of several"
+        raise StudyError(msg)
+    if text.analysis and (text.parameters or set(text.trust) - {HELPERS}):
+        msg = f"{name}: with [[analysis]] the parameters and the trust of each stand with it: [analysis.parameters], [analysis.trust]"
+        raise StudyError(msg)
+    return text.study.model or ANALYSES
+
+
+def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict[str, Any], tuple[ReleasedInput, ...]]:
+    """Return the parameters of the study with everything that they cite, and the origins of what was released before."""
+    if not text.analysis:
+        return with_cited(text.parameters, cards, folder)
+    every: list[ReleasedInput] = []
+    listed = []
+    for one in text.analysis:
+        parameters, origins = with_cited(one.parameters, cards, folder)
+        numbers = tuple(range(len(every), len(every) + len(origins)))
+        every += origins
+        made = Analysis(one.name, one.model, one.share, one.columns, parameters, one.trust, origins=numbers)
+        listed.append(msgspec.to_builtins(made))
+    return {ANALYSES: listed}, tuple(every)
 
 
 def purpose_of(path: Path) -> str:

@@ -7,15 +7,17 @@ run the transcript is at the coordinator; its starter has a record instead, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import PlanMismatch, ProtocolError, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, UsageError, listed
 from unpooled.models import load
+from unpooled.models.analyses.coordinator import coordinate
 from unpooled.protocol.conversation import OPEN, open_request
-from unpooled.protocol.local import check_signature, drive, recorded_only
+from unpooled.protocol.local import Outcome, check_signature, drive, recorded_only
 from unpooled.protocol.messages import open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.about import About, read_about
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from unpooled.privacy.plan import Card, HelperCard, Plan
-    from unpooled.protocol.step import Model
+    from unpooled.privacy.statement import Statement
+    from unpooled.protocol.step import Analysed, Model
     from unpooled.protocol.terms import ResultTerm
 
 
@@ -45,6 +48,27 @@ class Run:
     recomputed: bool = True
     #: Why, by whom and when, as the folder says.
     about: About | None = None
+    #: The plan of the whole study, where this is one of its analyses.
+    whole: Plan | None = None
+
+    @property
+    def statement(self) -> Statement:
+        """Return the statement of everything that the study released, which is what a person loses."""
+        return (self.whole or self.plan).statement
+
+    @property
+    def parts(self) -> tuple[Analysed, ...]:
+        """Return the analyses of a study that has several."""
+        return self.model.parts(self.plan, self.result)
+
+    def analysis(self, name: str) -> Run:
+        """Return one of several analyses; refused where it has no result."""
+        self.plan.analysis(name)
+        (found,) = (part for part in self.parts if part.name == name)
+        if found.failed:
+            msg = f"analysis {name!r} has no result: {found.failed}"
+            raise UsageError(msg)
+        return replace(self, model=found.model, plan=found.plan, result=found.result, whole=self.plan)
 
     @property
     def terms(self) -> tuple[ResultTerm, ...]:
@@ -52,8 +76,23 @@ class Run:
         return self.model.terms(self.plan, self.result)
 
     @classmethod
-    def read(cls, folder: Path) -> Run:
-        """Return the run whose files are in this folder."""
+    def one(cls, folder: Path, analysis: str) -> Run:
+        """Return one analysis of a run: the named one, which may have ended before the run did, or the only one there is."""
+        found = cls.read(folder, analysis)
+        if found.whole is None and found.plan.analyses:
+            msg = f"this run has several analyses: name one with --analysis ({listed(list(found.plan.analyses))})"
+            raise UsageError(msg)
+        return found
+
+    @classmethod
+    def read(cls, folder: Path, analysis: str = "") -> Run:
+        """Return the run whose files are in this folder, or one of its analyses."""
+        found = cls._read(folder, analysis)
+        return found.analysis(analysis) if analysis else found
+
+    @classmethod
+    def _read(cls, folder: Path, until: str) -> Run:
+        """Return the run, as far as the analysis of this name where one is named."""
         path = folder / "transcript"
         if not path.is_file():
             if (folder / RECORD).is_file():
@@ -78,7 +117,7 @@ class Run:
             if plan.hash != first.plan:
                 msg = f"the run was of plan {first.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
                 raise UsageError(msg)
-            outcome = drive(model, plan, recorded_only, transcript)
+            outcome = _replayed(model, plan, transcript, until)
             steps = counted(transcript.entries)
         finally:
             transcript.close()
@@ -88,7 +127,7 @@ class Run:
             outcome.result,
             outcome.communication,
             steps,
-            _agrees(folder, outcome.result),
+            _agrees(folder, outcome.result, until),
             about=read_about(folder),
         )
 
@@ -128,7 +167,21 @@ class Run:
         return cls(model, plan, result, record.communication, record.steps, agrees, recomputed=False, about=about)
 
 
-def _agrees(folder: Path, result: Any) -> bool | None:  # noqa: ANN401 - any model's result
+def _replayed(model: Model, plan: Plan, transcript: Transcript, until: str) -> Outcome:
+    """Return the outcome of a run, or of its analyses up to the named one, from its messages."""
+    if until:
+        plan.analysis(until)
+        model = replace(model, coordinate=partial(coordinate, until=until))
+    try:
+        return drive(model, plan, recorded_only, transcript)
+    except ProtocolError as error:
+        if not plan.analyses or until:
+            raise
+        msg = f"{error}: this run has not ended. Its finished analyses can be read with --analysis NAME"
+        raise ProtocolError(msg) from None
+
+
+def _agrees(folder: Path, result: Any, until: str = "") -> bool | None:  # noqa: ANN401 - any model's result
     path = folder / "result.json"
     if not path.is_file():
         return None
@@ -136,4 +189,7 @@ def _agrees(folder: Path, result: Any) -> bool | None:  # noqa: ANN401 - any mod
         stored = msgspec.json.decode(path.read_bytes())["result"]
     except (msgspec.DecodeError, KeyError, TypeError):
         return False
-    return bool(stored == msgspec.json.decode(msgspec.json.encode(result)))
+    again = msgspec.json.decode(msgspec.json.encode(result))
+    if until and isinstance(stored, dict):
+        stored = {name: one for name, one in stored.items() if name in again}
+    return bool(stored == again)

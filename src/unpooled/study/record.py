@@ -96,14 +96,4 @@ def read_record(folder: Path) -> tuple[Model, Plan, Any, RunRecord]:
     elif plan.hash != record.plan:
         msg = f"the run was of plan {record.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
         raise UsageError(msg)
-    return model, plan, _result(model, record), record
-
-
-def _result(model: Model, record: RunRecord) -> Any:  # noqa: ANN401 - any model's result
-    for kind in model.results:
-        try:
-            return msgspec.msgpack.decode(record.result, type=kind, strict=True)
-        except msgspec.ValidationError:
-            continue
-    msg = f"model {model.name!r} cannot read its result from a record: it needs the transcript"
-    raise UsageError(msg)
+    return model, plan, model.read(plan, bytes(record.result)), record

@@ -9,6 +9,7 @@ import msgspec
 
 from unpooled.errors import StudyError
 from unpooled.models import load
+from unpooled.privacy.study import ANALYSES
 from unpooled.protocol.conversation import open_request
 from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.protocol.messages import open_envelope
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.local import Watch
+    from unpooled.protocol.step import Model
     from unpooled.protocol.transcript import Exchanged
 
 
 def compile_study(study: Study) -> Plan:
     """Return the plan of a study, from its public text alone."""
     return load(study.row).compile(study)
+
+
+def asked_of(study: Study) -> tuple[tuple[Model, Study], ...]:
+    """Return the models that a study asks for, each with its question: of several analyses one for each."""
+    if study.model != ANALYSES:
+        return ((load(study.row), study),)
+    return tuple((load(plan.study.row), plan.study) for plan in compile_study(study).analyses.values())
 
 
 def run_study(

@@ -73,6 +73,40 @@ def template(
     return _written(model, own, cards, epsilon)
 
 
+def template_of_several(models: Sequence[str], cards: Sequence[str] = (), epsilon: float = 1.0) -> str:
+    """Return a commented study of several analyses, one of each model in this order, with equal shares of the budget."""
+    found = []
+    for number, model in enumerate(models):
+        own = load(model).template if model in REGISTRY else None
+        if own is None:
+            msg = f"model {model!r} is no analysis of a study with several: choose of {', '.join(m for m in MODELS if load(m).template)}"
+            raise UsageError(msg)
+        name = model if models.count(model) == 1 else f"{model} {models[: number + 1].count(model)}"
+        trust = f"\n[analysis.trust]\n{own.trust}\n" if own.trust else ""
+        found.append(
+            f"""
+[[analysis]]
+name = "{name}"{" " * max(1, 27 - len(name))}# begins the names of its releases, steps and lines
+model = "{model}"
+# share = 0.5                       # of the budget: for each analysis or for none, they sum to 1; default: equal ones
+# columns = ["age", "arm"]          # the declared columns that it uses; default: all of them
+
+[analysis.parameters]
+{own.parameters.replace("[[parameters", "[[analysis.parameters").replace("[parameters", "[analysis.parameters")}
+{trust}"""
+        )
+    first = load(models[0]).template
+    assert first is not None
+    whole = replace(first, purpose="Several analyses of the same people: one plan, one approval, one budget.", trust="")
+    text = _written("analyses", whole, cards, epsilon)
+    before, _, after = text.partition("[parameters]\n")
+    head, _, tail = after.partition("[privacy]\n")
+    privacy, mark, parties = tail.partition("# One table for every party")
+    del head
+    before = before.replace('model = "analyses"\n', "")
+    return f"{before}[privacy]\n{privacy}{''.join(found)}\n{mark}{parties}"
+
+
 def _helped(own: Template, model: str, helpers: Sequence[str], formula: Formula | None) -> Template:
     """Return the template of a study with helpers; refused where the model has no use for them."""
     if own.with_helpers is None or formula is not None:

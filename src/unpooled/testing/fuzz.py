@@ -43,10 +43,11 @@ def spoken(case: Case) -> Spoken:
 def test_messages_are_read_or_refused(case: Case) -> None:
     """The coordinator reads a damaged reply, or refuses it."""
     row, said = load(case.model), spoken(case).replies
+    plan = row.compile(case.study)
 
     def act(blob: bytes) -> None:
         envelope = open_envelope(blob)
-        open_body(envelope, find_step(row, envelope.step).reply)
+        open_body(envelope, find_step(row, envelope.step, plan).reply)
 
     answers = campaign(
         Attacked([blob for _, _, blob in said], act, lambda: None, text=False), f"replies of {case.name}", COUNT // 4

@@ -38,7 +38,9 @@ def pieces(case: Case) -> tuple[list[tuple[str, bytes, str]], list[str]]:
     """Return the bodies of honest requests with their step and receiver, and the names of all steps."""
     model = load(case.model)
     entries = [(open_envelope(entry.request), entry.to) for entry in transcript_of(case).entries]
-    return [(e.step, bytes(e.body), to) for e, to in entries], [step.name for step in (*model.steps, *model.more_steps())]
+    return [(e.step, bytes(e.body), to) for e, to in entries], [
+        step.name for step in (*model.steps, *model.more_steps(model.compile(case.study)))
+    ]
 
 
 @pytest.mark.slow
@@ -72,10 +74,10 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
         answered += 1
         key = (name, step, index)
         assert issued.setdefault(key, reply) == reply  # one answer per place, whatever is asked how often
-        for part in parts_of(open_body(open_envelope(reply), find_step(model, step).reply)):
+        for part in parts_of(open_body(open_envelope(reply), find_step(model, step, plan).reply)):
             assert isinstance(part, (*ISSUED, Public, Entrusted)) or type(part).__name__ == "Disclosed"
             if isinstance(part, Released | Partial):
-                planned = plan.release(name, part.name)
+                planned = plan.part(step)[0].release(name, part.name)
                 assert part.index < planned.count
             if isinstance(part, Entrusted):
                 assert case.study.trusts(part.role)
@@ -128,7 +130,9 @@ def test_wild_payloads_are_answered_within_the_plan_or_refused_in_words(case: Ca
             refused.append(str(error))
             assert party.ledger.entries() == before
         else:
-            open_body(open_envelope(reply), find_step(load(case.model), asked.step).reply)
+            open_body(
+                open_envelope(reply), find_step(load(case.model), asked.step, load(case.model).compile(case.study)).reply
+            )
         finally:
             for somebody in people.values():
                 somebody.ledger.close()

@@ -178,7 +178,7 @@ def test_a_step_before_the_study_was_opened_is_refused(case: Case, party: Party)
     message = transcript_of(case).entries
     asked = {open_envelope(e.request).step for e in message}
     step = next(
-        step for step in (*model.steps, *model.more_steps()) if step.name in asked
+        step for step in (*model.steps, *model.more_steps(model.compile(case.study))) if step.name in asked
     )  # a model may have steps of another form
     later = next(e.request for e in message if open_envelope(e.request).step == step.name)
     refused(party, later, PlanMismatch, "not opened")

@@ -15,6 +15,7 @@ class NewOutput(Output, tag="unpooled/new/1"):
     written: Path
     model: str
     cards: list[str]
+    models: Annotated[list[str], Meta(description="Of a study with several analyses.")] | UnsetType = UNSET
     formula: Annotated[str, Meta(description="The right side of the formula; missing without one.")] | UnsetType = UNSET
 
 
@@ -73,6 +74,16 @@ class PlannedOutlookData(Section):
     points: list[ExpectedErrorData]
 
 
+class PlannedAnalysisData(Section):
+    """One of several analyses of a plan: the names of its releases and steps begin with its own."""
+
+    name: str
+    model: str
+    share: Annotated[float, Meta(description="Its share of the budget.")]
+    formula: PlannedFormulaData | UnsetType = UNSET
+    outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
+
+
 class PlanOutput(Output, tag="unpooled/plan/1"):
     """``unpooled plan``: the releases of a study, and its promise."""
 
@@ -82,6 +93,7 @@ class PlanOutput(Output, tag="unpooled/plan/1"):
     notes: list[str]
     formula: PlannedFormulaData | UnsetType = UNSET
     outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
+    analyses: Annotated[list[PlannedAnalysisData], Meta(description="Of a study with several.")] | UnsetType = UNSET
 
 
 class RunOutput(Output, tag="unpooled/run/1"):
@@ -119,6 +131,14 @@ class ClippingData(Section):
     ]
 
 
+class AnalysisData(Section):
+    """One of several analyses of a study; the group of each line of the table begins with its name."""
+
+    name: str
+    model: str
+    failed: Annotated[str, Meta(description="Why it has no result; empty where it has one.")]
+
+
 class ResultOutput(Output, tag="unpooled/result/1"):
     """``unpooled result``: the table to publish; the keys from ``nobs`` on are there where the model has standard errors."""
 
@@ -131,6 +151,7 @@ class ResultOutput(Output, tag="unpooled/result/1"):
     recomputed: Annotated[bool, Meta(description="Whether the result was worked out anew from the transcript.")]
     terms: Annotated[list[TermData], Meta(description="The table to publish.")]
     predicting: Annotated[list[TermData], Meta(description="The coefficients that predict, one for each level.")]
+    analyses: Annotated[list[AnalysisData], Meta(description="Of a study with several, in their order.")] | UnsetType = UNSET
     nobs: int | UnsetType = UNSET
     family: str | UnsetType = UNSET
     response: str | UnsetType = UNSET

@@ -14,10 +14,11 @@ from unpooled.models.describe.terms import terms
 from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Step
 
 
-def _of_columns() -> tuple[Step, ...]:
+def _of_columns(plan: Plan | None) -> tuple[Step, ...]:  # noqa: ARG001 - for a study of any columns
     """Return the steps of joint moments, whose kernels take long to import."""
     from unpooled.aggregation.columns.steps import ALONE
 

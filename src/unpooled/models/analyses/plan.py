@@ -1,0 +1,152 @@
+"""One plan that contains plans: every analysis compiled with its share of the budget, its releases and steps under its name (THEORY.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from unpooled.errors import UsageError, listed
+from unpooled.models import load
+from unpooled.privacy.analyses import Analyses, analyses_of, budget_of, part_of
+from unpooled.privacy.exposure import BETWEEN, Release, Releases
+from unpooled.privacy.plan import TRUSTING, Plan, digest_of
+from unpooled.privacy.unit import Calibration
+from unpooled.protocol.entries import LINK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from unpooled.privacy.sentence import Sentence
+    from unpooled.privacy.study import Study
+
+#: How often the part of the budget that is spent is halved toward the largest that the accountant admits.
+_HALVINGS = 16
+#: The first part below all of it: what rounding takes.
+_NEARLY = 1 - 2.0**-30
+
+
+@dataclass(frozen=True)
+class AnalysesDesign:
+    """The analyses of the study, with their shares of the budget."""
+
+    parameters: Analyses
+    shares: Mapping[str, float]
+
+
+def compile_plan(study: Study) -> Plan:
+    """Return the plan of all analyses of a study together."""
+    asked = analyses_of(study)
+    shares = {one.name: share for one, share in zip(asked.analyses, asked.shares, strict=True)}
+    _check(study, asked)
+    digest = digest_of(study)
+
+    def parts(scale: float) -> dict[str, Plan]:
+        return {
+            one.name: _compiled(part_of(study, one, digest, *budget_of(study, shares[one.name], scale)), one.name)
+            for one in asked.analyses
+        }
+
+    plans = _within_budget(study, parts)
+    every = tuple(plans.values())
+    joint = sorted({plan.joint for plan in every if plan.joint})
+    return Plan(
+        study,
+        every[0].split,
+        _releases(plans),
+        public=_union(plan.public for plan in every),
+        not_protected=_union(plan.not_protected for plan in every),
+        assumptions=_union(plan.assumptions for plan in every),
+        voids=_union(plan.voids for plan in every),
+        trusted=_union(plan.trusted for plan in every),
+        hidden=_union(plan.hidden for plan in every),
+        notes=tuple(_notes(plans, shares)),
+        design=AnalysesDesign(asked, shares),
+        joint=TRUSTING if TRUSTING in joint else "".join(joint),
+        against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
+        maker=", ".join(sorted({plan.maker for plan in every if plan.maker})),
+        analyses=plans,
+    )
+
+
+def _check(study: Study, asked: Analyses) -> None:
+    if study.calibration != Calibration.SOUND:
+        raise UsageError(
+            'several analyses go together in their sound forms alone: leave calibration out, or set it to "sound"'
+        )
+    for one in asked.analyses:
+        if one.model == LINK:
+            msg = f"analysis {one.name!r} links rows, which is a study of its own that comes first"
+            raise UsageError(msg)
+
+
+def _compiled(study: Study, name: str) -> Plan:
+    try:
+        return load(study.row).compile(study)
+    except UsageError as error:
+        msg = f"analysis {name!r}: {error}"
+        raise type(error)(msg).at(party=error.party, column=error.column, release=error.release) from None
+
+
+def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> dict[str, Plan]:
+    """Return the plans of all analyses with the largest part of the budget at which they compose to no more than it.
+
+    Of Gaussian releases that is all of it. Other events compose by rules that lose a little: then as much less is spent.
+    """
+
+    def fits(plans: Mapping[str, Plan]) -> bool:
+        together = Releases(study, next(iter(plans.values())).split, _releases(plans))
+        return math.isinf(study.epsilon) or together.cost(study.unit).within(study.epsilon, study.delta)
+
+    plans = parts(1.0)
+    splits = {plan.split for plan in plans.values()}
+    if len(splits) > 1:
+        said = [f"{name} has {plan.split} data" for name, plan in plans.items()]
+        msg = f"analyses of one study split their data alike, and here {listed(said)}: make two studies of them"
+        raise UsageError(msg)
+    if fits(plans):
+        return plans
+    low, high, found = 0.0, 1.0, parts(_NEARLY)
+    if fits(found):
+        return found
+    best: dict[str, Plan] = {}
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        found = parts(middle)
+        if fits(found):
+            low, best = middle, found
+        else:
+            high = middle
+    if not best:
+        raise UsageError(
+            "these analyses cannot share this budget: ask for more epsilon or a larger delta, or make two studies of them"
+        )
+    return best
+
+
+def _releases(plans: Mapping[str, Plan]) -> tuple[Release, ...]:
+    """Return the releases of all analyses, with their names, steps and parts under those of the analyses."""
+    return tuple(
+        replace(
+            release,
+            name=f"{name}{BETWEEN}{release.name}",
+            step=f"{name}{BETWEEN}{release.step}",
+            exposure=replace(release.exposure, part=release.exposure.part and f"{name}{BETWEEN}{release.exposure.part}"),
+        )
+        for name, plan in plans.items()
+        for release in plan.releases
+    )
+
+
+def _union(said: Iterable[tuple[Sentence, ...]]) -> tuple[Sentence, ...]:
+    """Return the sentences of all analyses, each once."""
+    found = {repr(sentence.identity): sentence for sentences in said for sentence in sentences}
+    return tuple(found.values())
+
+
+def _notes(plans: Mapping[str, Plan], shares: Mapping[str, float]) -> Iterable[str]:
+    for name, plan in plans.items():
+        study = plan.study
+        alone = f"alone it costs epsilon = {study.epsilon:.4g} at delta = {study.delta:.3g}"
+        yield f"analysis {name!r}: model {study.model}, {shares[name]:.0%} of the budget ({alone})"
+        yield from (f"  {name}: {note}" for note in plan.notes)
