@@ -486,6 +486,32 @@ def diagnose_classes_case() -> Case:
     return Case("diagnose", msgspec.structs.replace(numbers.study, parties=cards, parameters=parameters), tables)
 
 
+def analyses_case() -> Case:
+    """Three sites with rows of the same columns: what they are like, and a regression on some of them."""
+    rows = bayes_case()
+    listed = [
+        {"name": "baseline", "model": "describe", "share": 0.3, "columns": ["age", "smoker"]},
+        {"name": "pressure", "model": "bayes", "share": 0.7, "parameters": {"response": "pressure", "method": "moments"}},
+    ]
+    return Case(
+        "analyses", msgspec.structs.replace(rows.study, model="analyses", parameters={"analyses": listed}), rows.tables
+    )
+
+
+def analyses_columns_case() -> Case:
+    """Three parties with columns of the same people: two stacks, whose high levels learn on other parts of the rows, and ranked parties."""
+    columns = stacking_case()
+    ranked = {"ranks": [3.0, 2.0, 1.0], "noise": "gaussian"}
+    listed = [
+        {"name": "one", "model": "stacking", "parameters": {"high_share": 0.3}, "trust": {"meta": "trusted"}},
+        {"name": "two", "model": "stacking", "parameters": {"high_share": 0.5}, "trust": {"meta": "perturbed"}},
+        {"name": "ranked", "model": "stacking", "parameters": ranked},
+        {"name": "again", "model": "stacking", "parameters": ranked},
+    ]
+    asked = msgspec.structs.replace(columns.study, model="analyses", epsilon=6.0, parameters={"analyses": listed}, trust={})
+    return Case("analyses", asked, columns.tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "describe, columns": describe_columns_case,
@@ -516,6 +542,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "pls, two responses": pls_several_case,
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
+    "analyses": analyses_case,
+    "analyses, columns": analyses_columns_case,
 }
 
 #: The first case of every model, where one of each is enough.

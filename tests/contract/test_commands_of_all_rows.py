@@ -39,13 +39,14 @@ UNPREDICTED = {
     "pride-published": "its coefficients stay at the parties",
     "describe": "releases nothing that predicts",
     "diagnose": "releases nothing that predicts",
+    "analyses": "several analyses: name one with --analysis (describe, bayes)",
 }
 #: Rows of unknown cost.
 UNBOUNDED = {"pride-published", "lasso-published", "pls-published"}
 #: Rows that release no model, and rows of which a party keeps one.
 SILENT = {"pride", "pride-published"}
 KEEPS = SILENT | {"stacking", "stacking-published"}
-FAST = {"describe", "pride", "bayes", "glm", "stacking", "diagnose", "lasso-published", "pls-published"}
+FAST = {"analyses", "describe", "pride", "bayes", "glm", "stacking", "diagnose", "lasso-published", "pls-published"}
 ROWS = [pytest.param(row, marks=() if row in FAST else (pytest.mark.slow, pytest.mark.no_cover)) for row in row_names()]
 
 
@@ -94,8 +95,11 @@ class Parties:
         model, _, form = self.row.partition("-")
         cards = [word for name in self.names for word in ("--card", f"{name}/{name}.card.toml")]
         words = ("--calibration", form) if form else ()
-        assert "written: study.toml" in command(self.root, "new", model, *words, *cards, "--out", "study.toml")
+        models = ("describe", "bayes") if model == "analyses" else (model,)
+        assert "written: study.toml" in command(self.root, "new", *models, *words, *cards, "--out", "study.toml")
         path, parameters = self.root / "study.toml", self.case.study.parameters
+        if model == "analyses":
+            parameters = next(one for one in parameters["analyses"] if one["model"] == "bayes")["parameters"]
         text = path.read_text()
         if (response := parameters.get("response")) is not None:
             text = text.replace('response = "y"', f'response = "{response}"')
@@ -204,7 +208,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
 
 
 #: Rows whose plan says what error to expect.
-EXPECTED = {"describe", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
+EXPECTED = {"analyses", "describe", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,7 @@ FIELD_CHANGES = {
     "coordinator": ["ab" * 32],
     "run": [2],
     "justification": ["a first look"],
+    "within": [f"{'ab' * 32} one", f"{'ab' * 32} two", f"{'cd' * 32} one"],
     "origins": [
         (ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.5, 1),)),),
         (ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.6, 1),)),),

@@ -114,7 +114,7 @@ class Outlook:
         ]
         for p in self.points:
             asked = "  <- asked" if p.epsilon == self.epsilon else ""
-            lines.append(f"  epsilon {p.epsilon:<8g} {p.error:.3g}   [{p.low:.3g}, {p.high:.3g}]{asked}")
+            lines.append(f"  epsilon {p.epsilon:<8.4g} {p.error:.3g}   [{p.low:.3g}, {p.high:.3g}]{asked}")
         if not math.isnan(self.mean):
             lines.append(f"  a mean alone       {self.mean:.3g}")
         lines += [f"  without privacy    {self.noise_free:.3g}", f"  assumed: {self.assumed}"]

@@ -10,6 +10,7 @@ import tomli_w
 
 from unpooled.errors import UsageError
 from unpooled.models import LINK, REGISTRY, load
+from unpooled.privacy.study import ANALYSES
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.template import DEFAULT_CARDS
 from unpooled.study.files import HELPERS, read_study
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from unpooled.formula import Formula
     from unpooled.protocol.template import Template
 
-#: The models that a new study can ask for.
-MODELS = tuple(REGISTRY)
+#: The models that a new study can ask for, alone or in several analyses.
+MODELS = tuple(name for name in REGISTRY if name != ANALYSES)
 
 _LINK = """\
 # Which people all parties have, told to all of them and to nobody else; then their rows can be used in the same order.

@@ -16,7 +16,7 @@ from unpooled.privacy.study import TRUSTING
 from unpooled.privacy.unit import Scope, Split, Target, Unit
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
-from unpooled.testing.cases import Case, sized
+from unpooled.testing.cases import Case, models_of, sized
 
 
 def people(case: Case, rules: Policy | None = None) -> dict[str, Party]:
@@ -62,7 +62,7 @@ def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> No
                     allow_unpinned=True,
                     approved=None,
                     joint=TRUSTING,
-                    models=frozenset({variant.study.model, variant.model}),
+                    models=models_of(variant.study),
                 )
                 party = people(variant, rules)[name]
                 if fits:

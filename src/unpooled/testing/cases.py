@@ -107,14 +107,19 @@ def policy(case: Case, **changes: Any) -> Policy:
     study = case.study
     rules = Policy(
         Target(study.epsilon, study.delta, Unit(study.unit)),
-        trust=frozenset(study.trust.values()),
+        trust=frozenset(study.trust.values()) | {who for one in study.contained for who in one.get("trust", {}).values()},
         allow_simulation=True,
         allow_unpinned=True,
         approved=None,
         joint=ALLOWED,
-        models=frozenset({study.model, study.row}),
+        models=models_of(study),
     )
     return dataclasses.replace(rules, **changes)
+
+
+def models_of(study: Study) -> frozenset[str]:
+    """Return the names by which a policy lists the models of a study."""
+    return frozenset(name for one in study.models for name in (one.model, one.row))
 
 
 def parties(case: Case, rules: Policy | None = None) -> dict[str, Party]:

@@ -81,7 +81,7 @@ def test_a_scale_sent_over_the_wire_is_refused(case: Case, party: Party) -> None
 
     before = party.ledger.entries()
     with pytest.raises(ProtocolError):
-        party.answer(encode(plan.hash, model.steps[0].name, 0, Smuggled(0.001)))
+        party.answer(encode(plan.hash, (*model.steps, *model.more_steps(plan))[0].name, 0, Smuggled(0.001)))
     assert party.ledger.entries() == before
 
 

@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.study import Study
 
-#: How often the part of the budget that is spent is halved toward the largest that the accountant admits.
-_HALVINGS = 16
-#: The first part below all of it: what rounding takes.
-_NEARLY = 1 - 2.0**-30
+#: Analyses that do not add up to the budget exactly are made anew with another part of it, at most so often, until they cost this part of it; a
+#: guess of the right part is made a little smaller, so that it fits.
+_TRIED, _ENOUGH, _BELOW = 12, 0.998, 1 - 2.0**-10
 
 
 @dataclass(frozen=True)
@@ -93,35 +92,32 @@ def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> d
 
     Of Gaussian releases that is all of it. Other events compose by rules that lose a little: then as much less is spent.
     """
-
-    def fits(plans: Mapping[str, Plan]) -> bool:
-        together = Releases(study, next(iter(plans.values())).split, _releases(plans))
-        return math.isinf(study.epsilon) or together.cost(study.unit).within(study.epsilon, study.delta)
-
     plans = parts(1.0)
-    splits = {plan.split for plan in plans.values()}
-    if len(splits) > 1:
-        said = [f"{name} has {plan.split} data" for name, plan in plans.items()]
-        msg = f"analyses of one study split their data alike, and here {listed(said)}: make two studies of them"
-        raise UsageError(msg)
-    if fits(plans):
+    _check_splits(plans)
+    if math.isinf(study.epsilon):
         return plans
-    low, high, found = 0.0, 1.0, parts(_NEARLY)
-    if fits(found):
-        return found
-    best: dict[str, Plan] = {}
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        found = parts(middle)
-        if fits(found):
-            low, best = middle, found
-        else:
-            high = middle
+    scale, best = 1.0, dict[str, Plan]()
+    for _ in range(_TRIED):
+        together = Releases(study, next(iter(plans.values())).split, _releases(plans)).cost(study.unit)
+        spent = together.epsilon(study.delta)
+        if together.within(study.epsilon, study.delta):
+            best = plans
+            if scale == 1.0 or spent >= _ENOUGH * study.epsilon:
+                return best
+        scale = min(scale * min(study.epsilon / spent, 2.0) * _BELOW, 1.0) if spent > 0 else scale / 2
+        plans = parts(scale)
     if not best:
         raise UsageError(
             "these analyses cannot share this budget: ask for more epsilon or a larger delta, or make two studies of them"
         )
     return best
+
+
+def _check_splits(plans: Mapping[str, Plan]) -> None:
+    if len({plan.split for plan in plans.values()}) > 1:
+        said = [f"{name} has {plan.split} data" for name, plan in plans.items()]
+        msg = f"analyses of one study split their data alike, and here {listed(said)}: make two studies of them"
+        raise UsageError(msg)
 
 
 def _releases(plans: Mapping[str, Plan]) -> tuple[Release, ...]:
