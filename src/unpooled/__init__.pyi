@@ -25,6 +25,7 @@ from unpooled.privacy.bounds import Bounds as Bounds
 from unpooled.privacy.budget import Budget as Budget
 from unpooled.study.link import link as link
 from unpooled.study.saved import load as load
+from unpooled.study.several import Study as Study
 from unpooled.study.sources.source import Source as Source
 
 __version__: str

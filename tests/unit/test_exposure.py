@@ -91,11 +91,14 @@ def random_plan(rng: np.random.Generator) -> Plan:
     )
     kinds = [Kind.PURE, Kind.GAUSSIAN, Kind.ZCDP, Kind.EXPONENTIAL, Kind.PERTURBED]
     releases = []
-    for k in range(int(rng.integers(1, 5))):
+    several = rng.random() < 0.5
+    for k in range(int(rng.integers(1, 7))):
         kind = kinds[int(rng.integers(5))]
         limited = k == 0 and rng.random() < 0.3
         together = int(rng.integers(1, 4)) if limited else 0
         part = "" if rng.random() < 0.4 else str(rng.choice(["low", "high"]))
+        analysis = str(rng.choice(["one: ", "two: ", "three: "])) if several else ""
+        part = part and f"{analysis}{part}"
         for name in names:
             if rng.random() < 0.2:
                 continue
@@ -105,7 +108,9 @@ def random_plan(rng: np.random.Generator) -> Plan:
             per_value = int(rng.integers(1, 3)) if limited and rng.random() < 0.7 else None
             exposure = Exposure(part, per_value, together, label)
             mechanism = Priced(event(kind, value), event(kind, single))
-            releases.append(Release(f"r{k}", name, f"s{k}", mechanism, int(rng.integers(1, 4)), exposure))
+            releases.append(
+                Release(f"{analysis}r{k}", name, f"{analysis}s{k}", mechanism, int(rng.integers(1, 4)), exposure)
+            )
     unit = "attribute" if rng.random() < 0.5 else "record"
     return Plan(Study("any", cards, 1.0, 1e-6, derived=(), unit=unit), split, tuple(releases))
 
@@ -226,6 +231,44 @@ def test_parts_of_several_kinds_are_all_tried() -> None:
     assert len(many.compositions) <= 64
     assert many.epsilon(1e-5) >= Composition([exact] * 20).epsilon(1e-5)
     assert many.epsilon(1e-5) >= Composition([gaussian] * 20).epsilon(1e-5)
+
+
+def test_every_analysis_parts_the_rows_in_its_own_way_and_the_worst_choices_add_up() -> None:
+    """Two analyses that each use two parts of the rows: a row is in one part of each, and pays for both (Theorem F.24)."""
+    cards = (Card("a", 9, (Column("x", 0.0, 1.0),)),)
+    prices = {"one: low": 0.9, "one: high": 1.0, "two: low": 0.3, "two: high": 0.2, "": 0.1}
+    releases = tuple(
+        Release(f"r {part}", "a", f"s {part}", Priced(pure(price), pure(price)), exposure=Exposure(part))
+        for part, price in prices.items()
+    )
+    plan = Plan(Study("any", cards, 1.0, 0.0, derived=()), Split.HORIZONTAL, releases)
+    assert plan.epsilon(0.0) == pytest.approx(1.4)
+    books = complete(plan)
+    assert books.says("a", Unit.RECORD, Scope.PARTY).epsilon(0.0) == pytest.approx(1.4)
+    # The control: with the names of parts alone, as of one analysis, the second one would be free.
+    broken = tuple(replace(r, exposure=Exposure(r.exposure.part.replace(": ", " "))) for r in releases)
+    assert replace(plan, releases=broken).epsilon(0.0) == pytest.approx(1.1)
+    # Too many ways to part the rows: then a row counts as if it were in all parts, which is no less.
+    many = tuple(
+        Release(f"r {k} {part}", "a", f"s {k} {part}", Priced(pure(0.1), pure(0.1)), exposure=Exposure(f"{k}: {part}"))
+        for k in range(7)
+        for part in ("low", "high")
+    )
+    assert replace(plan, releases=many).epsilon(0.0) == pytest.approx(1.4)
+    assert replace(plan, releases=many[:12]).epsilon(0.0) == pytest.approx(0.6)
+
+
+def test_of_the_alternatives_of_a_step_one_is_made_and_of_two_steps_two() -> None:
+    cards = tuple(Card(name, 9, (Column(f"of {name}", 0.0, 1.0),)) for name in "ab")
+    releases = tuple(
+        Release(
+            f"{k}: rank {rank}", "a", f"{k}: ranked", Priced(pure(price), pure(price)), exposure=Exposure(alternative=True)
+        )
+        for k in ("one", "two")
+        for rank, price in enumerate((0.5, 0.3))
+    )
+    plan = Plan(Study("any", cards, 1.0, 0.0, derived=()), Split.HORIZONTAL, releases)
+    assert plan.epsilon(0.0) == 1.0
 
 
 def test_of_any_number_of_plans_the_dearest_pure_part_counts_and_no_other() -> None:

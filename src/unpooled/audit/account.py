@@ -17,6 +17,7 @@ import numpy as np
 from unpooled.audit.violation import Violation
 from unpooled.errors import UnpooledError
 from unpooled.privacy.accounting import Composition
+from unpooled.privacy.exposure import BETWEEN
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
@@ -42,15 +43,19 @@ Made = Counter[tuple[str, str]]
 
 def cost_of(plan: Plan, made: Made, unit: Unit, people: str, *, own: bool) -> list[Composition]:
     """Return the cost of everything released so far, for every change to somebody in the rows of the party ``people``."""
-    parts = {r.exposure.part for r in plan.releases} - {""} or {""}
+    ways: dict[str, set[str]] = {}
+    for release in plan.releases:  # every analysis may part the rows in its own way
+        analysis = release.exposure.part.rpartition(BETWEEN)[0]
+        ways.setdefault(analysis, set()).update({release.exposure.part} - {""})
     found = []
-    for (holders, label), part in itertools.product(_places(plan, unit, people), parts):
+    chosen = itertools.product(*(sorted(way) or [""] for way in ways.values()))
+    for (holders, label), parts in itertools.product(_places(plan, unit, people), list(chosen)):
         events, together = [], Counter[str]()
         for release in plan.releases:
             counted = made[release.party, release.name]
             if release.party not in holders or (own and release.party != people) or not counted:
                 continue
-            if release.exposure.part not in {"", part} or (label and release.exposure.label is None):
+            if release.exposure.part not in {"", *parts} or (label and release.exposure.label is None):
                 continue
             if release.exposure.together:
                 counted = min(counted, release.exposure.together - together[release.name])

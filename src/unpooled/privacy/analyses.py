@@ -31,10 +31,13 @@ class Analysis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     model: str
     #: Its share of the budget. Given for every analysis or for none; without shares all have the same.
     share: float | None = None
-    #: The columns that it uses, of those that the cards declare, and labels; without it all of them. All labels stay where it names none.
+    #: The columns that it uses, of those that the cards declare, in this order, and labels; without it all of them. All labels stay where it
+    #: names none.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = {}
     trust: dict[str, str] = {}
+    #: The helpers of the study that help in this analysis.
+    helpers: tuple[str, ...] = ()
     #: Its own names of columns that the cards call otherwise, because other analyses declare other ranges for the same name.
     named: dict[str, str] = {}
     #: Which of the study's origins are those of its own inputs, by number.
@@ -76,6 +79,9 @@ def analyses_of(study: Study) -> Analyses:
         if one.model == ANALYSES:
             msg = f"analysis {one.name!r} contains analyses itself: list them all under [[analysis]]"
             raise UsageError(msg)
+        if unknown := [name for name in one.helpers if name not in {card.name for card in study.helpers}]:
+            msg = f"analysis {one.name!r} names helper {unknown[0]!r}, which is none of the study"
+            raise UsageError(msg)
         if not all(0 <= number < len(study.origins) for number in one.origins):
             msg = f"analysis {one.name!r} names an origin that the study does not have"
             raise UsageError(msg)
@@ -100,6 +106,7 @@ def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: flo
         delta=delta,
         parameters=one.parameters,
         trust=one.trust,
+        helpers=tuple(card for card in study.helpers if card.name in one.helpers),
         origins=tuple(study.origins[number] for number in one.origins),
         justification="",
         within=f"{digest} {one.name}",
@@ -109,14 +116,17 @@ def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: flo
 def _card(card: Card, one: Analysis) -> Card | None:
     """Return what an analysis uses of a party, by its own names; None where it uses nothing there."""
     own = {whole: name for name, whole in one.named.items()}
-    columns = tuple(
-        msgspec.structs.replace(column, name=own[column.name]) if column.name in own else column for column in card.columns
-    )
-    labels = tuple(own.get(label, label) for label in card.labels)
+    # A name that stands for another column here hides the column of that name.
+    columns = {
+        own.get(c.name, c.name): msgspec.structs.replace(c, name=own.get(c.name, c.name))
+        for c in card.columns
+        if c.name in own or c.name not in one.named
+    }
+    labels = tuple(own.get(label, label) for label in card.labels if label in own or label not in one.named)
     if one.columns:
-        columns = tuple(column for column in columns if column.name in one.columns)
+        columns = {name: columns[name] for name in one.columns if name in columns}
         labels = tuple(label for label in labels if label in one.columns) or labels
-    return msgspec.structs.replace(card, columns=columns, labels=labels) if columns or labels else None
+    return msgspec.structs.replace(card, columns=tuple(columns.values()), labels=labels) if columns or labels else None
 
 
 def budget_of(study: Study, share: float, scale: float) -> tuple[float, float]:

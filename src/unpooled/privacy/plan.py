@@ -61,6 +61,10 @@ _REMADE = Sentence(
     "plan.remade",
     "This statement was worked out again from the study by a later version of unpooled than the one that ran it.",
 )
+_PART = Sentence(
+    "plan.part",
+    "This statement is about one analysis alone. The study that contains it releases more, and its own statement counts all of it.",
+)
 #: How many releases a notebook shows.
 _SHOWN = 30
 #: The fields of a plan that hold sentences.
@@ -166,7 +170,11 @@ class Plan(Releases, Generic[Design]):
             said={name: getattr(self, name) for name in _SENTENCES}
             | {
                 "public": (*self.public, *([_LINKED] if study.linked else [])),
-                "assumptions": (*self.assumptions, *([_REMADE] if self.formerly else [])),
+                "assumptions": (
+                    *self.assumptions,
+                    *([_REMADE] if self.formerly else []),
+                    *([_PART] if study.within else []),
+                ),
             },
             links=self.links,
             against=self.against,

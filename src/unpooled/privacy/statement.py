@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import listed
@@ -135,6 +135,8 @@ class Statement:
     assumptions: tuple[str, ...]
     warnings: tuple[str, ...]
     plan: str
+    #: Whether it is about one analysis of a study, which costs more.
+    alone: bool = field(default=False, kw_only=True)
     #: Whether the study links rows: then it tells membership exactly, and has no epsilon.
     links: bool = False
     #: What stays hidden although the study tells something exactly.
@@ -213,6 +215,7 @@ class Statement:
             warnings=tuple(warnings),
             plan=plan,
             links=links,
+            alone=bool(study.within),
             hidden=tuple(map(str, said["hidden"])),
             only_against=only_against,
         )
@@ -253,7 +256,9 @@ class Statement:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the statement as plain data."""
-        return asdict(self) | {"headline": self.headline, "reading": self.reading}
+        said = asdict(self)
+        del said["alone"]
+        return said | {"headline": self.headline, "reading": self.reading}
 
     def __repr__(self) -> str:
         if not self.holds:
@@ -269,8 +274,9 @@ class Statement:
         moves = f"{UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
         if self.holds:
             only = f", only against {self.only_against}" if self.only_against else ""
+            whose = "This analysis alone is differentially" if self.alone else "Differentially"
             head = (
-                f"Differentially private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}{only}: "
+                f"{whose} private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}{only}: "
                 f"if {moves}, the probability of any published result grows by at most a factor of e^epsilon, plus delta."
             )
         else:

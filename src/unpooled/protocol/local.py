@@ -254,8 +254,12 @@ def run_in_process(
     keepers: Mapping[str, Keeper] | None = None,
     budget: Budget | None = None,
     roots: Mapping[str, bytes] | None = None,
+    views: Mapping[str, Mapping[str, Table]] | None = None,
 ) -> LocalRun:
-    """Run a plan over tables of this process, with ledgers in memory (``roots``: their root keys): what every estimator's ``fit`` does."""
+    """Run a plan over tables of this process, with ledgers in memory (``roots``: their root keys): what every estimator's ``fit`` does.
+
+    ``views`` are the tables of each party as single analyses of the study see them.
+    """
     parties, shared = {}, _shared(model, plan)
     if budget is None:
         notice(plan, tables)
@@ -273,6 +277,7 @@ def run_in_process(
             lambda name: shared if name == model.name else registry(name),
             (keepers or {}).get(card.name) or MemoryKeeper(),
             claim,
+            (views or {}).get(card.name, {}),
         )
     try:
         outcome = drive(model, plan, in_process(parties))

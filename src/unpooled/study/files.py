@@ -77,7 +77,8 @@ class AnalysisSection(FileSection, frozen=True):
     #: The columns that it uses, of those that the cards declare; without it all of them.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
-    trust: dict[str, str] = msgspec.field(default_factory=dict)
+    #: As ``[trust]`` of a study that is one analysis.
+    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class PartyReference(FileSection, frozen=True):
@@ -221,7 +222,12 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
         parameters, origins = with_cited(one.parameters, cards, folder)
         numbers = tuple(range(len(every), len(every) + len(origins)))
         every += origins
-        made = Analysis(one.name, one.model, one.share, one.columns, parameters, one.trust, origins=numbers)
+        trust = {role: who for role, who in one.trust.items() if isinstance(who, str) and role != HELPERS}
+        helpers = one.trust.get(HELPERS, ())
+        if isinstance(helpers, str) or len(trust) + (HELPERS in one.trust) != len(one.trust):
+            msg = f"[analysis.trust] of {one.name!r}: {HELPERS} is a list of names; everything else under it is one word"
+            raise StudyError(msg)
+        made = Analysis(one.name, one.model, one.share, one.columns, parameters, trust, helpers, origins=numbers)
         listed.append(msgspec.to_builtins(made))
     return {ANALYSES: listed}, tuple(every)
 

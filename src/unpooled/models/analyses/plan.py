@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Analyses that do not add up to the budget exactly are made anew with another part of it, at most so often, until they cost this part of it; a
 #: guess of the right part is made a little smaller, so that it fits.
-_TRIED, _ENOUGH, _BELOW = 12, 0.998, 1 - 2.0**-10
+_TRIED, _ENOUGH = 12, 0.998
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> d
     if math.isinf(study.epsilon):
         return plans
     scale, best = 1.0, dict[str, Plan]()
-    for _ in range(_TRIED):
+    for tried in range(_TRIED):
         together = Releases(study, next(iter(plans.values())).split, _releases(plans)).cost(study.unit)
         spent = together.epsilon(study.delta)
         if together.within(study.epsilon, study.delta):
             best = plans
             if scale == 1.0 or spent >= _ENOUGH * study.epsilon:
                 return best
-        scale = min(scale * min(study.epsilon / spent, 2.0) * _BELOW, 1.0) if spent > 0 else scale / 2
+        scale = min(scale * min(study.epsilon / spent, 2.0) * (1 - 2.0 ** (tried - 20)), 1.0) if spent > 0 else scale / 2
         plans = parts(scale)
     if not best:
         raise UsageError(
