@@ -499,16 +499,15 @@ def analyses_case() -> Case:
 
 
 def analyses_columns_case() -> Case:
-    """Three parties with columns of the same people: two stacks, whose high levels learn on other parts of the rows, and ranked parties."""
+    """Three parties with columns of the same people: two stacks, whose high levels learn on different parts of the rows."""
     columns = stacking_case()
-    ranked = {"ranks": [3.0, 2.0, 1.0], "noise": "gaussian"}
     listed = [
         {"name": "one", "model": "stacking", "parameters": {"high_share": 0.3}, "trust": {"meta": "trusted"}},
-        {"name": "two", "model": "stacking", "parameters": {"high_share": 0.5}, "trust": {"meta": "perturbed"}},
-        {"name": "ranked", "model": "stacking", "parameters": ranked},
-        {"name": "again", "model": "stacking", "parameters": ranked},
+        {"name": "two", "model": "stacking", "parameters": {"high_share": 0.5}, "trust": {"meta": "trusted"}},
     ]
-    asked = msgspec.structs.replace(columns.study, model="analyses", epsilon=6.0, parameters={"analyses": listed}, trust={})
+    asked = msgspec.structs.replace(
+        columns.study, model="analyses", epsilon=4.0, delta=0.0, parameters={"analyses": listed}, trust={}
+    )
     return Case("analyses", asked, columns.tables)
 
 

@@ -22,6 +22,7 @@ from unpooled.privacy.plan import Card, Plan, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import ANALYSES
 from unpooled.privacy.table import Table
+from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import LocalRun, run_in_process
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.statement import Statement
+    from unpooled.protocol.keeper import Keeper
 
 #: The fields of a study that all of its analyses share, which the study itself asks for.
 _SHARED = ("unit", "adjacency", "calibration", "public_seed")
@@ -127,7 +129,7 @@ class Study:
             if part.failed:
                 self.failed_[part.name] = part.failed
                 continue
-            found = LocalRun(replace(done.outcome, result=part.result), done.ledger, done.kept)
+            found = LocalRun(replace(done.outcome, result=part.result), done.ledger, _kept(done, part.plan))
             self._results[part.name] = answered(fits[part.name], part.plan, found, asked[part.name])
         return self
 
@@ -278,6 +280,15 @@ class _Holding:
         if self.first.household is None:
             return whole
         return BoundedTable(whole, [str(owner) for owner in view.owners], self.first.household.rows)
+
+
+def _kept(done: LocalRun, plan: Plan) -> dict[str, Keeper]:
+    """Return what the parties keep of one analysis."""
+    return {
+        name: MemoryKeeper({key: values for key, values in keeper.items() if key[0] == plan.hash})
+        for name, keeper in done.kept.items()
+        if isinstance(keeper, MemoryKeeper)
+    }
 
 
 def _call(one: Any) -> Callable[..., Any]:  # noqa: ANN401 - an estimator or a function

@@ -80,7 +80,7 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
                 planned = plan.part(step)[0].release(name, part.name)
                 assert part.index < planned.count
             if isinstance(part, Entrusted):
-                assert case.study.trusts(part.role)
+                assert plan.part(step)[0].study.trusts(part.role)
             assert not isinstance(part, Sealed) or part.node in people
             assert not isinstance(part, Signed) or part.identity == people[name].identity.public
     assert answered > 0 < refused
