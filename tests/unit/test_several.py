@@ -45,6 +45,7 @@ columns = ["age", "sex"]
 name = "age by sex"
 model = "bayes"
 share = 0.6
+columns = ["sex", "age"]
 [analysis.parameters]
 response = "age"
 method = "moments"
@@ -233,10 +234,10 @@ def test_an_analysis_is_never_opened_alone() -> None:
 
 
 def test_analyses_split_their_data_alike() -> None:
+    cards = tuple(Card(name, 60, COLUMNS, ("y",)) for name in ("a", "b"))
+    sketches = {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm"]}
     with pytest.raises(UsageError, match="analyses of one study split their data alike"):
-        load("analyses").compile(
-            asked([LISTED[0], {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm"]}])
-        )
+        load("analyses").compile(msgspec.structs.replace(asked([LISTED[0], sketches]), parties=cards))
 
 
 def test_a_policy_judges_the_model_and_the_trust_of_every_analysis() -> None:
