@@ -234,7 +234,7 @@ def test_parts_of_several_kinds_are_all_tried() -> None:
 
 
 def test_every_analysis_parts_the_rows_in_its_own_way_and_the_worst_choices_add_up() -> None:
-    """Two analyses that each use two parts of the rows: a row is in one part of each, and pays for both (Theorem F.24)."""
+    """Two analyses that each use two parts of the rows: a row is in one part of each, and pays for both (Theorem F.26)."""
     cards = (Card("a", 9, (Column("x", 0.0, 1.0),)),)
     prices = {"one: low": 0.9, "one: high": 1.0, "two: low": 0.3, "two: high": 0.2, "": 0.1}
     releases = tuple(

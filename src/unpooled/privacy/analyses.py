@@ -1,7 +1,7 @@
 """Several analyses in one study: each is a study of its own columns and parameters, with its share of the budget.
 
 The shares are fixed before data. Under Gaussian noise a share is one of mu squared, which adds up over releases: analyses that each spend their
-share cost together what the whole study asks for (Theorem F.24).
+share cost together what the whole study asks for (Theorem F.26).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One plan that contains plans: every analysis compiled with its share of the budget, its releases and steps under its name (THEORY.md)."""
+"""One plan that contains plans: every analysis compiled with its share of the budget, its releases and steps under its name (Theorem F.26)."""
 
 from __future__ import annotations
 
