@@ -68,7 +68,7 @@ SAID = {
     "F.20": r"The probability that the privacy loss exceeds $\varepsilon$ is at most $\delta(e') / (1 - e^{e' - \varepsilon})$ for every $e' < \varepsilon$.",
     "F.21": "Releases whose losses have known tails cost at most the mean of the others' curve over independent draws from those tails.",
     "F.22": "Where one of several compositions holds and nobody knows which, the largest of each number covers all of them.",
-    "F.26": r"Several analyses with shares of one budget cost together, for one part of the rows in each, at most the composition of their events: of Gaussian ones all of the budget.",
+    "F.26": r"Analyses that share a budget cost together the composition of one part of the rows in each; if all are Gaussian, the budget.",
     "F.24": r"Noise of two parts, $2^s X + Y$, is within a factor of $1 + 2^{-1000}$ of one discrete Gaussian at every integer, so F.10 holds for its fragments.",
     "F.23": r"A $\rho$-zCDP mechanism is $(\varepsilon, \delta)$-private with the $\delta$ of every order $a > 1$, and with $\delta = \sqrt{1 - e^{-\rho}}$.",
     "G.1": r"A sum of vectors in the unit cube of $c$ dimensions moves by at most $\sqrt{c}$, and by at most 1 when one value changes.",
