@@ -7,9 +7,9 @@ from unpooled.errors import UnpooledError as UnpooledError
 from unpooled.errors import UtilityWarning as UtilityWarning
 from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
 from unpooled.models.bayes.estimator import PrivateLinearRegression as PrivateLinearRegression
-from unpooled.models.describe.estimator import Description as Description
 from unpooled.models.describe.estimator import describe as describe
 from unpooled.models.describe.outlook import describe_outlook as describe_outlook
+from unpooled.models.describe.results import Description as Description
 from unpooled.models.diagnose.estimator import Diagnosis as Diagnosis
 from unpooled.models.diagnose.estimator import diagnose as diagnose
 from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM

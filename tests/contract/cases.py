@@ -31,6 +31,12 @@ def describe_case() -> Case:
     return Case("describe", Study("describe", cards, 1.0, 1e-5, simulation_seed=7, derived=()), tables)
 
 
+def describe_arms_case() -> Case:
+    """The same hospitals, described apart for every smoking habit."""
+    case = describe_case()
+    return Case("describe", msgspec.structs.replace(case.study, parameters={"by": "smoker"}), case.tables)
+
+
 def pride_case() -> Case:
     """Three parties with different columns of the same people: ragged, one of them only sends, one column is public."""
     rng = np.random.default_rng(4)
@@ -514,6 +520,7 @@ def analyses_columns_case() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "describe, columns": describe_columns_case,
+    "describe, arms": describe_arms_case,
     "pride": pride_case,
     "pride, poisson": lambda: pride_family_case("poisson"),
     "pride, multinomial": lambda: pride_family_case("multinomial"),

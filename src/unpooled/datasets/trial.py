@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 #: Rows of the four centres.
 CENTRES = {"aarhus": 7000, "bergen": 6000, "cork": 4500, "delft": 2500}
-#: Days of follow-up.
-_FOLLOWED = 365.0
+#: Days of follow-up, and the share of people who leave before its end.
+_FOLLOWED, _LEAVE = 365.0, 0.15
 
 
 def make_trial(rows: Sequence[int] = tuple(CENTRES.values()), seed: int = 0) -> dict[str, dict[str, NDArray[Any]]]:
@@ -42,7 +42,7 @@ def make_trial(rows: Sequence[int] = tuple(CENTRES.values()), seed: int = 0) -> 
         stay = np.clip(7 + 0.06 * (age - 62) + 1.5 * severe - 1.5 * new + rng.normal(0, 3, n), 0.5, 40).round(1)
         hazard = np.exp(-7.6 + 0.035 * (age - 62) + 0.6 * severe + np.log(0.75) * new)
         until = rng.exponential(1 / hazard)
-        left = np.where(rng.random(n) < 0.15, rng.uniform(30, _FOLLOWED, n), _FOLLOWED)
+        left = np.where(rng.random(n) < _LEAVE, rng.uniform(30, _FOLLOWED, n), _FOLLOWED)
         days = np.maximum(np.minimum(until, left).round(), 1.0)
         found[name] = {
             "age": age,

@@ -22,15 +22,15 @@ _ESTIMATORS = {
     "PrivateLogisticRegression": "stacking",
     "PrivatePLSRegression": "pls",
     "PrivateStackingClassifier": "stacking",
-    "Description": "describe",
-    "DescribedBounds": "describe",
     "Diagnosis": "diagnose",
-    "JointDescription": "describe",
 }
 #: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
 #: declares (``Model.saved``). Nothing else is ever imported for it.
 HOMES = {
     **{name: f"unpooled.models.{model}.estimator" for name, model in _ESTIMATORS.items()},
+    **dict.fromkeys(
+        ("ArmsDescription", "DescribedBounds", "Description", "JointDescription"), "unpooled.models.describe.results"
+    ),
     "GlmSummary": "unpooled.aggregation.glm_summary",
     "LinearFit": "unpooled.aggregation.linear_fit",
     "LinearSummary": "unpooled.aggregation.inference",

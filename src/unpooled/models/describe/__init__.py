@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary, Summary
 from unpooled.models.describe.outlook import outlook
 from unpooled.models.describe.party import STEPS
@@ -33,7 +34,7 @@ MODEL = Model(
     render,
     panels,
     outlook=outlook,
-    results=(tuple[Summary, ...], tuple[Range, ...], JointSummary),
+    results=(tuple[Summary, ...], tuple[Range, ...], ArmsSummary, JointSummary),
     terms=terms,
     households=True,
     template=TEMPLATE,

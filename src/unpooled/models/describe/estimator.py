@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from unpooled.aggregation.columns.words import COLUMNS, PROOF
-from unpooled.aggregation.saving import Savable
-from unpooled.errors import UsageError, listed
+from unpooled.errors import UsageError
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.joint import JOINING, helped, joint_cards
 from unpooled.estimation.parameters import NUMBER, SHARED
@@ -18,189 +16,19 @@ from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.describe import MODEL
-from unpooled.models.describe.coordinator import Correlation, Estimate, JointSummary, Summary, render
-from unpooled.models.describe.ranges import FARTHEST, Range
-from unpooled.models.describe.terms import terms
+from unpooled.models.describe.ranges import FARTHEST
+from unpooled.models.describe.results import ArmsDescription, DescribedBounds, Description, JointDescription
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import BOUNDS_INPUT, origins_of
-from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta
+from unpooled.privacy.origin import origins_of
+from unpooled.privacy.plan import BOUNDS, Study, default_delta
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import columns_of_parties
-from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.statement import Statement
-
-
-class _Described(Savable):
-    """The part that results of every kind of description share."""
-
-    plan_: Plan
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
-
-
-@dataclass(frozen=True, repr=False)
-class Description(_Described):
-    """Private counts, means and standard deviations; printing it gives a table.
-
-    Attributes
-    ----------
-    summaries_ : tuple of Summary
-        One per source (``"pooled"`` first, then the sites), column and category; ``count``, ``mean`` and ``sd`` each have
-        ``value``, ``low``, ``high`` and ``noise``.
-    statement_ : Statement
-        What is promised, and what is not.
-    plan_ : Plan
-        What was released, with which noise.
-    ledger_ : tuple of Entry
-        What was debited.
-    communication_ : dict
-        Bytes sent to and received from each party.
-
-    """
-
-    _saved_types: ClassVar = (Estimate, Summary)
-    summaries_: tuple[Summary, ...]
-    plan_: Plan
-    ledger_: tuple[Entry, ...]
-    communication_: dict[str, dict[str, int]]
-
-    def __getitem__(self, key: tuple[str, str] | tuple[str, str, str]) -> Summary:
-        """Return the summary of (source, column) or (source, column, category)."""
-        keys = [(s.source, s.column, s.category)[: 2 if s.category is None else 3] for s in self.summaries_]
-        if key in keys:
-            return self.summaries_[keys.index(key)]
-        msg = f"there is no summary of {key}: there are {listed([str(known) for known in keys])}"
-        raise KeyError(msg)
-
-    def __str__(self) -> str:
-        return render(self.summaries_)
-
-    def __repr__(self) -> str:
-        sources, columns = ({getattr(s, field) for s in self.summaries_} for field in ("source", "column"))
-        return f"Description({len(columns)} columns, sources {', '.join(sorted(sources))}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self.summaries_), self.statement_.headline)
-
-
-@dataclass(frozen=True, repr=False)
-class DescribedBounds(_Described):
-    """Private ranges of columns; printing it gives a table.
-
-    Attributes
-    ----------
-    ranges_ : tuple of Range
-        ``low``, ``high`` and the estimated shares that are ``clipped`` and ``missing``, of every column.
-    bounds_ : Bounds
-        The same as declared bounds, with their price.
-    statement_ : Statement
-        What is promised, and what is not.
-    plan_ : Plan
-        What was released, with which noise.
-    ledger_ : tuple of Entry
-        What was debited.
-    communication_ : dict
-        Bytes sent to and received from each party.
-
-    """
-
-    _saved_types: ClassVar = (Range,)
-    ranges_: tuple[Range, ...]
-    plan_: Plan
-    ledger_: tuple[Entry, ...]
-    communication_: dict[str, dict[str, int]]
-
-    @property
-    def bounds_(self) -> Bounds:
-        """Return ranges by name, missing values as "absent" where any were seen."""
-        return self.bounds([r.column for r in self.ranges_])
-
-    def bounds(self, columns: Sequence[str]) -> Bounds:
-        """Return the bounds of some of the columns, with the price of all: they were released together."""
-        chosen: dict[str | int, Any] = {r.column: (r.low, r.high) for r in self.ranges_ if r.column in set(columns)}
-        missing: dict[str | int, Any] = {r.column: "absent" for r in self.ranges_ if r.column in chosen and r.missing > 0}
-        return Bounds(chosen, missing=missing, paid=self.plan_.origins(BOUNDS_INPUT))
-
-    def range(self, column: str) -> tuple[float, float]:
-        """Return (low, high) of one column, which carries its price to an estimator's ``y_bounds`` and the like."""
-        ends: tuple[float, float] = next((r.low, r.high) for r in self.ranges_ if r.column == column)
-        return self.plan_.sourced(BOUNDS_INPUT, ends)  # type: ignore[no-any-return]
-
-    def __str__(self) -> str:
-        return render(self.ranges_)
-
-    def __repr__(self) -> str:
-        return f"DescribedBounds({len(self.ranges_)} columns; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self.ranges_), self.statement_.headline)
-
-
-@dataclass(frozen=True, repr=False)
-class JointDescription(_Described):
-    """Private means, deviations and correlations of columns at several parties; printing it gives a table.
-
-    Attributes
-    ----------
-    summaries_ : tuple of Summary
-        One per party, column and category, as of :class:`Description`.
-    correlations_ : tuple of Correlation
-        ``first``, ``second`` and the ``value`` with ``low``, ``high`` and ``noise``, of all pairs of columns (a level has a column of its own).
-    still_ : tuple of str
-        Columns whose variance is not larger than its noise: they have no correlations.
-    statement_ : Statement
-        What is promised, and what is not.
-    plan_ : Plan
-        What was released, with which noise.
-    ledger_ : tuple of Entry
-        What was debited.
-    communication_ : dict
-        Bytes sent to and received from each party.
-
-    """
-
-    _saved_types: ClassVar = (Estimate, Summary, Correlation)
-    summaries_: tuple[Summary, ...]
-    correlations_: tuple[Correlation, ...]
-    still_: tuple[str, ...]
-    plan_: Plan
-    ledger_: tuple[Entry, ...]
-    communication_: dict[str, dict[str, int]]
-
-    def correlation(self, first: str, second: str) -> Correlation:
-        """Return the correlation of two columns, in any order."""
-        for found in self.correlations_:
-            if {found.first, found.second} == {first, second}:
-                return found
-        msg = f"there is no correlation of {first!r} and {second!r}: print the description to see all"
-        raise KeyError(msg)
-
-    @property
-    def _result(self) -> JointSummary:
-        return JointSummary(self.summaries_, self.correlations_, self.still_)
-
-    def __str__(self) -> str:
-        return MODEL.render(self._result)
-
-    def __repr__(self) -> str:
-        return f"JointDescription({len(self.correlations_)} correlations; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self._result), self.statement_.headline)
 
 
 def _joined(
@@ -218,7 +46,7 @@ def _joined(
     joined = helped(msgspec.structs.replace(study, parties=cards, parameters=asked), helpers)
     tables = {card.name: Table({c.name: table[c.name] for c in card.columns}) for card in cards}
     plan, found = run(MODEL, joined, tables, budget=budget)
-    result: JointSummary = found.outcome.result
+    result = found.outcome.result
     return JointDescription(
         result.summaries, result.correlations, result.still, plan, found.ledger, found.outcome.communication
     )
@@ -265,6 +93,7 @@ def describe(
     *,
     sites: Sequence[object] | None = None,
     columns: Sequence[str] | None = None,
+    by: str | None = None,
     parties: int | Mapping[str, Sequence[int | str]] | None = None,
     epsilon: float = 1.0,
     delta: float | None = None,
@@ -277,7 +106,7 @@ def describe(
     check: str = PROOF,
     random_state: int | None = None,
     budget: Budget | None = None,
-) -> Description | DescribedBounds | JointDescription:
+) -> Description | DescribedBounds | JointDescription | ArmsDescription:
     """Return private counts, means and standard deviations of columns; of columns at several ``parties`` their correlations too.
 
     Parameters
@@ -291,6 +120,9 @@ def describe(
         Which party each row belongs to. None is one party.
     columns : list of str, optional
         Names for an array's columns. None calls them x0, x1, ..
+    by : str, optional
+        A column with categories, an arm of a trial for one: describe the others apart for each of its levels, with standardised differences from
+        the first level.
     parties : int or mapping from names to columns, optional
         Columns of the same people are split: who holds which (a number: even parts). Their joint second moments are released (``unit="record"``), and the result has
         the correlations of all columns.
@@ -339,6 +171,8 @@ def describe(
 
     """
     if bounds is True:
+        if by is not None:
+            raise UsageError("private ranges are of all rows together: leave by= out, or pass the ranges as bounds")
         return _ranges(
             data, sites, columns, epsilon, delta, unit, unit_id, rows_per_household, adjacency, random_state, budget
         )
@@ -350,6 +184,8 @@ def describe(
     check_given(SHARED, {"rows_per_household": rows_per_household})
     if parties is None and (helpers != 1 or check != PROOF):
         raise UsageError("helpers and check go with columns that are split: pass parties=, or leave them out")
+    if by is not None and (parties is not None or bounds is None):
+        raise UsageError("by= goes with rows of declared bounds: pass bounds, and no parties")
     if parties is not None and (sites is not None or bounds is None):
         raise UsageError("with parties= the columns are split: pass bounds, and no sites")
     if math.isinf(epsilon) and bounds is None:
@@ -366,7 +202,7 @@ def describe(
         delta=default_delta(min(card.people for card in cards)) if delta is None else delta,
         unit=unit,
         adjacency=adjacency,
-        parameters={"confidence": float(confidence)},
+        parameters={"confidence": float(confidence), **({"by": by} if by is not None else {})},
         simulation_seed=seed_of(random_state),
         origins=origins_of(bounds),
         derived=() if bounds is not None else (BOUNDS,),
@@ -374,4 +210,6 @@ def describe(
     if parties is not None:
         return _joined(table, parties, study, helpers, check, budget)
     plan, found = run(MODEL, study, tables, budget=budget)
+    if by is not None:
+        return ArmsDescription(found.outcome.result, plan, found.ledger, found.outcome.communication)
     return Description(found.outcome.result, plan, found.ledger, found.outcome.communication)

@@ -19,12 +19,12 @@ RANGES = (2.5, 8.0)
 
 
 def outlook(study: Study, *, ranges: Range = RANGES, quick: bool = False) -> Outlook | None:
-    """Return root mean squared error of a column's pooled mean in deviations of the column, against epsilon; None for private ranges and for correlations.
+    """Return root mean squared error of a column's pooled mean in deviations of the column, against epsilon; None for private ranges, arms and correlations.
 
     No simulation: sampling has variance 1/n, noise that of the plan, in deviations by the assumed ``ranges``.
     """
     check_range("ranges", ranges, 0.5, 1000.0)
-    if study.parameters.get("ranges") or study.parameters.get("split"):
+    if any(study.parameters.get(name) for name in ("ranges", "split", "by")):
         return None
     low, high = ranges if isinstance(ranges, tuple | list) else (ranges, ranges)
     grid = (study.epsilon,) if quick else sorted({*EPSILONS, study.epsilon})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.threads import shared_out
+from unpooled.models.describe.arms import ARMS
 from unpooled.models.describe.messages import SumsReply
 from unpooled.models.describe.plan import HISTOGRAM, RELEASE, STEP
 from unpooled.privacy.bounds import Coding
@@ -63,6 +64,18 @@ def histogram(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 
     return SumsReply(context.release(HISTOGRAM, Vector(context.added_up(_bins))))
 
 
+def arms(context: Context, request: Nothing) -> SumsReply:  # noqa: ARG001 - the request is no more than its name
+    """Release this party's sums of every arm."""
+    context.planned(ARMS)
+    return SumsReply(context.release(ARMS, Vector(context.added_up(_arms))))
+
+
+def _arms(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
+    layout = context.design.arms
+    assert layout is not None  # other plans have no such total
+    return layout.statistic(context.table)
+
+
 def _sums(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:  # noqa: ARG001 - there are none
     return sums(context.table, context.design.layouts[context.name])
 
@@ -73,4 +86,8 @@ def _bins(context: Context[DescribeDesign], settings: tuple[float, ...]) -> NDAr
     return layout.statistic(context.table)
 
 
-STEPS = (Step(STEP, Nothing, SumsReply, answer), Step(HISTOGRAM, Nothing, SumsReply, histogram))
+STEPS = (
+    Step(STEP, Nothing, SumsReply, answer),
+    Step(HISTOGRAM, Nothing, SumsReply, histogram),
+    Step(ARMS, Nothing, SumsReply, arms),
+)

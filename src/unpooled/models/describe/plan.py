@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from unpooled.errors import UsageError
+from unpooled.models.describe.arms import ARMS, ArmsLayout
 from unpooled.models.describe.ranges import RangesLayout
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column, integer_grid
@@ -31,6 +32,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     columns: tuple[str, ...] | None = None
     #: Confidence of the reported intervals.
     confidence: float = 0.95
+    #: Describe the other columns apart for every level of this one, and compare the levels: a table of arms.
+    by: str = ""
     #: Release histograms, from which ranges are read, in the place of sums inside declared ones.
     ranges: bool = False
 
@@ -39,6 +42,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("confidence must lie between 0 and 1")
         if self.columns is not None and (not self.columns or len(set(self.columns)) != len(self.columns)):
             raise ValueError("columns must name at least one column, each once")
+        if self.by and self.ranges:
+            raise ValueError("ranges are of all rows together: leave by out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,8 @@ class DescribeDesign:
     layouts: dict[str, SumsLayout]
     #: Of the histograms, where ranges are asked for.
     ranges: RangesLayout | None = None
+    #: Of the sums of every arm, where columns are described by one of them.
+    arms: ArmsLayout | None = None
 
 
 def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
@@ -130,9 +137,19 @@ def compile_plan(study: Study) -> Plan:
     parameters = check_parameters(study, Parameters)
     if parameters.ranges:
         return _ranges(study, parameters)
+    if parameters.by:
+        return _by_arm(study, parameters)
     layouts = {card.name: layout(study, card, parameters) for card in study.parties}
     releases = tuple(Release(RELEASE, name, STEP, mechanism(study, layout)) for name, layout in layouts.items())
     return Plan(study, Split.HORIZONTAL, releases, design=DescribeDesign(parameters, layouts))
+
+
+def _by_arm(study: Study, parameters: Parameters) -> Plan:
+    """Return the plan of a study that describes every arm apart."""
+    names = parameters.columns or tuple(column.name for column in study.parties[0].columns)
+    layout = ArmsLayout.of(study, parameters.by, names)
+    releases = tuple(Release(ARMS, card.name, ARMS, layout.mechanism(study)) for card in study.parties)
+    return Plan(study, Split.HORIZONTAL, releases, design=DescribeDesign(parameters, {}, arms=layout))
 
 
 def _ranges(study: Study, parameters: Parameters) -> Plan:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from unpooled.models.describe import coordinator, plan
+from unpooled.models.describe import compared, coordinator, plan
+from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary
 from unpooled.protocol.step import Panel
 
@@ -24,6 +25,8 @@ def compile_plan(study: Study) -> Plan:
 
 def coordinate(compiled: Plan) -> Conversation:
     """Return the conversation of a study of either split."""
+    if not compiled.joint and compiled.design.arms is not None:
+        return (yield from compared.coordinate(compiled))
     if not compiled.joint:
         return (yield from coordinator.coordinate(compiled))
     from unpooled.models.describe.columns import coordinate_columns
@@ -33,6 +36,8 @@ def coordinate(compiled: Plan) -> Conversation:
 
 def render(result: Any) -> str:  # noqa: ANN401 - summaries, ranges, or both splits' own
     """Return a result as a table."""
+    if isinstance(result, ArmsSummary):
+        return compared.render(result)
     if not isinstance(result, JointSummary):
         return coordinator.render(result)
     from unpooled.models.describe.columns import render as render_columns
@@ -42,6 +47,8 @@ def render(result: Any) -> str:  # noqa: ANN401 - summaries, ranges, or both spl
 
 def panels(compiled: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401 - as for ``render``
     """Return the means and counts, and the correlations with their intervals."""
+    if isinstance(result, ArmsSummary):
+        return compared.panels(result)
     if not isinstance(result, JointSummary):
         return coordinator.panels(compiled, result)
     found = coordinator.panels(compiled, result.summaries)

@@ -19,6 +19,7 @@ TEMPLATE = Template(
     "record",
     """\
 # columns = ["age", "smoker"]       # default: all that the first party declares
+# by = "arm"                        # describe the other columns apart for every level of this one, and compare the levels
 # confidence = 0.95                 # of the intervals""",
     with_helpers=_JOINED,
 )

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary
 from unpooled.models.describe.ranges import Range
 from unpooled.protocol.terms import ResultTerm, known
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from unpooled.models.describe.coordinator import Summary
     from unpooled.privacy.plan import Plan
 
 
-def terms(plan: Plan, result: tuple[Summary | Range, ...] | JointSummary) -> tuple[ResultTerm, ...]:
+def terms(plan: Plan, result: tuple[Summary | Range, ...] | JointSummary | ArmsSummary) -> tuple[ResultTerm, ...]:
     """Return one line per number; ``privacy`` is the standard deviation of the noise alone."""
     if isinstance(result, JointSummary):
         pairs = ((f"correlation: {c.first}, {c.second}", c.value) for c in result.correlations)
         more = (_between(ResultTerm(name, e.value, privacy=known(e.noise)), e.low, e.high) for name, e in pairs)
         return (*terms(plan, result.summaries), *more)
+    if isinstance(result, ArmsSummary):
+        return tuple(_of_arms(result))
     return _of_summaries(result)
+
+
+def _of_arms(result: ArmsSummary) -> Iterator[ResultTerm]:
+    """Yield the rows of every arm, the summaries of its columns, and the standardised differences from the first arm."""
+    for source, arm, e in result.rows:
+        yield _between(
+            ResultTerm(f"{result.by} = {arm}: count", e.value, group=source, privacy=known(e.noise)), e.low, e.high
+        )
+    for arm, summary in result.summaries:
+        for term in _of_summaries((summary,)):
+            yield msgspec.structs.replace(term, group=f"{term.group}, {result.by} = {arm}")
+    for d in result.differences:
+        if d.value is not None:
+            name = d.column if d.category is None else f"{d.column} = {d.category}"
+            what = f"{name}: standardised difference, {d.arm} - {result.arms[0]}"
+            term = ResultTerm(what, d.value.value, std_error=known(d.value.noise), group=d.source)
+            yield _between(term, d.value.low, d.value.high)
 
 
 def _of_summaries(summaries: tuple[Summary | Range, ...]) -> tuple[ResultTerm, ...]:
@@ -37,6 +61,4 @@ def _of_summaries(summaries: tuple[Summary | Range, ...]) -> tuple[ResultTerm, .
 
 
 def _between(term: ResultTerm, low: float, high: float) -> ResultTerm:
-    import msgspec
-
     return msgspec.structs.replace(term, conf_low=known(low), conf_high=known(high))
