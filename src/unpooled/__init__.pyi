@@ -21,6 +21,8 @@ from unpooled.models.pride.estimator import PrideGLM as PrideGLM
 from unpooled.models.pride.estimator import PrideRegressor as PrideRegressor
 from unpooled.models.stacking.estimator import PrivateLogisticRegression as PrivateLogisticRegression
 from unpooled.models.stacking.estimator import PrivateStackingClassifier as PrivateStackingClassifier
+from unpooled.models.survival.estimator import SurvivalComparison as SurvivalComparison
+from unpooled.models.survival.estimator import survival as survival
 from unpooled.privacy.bounds import Bounds as Bounds
 from unpooled.privacy.budget import Budget as Budget
 from unpooled.study.link import link as link

@@ -16,12 +16,12 @@ from world import FULL, sized
 import unpooled
 from unpooled import PrivateGLM
 from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.life_table import LifeTable
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.kernels import person_rows
 from unpooled.models import fitted, load
 from unpooled.models.glm.followed import concordance
-from unpooled.models.glm.life_table import LifeTable
 from unpooled.models.glm.party import STATISTICS
 from unpooled.models.glm.survival import FOLLOWED, ExitCells, Hazards, PersonResponses, PersonRows
 from unpooled.privacy.bounds import Column

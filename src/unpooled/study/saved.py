@@ -36,6 +36,7 @@ HOMES = {
     "LinearSummary": "unpooled.aggregation.inference",
     "Moments": "unpooled.aggregation.moments",
     "PrivateLassoClassifier": "unpooled.models.lasso.classifier",
+    "SurvivalComparison": "unpooled.models.survival.estimator",
     "TwoStageSummary": "unpooled.aggregation.instruments",
 }
 

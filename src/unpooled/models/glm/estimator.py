@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from unpooled.aggregation.estimates import Estimates
+from unpooled.aggregation.life_table import KaplanMeier, LifeTable
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, given_weights
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
@@ -20,7 +21,6 @@ from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, POSITIVE, SURVIVAL, TWO_CLASSES, check_family
 from unpooled.models.glm.followed import EVENT, times_and_events
-from unpooled.models.glm.life_table import KaplanMeier, LifeTable
 from unpooled.models.glm.predicting import GlmPredictions
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import GlmMethod

@@ -9,12 +9,12 @@ import msgspec
 from unpooled.aggregation import profiles
 from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
+from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.meat import ASSUMED
 from unpooled.aggregation.summary import notes
 from unpooled.aggregation.tables import Tables
 from unpooled.aggregation.weights import ASSUMPTION
 from unpooled.models.glm.families import POISSON
-from unpooled.models.glm.life_table import LifeTable
 from unpooled.protocol.step import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 

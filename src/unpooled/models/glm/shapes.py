@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
 from unpooled.kernels import noisy_gram
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
-from unpooled.models.glm.life_table import LifeTable
 from unpooled.models.glm.rounds import PRIOR
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.life_table import LifeTable
 from unpooled.families import RowFamily
-from unpooled.models.glm.life_table import LifeTable
 from unpooled.models.glm.multinomial import ClassRates, Softmax
 from unpooled.models.glm.shapes import Contrasts, GlmShape, Intervals
 from unpooled.models.glm.survival import FOLLOWED, ExitCells

@@ -1,0 +1,24 @@
+"""Private comparison of survival between arms: curves, log-rank tests and restricted mean survival, from one table of exits."""
+
+from __future__ import annotations
+
+from unpooled.models.survival.coordinator import coordinate
+from unpooled.models.survival.party import STEPS
+from unpooled.models.survival.plan import compile_plan
+from unpooled.models.survival.result import SurvivalResult
+from unpooled.models.survival.template import TEMPLATE
+from unpooled.models.survival.terms import foot, panels, terms
+from unpooled.protocol.step import Model
+
+MODEL = Model(
+    "survival",
+    compile_plan,
+    STEPS,
+    coordinate,
+    panels=panels,
+    results=(SurvivalResult,),
+    terms=terms,
+    foot=foot,
+    households=True,
+    template=TEMPLATE,
+)
