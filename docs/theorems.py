@@ -114,6 +114,7 @@ SAID = {
     "P.9": "Coefficients of other losses over the others' Gram matrix, and the smoothed loss that takes the place of one effect per row.",
     "P.10": "The same for losses of several decisions a row with shared numbers (Cox, multinomial, ordinal), with the Newton step.",
     "P.11": "The largest slope of each family's loss, with which P.5 holds.",
+    "V.1": r"The cells of exits move by $\sqrt{2}$ when a row is replaced or one value changes, by 1 when a row contributes nothing.",
     "Q.2": r"Sums of every arm apart move by at most $\max(D, \sqrt{2} |(a, b, c)|)$ for one column when a row is replaced, with $D$ of F.1.",
     "Q.1": r"Histograms of $d$ columns move by $\sqrt{2d}$ under replace, by $\sqrt{d}$ under zero-out, and by $\sqrt{2}$ when one value changes.",
     "S.1": r"A replaced row costs a perturbed minimiser at most $2 L q/s + \ln(1 + \beta q^2/(n \Lambda))$; a row left out, $L q/s$ and the same logarithm.",

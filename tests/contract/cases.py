@@ -492,6 +492,33 @@ def diagnose_classes_case() -> Case:
     return Case("diagnose", msgspec.structs.replace(numbers.study, parties=cards, parameters=parameters), tables)
 
 
+def survival_case() -> Case:
+    """Three sites, two arms in two strata, a time that may be missing."""
+    rng = np.random.default_rng(29)
+    columns = (
+        Column("days", 0.0, 30.0, missing="absent"),
+        Column("died", categories=("no", "yes")),
+        Column("arm", categories=("usual", "new")),
+        Column("stage", categories=("one", "two")),
+    )
+    tables = {}
+    for name, n in (("harbour", 25), ("hill", 18), ("island", 31)):
+        until = rng.exponential(25, n)
+        tables[name] = Table(
+            {
+                "days": np.where(rng.random(n) < 0.1, np.nan, np.minimum(until, 30.0)),
+                "died": np.where(until <= 30, "yes", "no").astype(object),
+                "arm": rng.choice(np.array(["usual", "new"], dtype=object), n),
+                "stage": rng.choice(np.array(["one", "two"], dtype=object), n),
+            }
+        )
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {"time": "days", "event": "died", "by": "arm", "strata": "stage", "tolerate": 1}
+    return Case(
+        "survival", Study("survival", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables
+    )
+
+
 def analyses_case() -> Case:
     """Three sites with rows of the same columns: what they are like, and a regression on some of them."""
     rows = bayes_case()
@@ -548,6 +575,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "pls, two responses": pls_several_case,
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
+    "survival": survival_case,
     "analyses": analyses_case,
     "analyses, columns": analyses_columns_case,
 }

@@ -39,6 +39,7 @@ UNPREDICTED = {
     "pride-published": "its coefficients stay at the parties",
     "describe": "releases nothing that predicts",
     "diagnose": "releases nothing that predicts",
+    "survival": "releases nothing that predicts",
     "analyses": "several analyses: name one with --analysis (describe, bayes)",
 }
 #: Rows of unknown cost.

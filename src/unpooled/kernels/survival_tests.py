@@ -23,7 +23,7 @@ _LEAST = 1.0
 class Compared(NamedTuple):
     """Differences of arms from the first one: (.., arms - 1), and their covariances by sampling and by the noise of the cells."""
 
-    values: Floats
+    apart: Floats
     sampling: Floats
     noise: Floats
 
@@ -31,8 +31,8 @@ class Compared(NamedTuple):
     def statistic(self) -> Floats:
         """Return the squared length of the differences in units of their covariance: one number for every table."""
         whole = self.sampling + self.noise
-        solved = np.linalg.solve(whole + np.eye(whole.shape[-1]) * 1e-12, self.values[..., None])[..., 0]
-        return np.asarray(np.sum(self.values * solved, axis=-1))
+        solved = np.linalg.solve(whole + np.eye(whole.shape[-1]) * 1e-12, self.apart[..., None])[..., 0]
+        return np.asarray(np.sum(self.apart * solved, axis=-1))
 
     @property
     def is_noise(self) -> NDArray[np.bool_]:

@@ -67,7 +67,7 @@ def compare(
         tuple(_tests(cells, deviation, weights, key, identified=not (hidden or silent))),
         tuple(_mean(layout.arms[k], constant + values[k], sampling[k], noise[k], z) for k in seen),
         tuple(
-            _mean(layout.arms[k], apart.values[k - 1], apart.sampling[k - 1, k - 1], apart.noise[k - 1, k - 1], z)
+            _mean(layout.arms[k], apart.apart[k - 1], apart.sampling[k - 1, k - 1], apart.noise[k - 1, k - 1], z)
             for k in compared
         ),
         tuple(_curves(layout.arms, compared, cells, deviation, z)),
@@ -87,7 +87,7 @@ def _curves(
     intervals = (cells.shape[-1] - 1) // 2
     found = [survival_tests.differences(cells, deviation, np.eye(intervals)[j]) for j in range(intervals)]
     for k in compared:
-        values = np.array([one.values[k - 1] for one in found])
+        values = np.array([one.apart[k - 1] for one in found])
         errors = np.sqrt([one.sampling[k - 1, k - 1] + one.noise[k - 1, k - 1] for one in found])
         low, high = np.clip(values - z * errors, -1, 1), np.clip(values + z * errors, -1, 1)
         yield CurveDifference(arms[k], tuple(values.tolist()), tuple(low.tolist()), tuple(high.tolist()))

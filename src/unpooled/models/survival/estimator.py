@@ -19,6 +19,7 @@ from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import AGGREGATION, Plan, Study, default_delta
+from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class SurvivalComparison(Savable):
 
     """
 
-    _saved_types: ClassVar = (ArmMean, ArmsTest, CurveDifference, SurvivalResult)
+    _saved_types: ClassVar = (Array, ArmMean, ArmsTest, CurveDifference, SurvivalResult)
     result_: SurvivalResult
     plan_: Plan
     ledger_: tuple[Entry, ...]

@@ -149,9 +149,8 @@ def design_of(study: Study) -> SurvivalDesign:
     if time.categories is not None or time.range[0] != 0:
         msg = f"time = {p.time!r} is a declared number from 0 to the end of follow-up"
         raise UsageError(msg).at(column=p.time)
-    if (event.categories is not None and len(event.categories) != 2) or (
-        event.categories is None and event.range != (0.0, 1.0)
-    ):
+    numbered = event.categories is None
+    if (numbered and event.range != (0.0, 1.0)) or (not numbered and len(event.categories or ()) != _TWO):
         msg = f"event = {p.event!r} is a declared column of 0 and 1, or of two categories, the second of which is the event"
         raise UsageError(msg).at(column=p.event)
     for name, column in ((p.by, by), (p.strata, strata)):
