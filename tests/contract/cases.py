@@ -493,23 +493,23 @@ def diagnose_classes_case() -> Case:
 
 
 def survival_case() -> Case:
-    """Three sites, two arms in two strata, a time that may be missing."""
+    """Three sites, two arms in two strata, a stratum that may be missing."""
     rng = np.random.default_rng(29)
     columns = (
-        Column("days", 0.0, 30.0, missing="absent"),
+        Column("days", 0.0, 30.0),
         Column("died", categories=("no", "yes")),
         Column("arm", categories=("usual", "new")),
-        Column("stage", categories=("one", "two")),
+        Column("stage", categories=("one", "two"), missing="absent"),
     )
     tables = {}
     for name, n in (("harbour", 25), ("hill", 18), ("island", 31)):
         until = rng.exponential(25, n)
         tables[name] = Table(
             {
-                "days": np.where(rng.random(n) < 0.1, np.nan, np.minimum(until, 30.0)),
+                "days": np.minimum(until, 30.0),
                 "died": np.where(until <= 30, "yes", "no").astype(object),
                 "arm": rng.choice(np.array(["usual", "new"], dtype=object), n),
-                "stage": rng.choice(np.array(["one", "two"], dtype=object), n),
+                "stage": rng.choice(np.array(["one", "two", None], dtype=object), n, p=[0.5, 0.4, 0.1]),
             }
         )
     cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())

@@ -29,6 +29,8 @@ EXAMPLES = (
     "threshold",
     "radius_in_half_ranges",
     "reference",
+    "horizon",
+    "by =",
 )
 #: Every row but the one of several analyses, whose study is written from the templates of its models.
 TEMPLATED = [row for row in row_names() if row != ANALYSES]
