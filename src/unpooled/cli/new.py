@@ -8,7 +8,7 @@ import typer
 
 
 def new(
-    model: str = typer.Argument(help="describe, bayes, glm, diagnose, pls, stacking, lasso or pride; or link."),
+    model: str = typer.Argument(help="describe, tables, bayes, glm, diagnose, pls, stacking, lasso or pride; or link."),
     *,
     card: list[Path] = typer.Option([], "--card", help="The public card of a party; repeat for each."),
     epsilon: float | None = typer.Option(None, help="The privacy asked for [default: 1, or that of --fitted]."),

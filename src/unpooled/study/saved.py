@@ -26,6 +26,7 @@ _ESTIMATORS = {
     "DescribedBounds": "describe",
     "Diagnosis": "diagnose",
     "JointDescription": "describe",
+    "Tabulation": "tables",
 }
 #: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
 #: declares (``Model.saved``). Nothing else is ever imported for it.

@@ -1,0 +1,110 @@
+"""Noisy counts of all parties made consistent with public totals, and the noise that is left in every weighted sum of them (THEORY.md, section 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Places = NDArray[np.intp]
+
+#: Rounds of alternating projections at most, and how closely the public totals are met, in persons.
+_ROUNDS, _CLOSE = 5000, 1e-7
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Noisy counts of the parties' cells, and what is public about their sums.
+
+    ``raw`` has a row of cells per party, as released; ``variance`` is that of the noise of one released cell. ``sums`` has a row for every sum
+    of cells whose true value is public, over all parties' cells one after the other; ``known`` are these values.
+    """
+
+    raw: Floats
+    variance: float
+    sums: Floats
+    known: Floats
+    #: The inverse of the products of the public sums.
+    inverse: Floats
+
+    @classmethod
+    def of(cls, raw: Floats, variance: float, sums: Sequence[Floats], known: Sequence[float]) -> Counts:
+        """Return the counts with their public sums; none is needed."""
+        stacked = np.array(sums).reshape(len(known), raw.size)
+        return cls(raw, variance, stacked, np.array(known, dtype=np.float64), np.linalg.pinv(stacked @ stacked.T, hermitian=True))
+
+    @cached_property
+    def values(self) -> Floats:
+        """Return the nearest counts with the public sums, a row per party: unbiased, and possibly negative (Theorem N.2)."""
+        excess = self.sums @ self.raw.ravel() - self.known
+        return self.raw - (self.sums.T @ (self.inverse @ excess)).reshape(self.raw.shape)
+
+    @property
+    def fit(self) -> float:
+        """Return the p-value of the noisy sums against the public ones; 1 where there is no noise, or nothing is public."""
+        freedom = int(np.linalg.matrix_rank(self.sums)) if self.known.size else 0
+        if not freedom or not self.variance:
+            return 1.0
+        from scipy.special import chdtrc
+
+        excess = self.sums @ self.raw.ravel() - self.known
+        return float(chdtrc(freedom, float(excess @ self.inverse @ excess) / self.variance))
+
+    def totals(self, cells: Sequence[Places]) -> Floats:
+        """Return the sum of :attr:`values` over every set of places; cells of a party stand one after the other, and so do parties."""
+        values = self.values.ravel()
+        return np.array([values[places].sum() for places in cells])
+
+    def covariance(self, cells: Sequence[Places]) -> Floats:
+        """Return the covariances of the noise of these totals; no place is in two sets."""
+        known = np.stack([self.sums[:, places].sum(axis=1) for places in cells], axis=1)
+        return self.variance * (np.diag([float(places.size) for places in cells]) - known.T @ self.inverse @ known)
+
+    def noise(self, weights: Floats) -> Floats:
+        """Return the covariances of the noise of weighted sums of all places, a row of weights per sum."""
+        known = self.sums @ weights.T
+        return self.variance * (weights @ weights.T - known.T @ self.inverse @ known)
+
+    def pooled(self) -> tuple[Floats, Floats, Floats]:
+        """Return the cells' sums over parties as they were estimated, the deviations of their noise, and the nearest possible ones."""
+        parties, cells = self.raw.shape
+        known = self.sums.reshape(-1, parties, cells).sum(axis=1)
+        variance = self.variance * (parties - np.einsum("ij,ij->j", known, self.inverse @ known))
+        values = self.values.sum(axis=0)
+        # Rows of `known` are sums over one party's cells or over all: of all, they are known of the pooled cells as well.
+        whole = np.array([bool((row == row[:1]).all()) for row in self.sums.reshape(-1, parties, cells)], dtype=bool)
+        rows = [self.sums.reshape(-1, parties, cells)[whole, 0]]
+        limits = [self.known[whole]]
+        if self.known.size and not whole.all():  # the parties' totals
+            rows.append(np.ones((1, cells)))
+            limits.append(self.known[~whole].sum(keepdims=True))
+        return values, np.sqrt(np.maximum(variance, 0.0)), nearest(values, np.concatenate(rows), np.concatenate(limits))
+
+
+def nearest(values: Floats, sums: Floats, known: Floats) -> Floats:
+    """Return the counts >= 0 with these sums that are nearest to some values: alternating projections with Dykstra's correction."""
+    if not known.size:
+        return np.maximum(values, 0.0)
+    inverse = np.linalg.pinv(sums @ sums.T, hermitian=True)
+    found, pushed = values, np.zeros_like(values)
+    for _ in range(_ROUNDS):
+        level = found - sums.T @ (inverse @ (sums @ found - known))
+        found = np.maximum(level + pushed, 0.0)
+        pushed = pushed + level - found
+        if float(np.abs(sums @ found - known).max()) < _CLOSE:
+            break
+    return found
+
+
+def spread(variance: float) -> float:
+    """Return the root of a variance that rounding may have made negative."""
+    return math.sqrt(max(variance, 0.0))
