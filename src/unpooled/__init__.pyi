@@ -28,3 +28,5 @@ from unpooled.study.saved import load as load
 from unpooled.study.sources.source import Source as Source
 
 __version__: str
+from unpooled.models.tables.estimator import Tabulation as Tabulation
+from unpooled.models.tables.estimator import tabulate as tabulate

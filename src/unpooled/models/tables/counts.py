@@ -40,7 +40,9 @@ class Counts:
     def of(cls, raw: Floats, variance: float, sums: Sequence[Floats], known: Sequence[float]) -> Counts:
         """Return the counts with their public sums; none is needed."""
         stacked = np.array(sums).reshape(len(known), raw.size)
-        return cls(raw, variance, stacked, np.array(known, dtype=np.float64), np.linalg.pinv(stacked @ stacked.T, hermitian=True))
+        return cls(
+            raw, variance, stacked, np.array(known, dtype=np.float64), np.linalg.pinv(stacked @ stacked.T, hermitian=True)
+        )
 
     @cached_property
     def values(self) -> Floats:

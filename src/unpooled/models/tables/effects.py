@@ -87,7 +87,9 @@ def _weight(cells: Floats, variance: float) -> float:
     return 1 / (rows + 4 * variance + 32 * (variance / rows) ** 2)
 
 
-def _solved(f: Floats, sampling: Floats, noise: Floats, z: float, ends: tuple[float, float], named: tuple[str, str, str]) -> Effect:
+def _solved(
+    f: Floats, sampling: Floats, noise: Floats, z: float, ends: tuple[float, float], named: tuple[str, str, str]
+) -> Effect:
     """Return the set of theta with (f0 + theta f1)^2 <= z^2 v(theta), inside what is possible."""
     constant, linear, square = np.array([f[0] ** 2, 2 * f[0] * f[1], f[1] ** 2]) - z * z * (sampling + noise)
     low, high = ends
@@ -99,13 +101,8 @@ def _solved(f: Floats, sampling: Floats, noise: Floats, z: float, ends: tuple[fl
     one, two = sorted((float(half / square), float(constant / half))) if half else (0.0, 0.0)
     found = float(-f[0] / f[1]) if f[1] else math.nan
     value = found if low < found < high else None
-    if square < 0:  # everything up to one, and from two on
-        below, above = one > low, two < high
-        if below and above:
-            return Effect(*named, "outside", value, one, two)
-        if not (below or above):
-            return Effect(*named, "unknown")
-        return Effect(*named, "below", value, high=one) if below else Effect(*named, "above", value, low=two)
+    if square < 0:
+        return _outside(one, two, ends, value, named)
     if value is not None:
         powers = np.array([1.0, value, value**2])
         deviation, own = (spread(float(powers @ v)) / abs(float(f[1])) for v in (sampling + noise, noise))
@@ -113,3 +110,13 @@ def _solved(f: Floats, sampling: Floats, noise: Floats, z: float, ends: tuple[fl
     if one <= low < two < high:
         return Effect(*named, "below", high=two)
     return Effect(*named, "above", low=one) if low < one < high <= two else Effect(*named, "unknown")
+
+
+def _outside(one: float, two: float, ends: tuple[float, float], value: float | None, named: tuple[str, str, str]) -> Effect:
+    """Return the possible values up to one, and from two on."""
+    below, above = one > ends[0], two < ends[1]
+    if below and above:
+        return Effect(*named, "outside", value, one, two)
+    if not (below or above):
+        return Effect(*named, "unknown")
+    return Effect(*named, "below", value, high=one) if below else Effect(*named, "above", value, low=two)

@@ -23,9 +23,9 @@ _EMPTY = (1.96, 0.5)
 def independence(table: Floats, deviation: float, rows: int | None, rng: np.random.Generator) -> Independence:
     """Return statistic and p-value of a table whose cells have noise of this deviation; ``rows``: how many rows it counts, where that is public."""
     lines, columns = table.shape
-    empty = [np.sum(table.sum(axis=1 - k) > np.maximum(_EMPTY[0] * deviation * math.sqrt(table.shape[1 - k]), _EMPTY[1])) < 2 for k in (0, 1)]  # noqa: PLR2004 - two lines can be compared
-    if any(empty):
-        return Independence(None, None, (lines - 1) * (columns - 1), "fewer than two levels of a column have more rows than noise")
+    if any(_filled(table, axis, deviation) < 2 for axis in (0, 1)):  # noqa: PLR2004 - two can be compared
+        why = "fewer than two levels of a column have more rows than noise"
+        return Independence(None, None, (lines - 1) * (columns - 1), why)
     (statistic,), p, q = statistics(table[None], deviation)
     size = max(float(table.sum()), 1.0)
     if _noise_part(p[0], q[0], size, deviation) > 0.5:  # noqa: PLR2004 - half
@@ -35,6 +35,12 @@ def independence(table: Floats, deviation: float, rows: int | None, rng: np.rand
     null, _, _ = statistics(drawn + deviation * rng.standard_normal(drawn.shape), deviation)
     p_value = (1 + int(np.sum(null >= statistic))) / (1 + DRAWS)
     return Independence(float(statistic), p_value, (lines - 1) * (columns - 1), "")
+
+
+def _filled(table: Floats, axis: int, deviation: float) -> int:
+    """Return how many lines, each a sum along the axis, have more rows than noise explains."""
+    noise = _EMPTY[0] * deviation * math.sqrt(table.shape[axis])
+    return int(np.sum(table.sum(axis=axis) > max(noise, _EMPTY[1])))
 
 
 def statistics(tables: Floats, deviation: float) -> tuple[Floats, Floats, Floats]:

@@ -95,7 +95,7 @@ def cuts_of(column: Column, cuts: Mapping[str, tuple[float, ...] | int]) -> tupl
         msg = f"column {column.name!r} is a number: name its cut points in cuts, or the number of its bins"
         raise UsageError(msg).at(column=column.name)
     if isinstance(said, int):
-        if not 2 <= said <= MOST_BINS:
+        if not 1 < said <= MOST_BINS:
             msg = f"cuts of column {column.name!r}: a number of bins is between 2 and {MOST_BINS}"
             raise UsageError(msg).at(column=column.name)
         said = tuple(float(edge) for edge in np.linspace(low, high, said + 1)[1:-1])

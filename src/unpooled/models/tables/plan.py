@@ -105,16 +105,16 @@ def compile_plan(study: Study) -> Plan:
         "The study names totals of {columns}; they are published as they were declared.",
         columns=listed(list(parameters.totals)),
     )
-    return Plan(
-        study, Split.HORIZONTAL, releases, not_protected=(declared,) if parameters.totals else (), design=design
-    )
+    return Plan(study, Split.HORIZONTAL, releases, not_protected=(declared,) if parameters.totals else (), design=design)
 
 
 def _check_totals(study: Study, design: TablesDesign) -> None:
     """Refuse totals of unknown levels, and totals that the parties' numbers of rows contradict."""
     rows = sum(card.rows for card in study.parties)
     if design.parameters.totals and design.uncertain:
-        raise UsageError("totals go with numbers of rows that are public: with several rows of an id they are not, so leave totals out")
+        raise UsageError(
+            "totals go with numbers of rows that are public: with several rows of an id they are not, so leave totals out"
+        )
     for name, totals in design.parameters.totals.items():
         levels = design.layout.levels[design.parameters.columns.index(name)]
         unknown = [level for level in totals if level not in levels]
@@ -133,4 +133,6 @@ def notes(plan: Plan[TablesDesign]) -> tuple[str, ...]:
     assert isinstance(release, GaussianRelease)
     own, parties = float(release.deviations[0]), len(plan.study.parties)
     together = f", {own * math.sqrt(parties):.3g} of all {parties} parties" if parties > 1 else ""
-    return (f"a table of {plan.design.layout.size} cells; the noise of a count has the standard deviation {own:.3g} at a party{together}",)
+    return (
+        f"a table of {plan.design.layout.size} cells; the noise of a count has the standard deviation {own:.3g} at a party{together}",
+    )

@@ -24,9 +24,7 @@ def terms(plan: Plan, result: Contingency) -> tuple[ResultTerm, ...]:  # noqa: A
     for cell in result.cells:
         name = ", ".join(f"{c} = {level}" for c, level in zip(result.columns, cell.levels, strict=True))
         found.append(_term(f"count: {name}", cell.count, cell.source))
-    for s in result.shares:
-        if s.value is not None:
-            found.append(_term(f"share: {_of(result, s.line, s.level)}", s.value))
+    found += [_term(f"share: {_of(result, s.line, s.level)}", s.value) for s in result.shares if s.value is not None]
     test = result.independence
     if test is not None and test.statistic is not None and test.p_value is not None:
         name = f"independence of {result.columns[0]} and {result.columns[-1]}: chi2"
@@ -48,7 +46,9 @@ def terms(plan: Plan, result: Contingency) -> tuple[ResultTerm, ...]:  # noqa: A
 
 
 def _term(name: str, e: Estimate, group: str = "") -> ResultTerm:
-    return ResultTerm(name, e.value, e.std_error, conf_low=known(e.low), conf_high=known(e.high), privacy=known(e.noise), group=group)
+    return ResultTerm(
+        name, e.value, e.std_error, conf_low=known(e.low), conf_high=known(e.high), privacy=known(e.noise), group=group
+    )
 
 
 def _of(result: Contingency, line: str, level: str = "") -> str:
@@ -64,7 +64,14 @@ def _compared(result: Contingency, e: Effect) -> str:
 
 def foot(plan: Plan, result: Contingency) -> tuple[str, ...]:  # noqa: ARG001 - as every model
     """Return the lines under the table."""
-    return tuple(_foot(result))
+    return (
+        *_foot(result),
+        *(
+            f"{e.name[0].upper()}{e.name[1:]} of {_compared(result, e)}: {_set(e)}."
+            for e in result.effects
+            if e.form != "interval"
+        ),
+    )
 
 
 def _foot(result: Contingency) -> Iterator[str]:
@@ -75,9 +82,6 @@ def _foot(result: Contingency) -> Iterator[str]:
     test = result.independence
     if test is not None and test.p_value is None:
         yield f"Independence of {result.columns[0]} and {result.columns[-1]}: not identified ({test.why})."
-    for e in result.effects:
-        if e.form != "interval":
-            yield f"{e.name[0].upper()}{e.name[1:]} of {_compared(result, e)}: {_set(e)}."
     if any(q.value is not None for q in result.quantiles):
         yield "Quantiles have intervals from one cut to another: the table does not say where in a bin values lie."
     if result.effects and result.strata > 1:
