@@ -39,13 +39,14 @@ UNPREDICTED = {
     "pride-published": "its coefficients stay at the parties",
     "describe": "releases nothing that predicts",
     "diagnose": "releases nothing that predicts",
+    "tables": "releases nothing that predicts",
 }
 #: Rows of unknown cost.
 UNBOUNDED = {"pride-published", "lasso-published", "pls-published"}
 #: Rows that release no model, and rows of which a party keeps one.
 SILENT = {"pride", "pride-published"}
 KEEPS = SILENT | {"stacking", "stacking-published"}
-FAST = {"describe", "pride", "bayes", "glm", "stacking", "diagnose", "lasso-published", "pls-published"}
+FAST = {"describe", "tables", "pride", "bayes", "glm", "stacking", "diagnose", "lasso-published", "pls-published"}
 ROWS = [pytest.param(row, marks=() if row in FAST else (pytest.mark.slow, pytest.mark.no_cover)) for row in row_names()]
 
 
@@ -204,7 +205,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
 
 
 #: Rows whose plan says what error to expect.
-EXPECTED = {"describe", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
+EXPECTED = {"describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from unpooled.study.templates import MODELS, template
 
 #: Comments that name an example and no default.
 EXAMPLES = (
+    "cuts = {",
+    "totals = {",
     "columns",
     "norm",
     "classes",

@@ -79,7 +79,7 @@ def read(plan: Plan[TablesDesign], cards: Sequence[Card], raw: Floats, variance:
         tuple(reading.quantiles()),
         len(reading.strata) * len(cards),
         design.parameters.confidence,
-        bool(design.parameters.totals) and counts.fit < _FITS,
+        bool(design.contradicted) or (bool(design.parameters.totals) and counts.fit < _FITS),
     )
 
 

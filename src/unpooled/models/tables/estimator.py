@@ -28,6 +28,7 @@ from unpooled.protocol.terms import FIELDS, ResultTerm, as_html
 if TYPE_CHECKING:
     import polars as pl
 
+    from unpooled.models.tables.plan import TablesDesign
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.statement import Statement
@@ -235,5 +236,9 @@ def tabulate(
         origins=origins_of(bounds),
         derived=() if bounds is not None else (BOUNDS,),
     )
+    design: TablesDesign = MODEL.compile(study).design
+    if design.contradicted:
+        msg = f"totals of {listed(list(design.contradicted))} contradict the number of rows: levels add up to it, or to less where some are not named"
+        raise UsageError(msg).at(column=design.contradicted[0])
     plan, found = run(MODEL, study, tables, budget=budget)
     return Tabulation(found.outcome.result, plan, found.ledger, found.outcome.communication)

@@ -58,11 +58,14 @@ class TablesDesign:
     layout: TableLayout
     #: Whether nobody knows how many rows count.
     uncertain: bool
+    #: Columns whose declared totals contradict the numbers of rows, and are not used.
+    contradicted: tuple[str, ...] = ()
 
     def margins(self, parties: int) -> Iterator[tuple[NDArray[np.float64], float]]:
-        """Yield the declared totals: 1 at the cells of every party that a total counts, and the total."""
+        """Yield the declared totals that are used: 1 at the cells of every party that a total counts, and the total."""
         places, levels = self.layout.places(parties), self.layout.levels
-        for name, totals in self.parameters.totals.items():
+        used = {name: said for name, said in self.parameters.totals.items() if name not in self.contradicted}
+        for name, totals in used.items():
             at = self.parameters.columns.index(name)
             for level, total in totals.items():
                 row = np.zeros(places.size)
@@ -97,8 +100,7 @@ def compile_plan(study: Study) -> Plan:
                 )
                 raise UsageError(msg).at(column=column.name)
     layout = TableLayout(columns, tuple(cuts_of(column, parameters.cuts) for column in columns))
-    design = TablesDesign(parameters, layout, study.household_rows > 1)
-    _check_totals(study, design)
+    design = TablesDesign(parameters, layout, study.household_rows > 1, _checked(study, parameters, layout))
     releases = tuple(Release(RELEASE, card.name, STEP, mechanism(study, layout)) for card in study.parties)
     declared = Sentence(
         "tables.totals",
@@ -108,31 +110,32 @@ def compile_plan(study: Study) -> Plan:
     return Plan(study, Split.HORIZONTAL, releases, not_protected=(declared,) if parameters.totals else (), design=design)
 
 
-def _check_totals(study: Study, design: TablesDesign) -> None:
-    """Refuse totals of unknown levels, and totals that the parties' numbers of rows contradict."""
+def _checked(study: Study, parameters: Parameters, layout: TableLayout) -> tuple[str, ...]:
+    """Return the columns whose totals contradict the parties' numbers of rows; unknown levels are refused."""
+    if parameters.totals and study.household_rows > 1:
+        msg = "totals go with numbers of rows that are public: with several rows of an id they are not, so leave totals out"
+        raise UsageError(msg)
     rows = sum(card.rows for card in study.parties)
-    if design.parameters.totals and design.uncertain:
-        raise UsageError(
-            "totals go with numbers of rows that are public: with several rows of an id they are not, so leave totals out"
-        )
-    for name, totals in design.parameters.totals.items():
-        levels = design.layout.levels[design.parameters.columns.index(name)]
+    for name, totals in parameters.totals.items():
+        levels = layout.levels[parameters.columns.index(name)]
         unknown = [level for level in totals if level not in levels]
         if unknown:
             msg = f"totals of column {name!r} name {unknown[0]!r}, which is not among its levels {listed(list(levels))}"
             raise UsageError(msg).at(column=name)
-        total = sum(totals.values())
-        if min(totals.values(), default=0) < 0 or total > rows or (len(totals) == len(levels) and total != rows):
-            msg = f"totals of column {name!r} add up to {total}, and the parties have {rows} rows"
+        if not totals or min(totals.values()) < 0:
+            msg = f"totals of column {name!r} are numbers of rows, at least one and none of them negative"
             raise UsageError(msg).at(column=name)
+    sums = {name: (sum(totals.values()), totals) for name, totals in parameters.totals.items()}
+    whole = {name: layout.shape[parameters.columns.index(name)] for name in sums}
+    return tuple(name for name, (n, totals) in sums.items() if n > rows or (len(totals) == whole[name] and n != rows))
 
 
 def notes(plan: Plan[TablesDesign]) -> tuple[str, ...]:
     """Return the number of cells and the noise of a count, at one party and of all together."""
     release = plan.release(plan.study.parties[0].name, RELEASE).mechanism
     assert isinstance(release, GaussianRelease)
-    own, parties = float(release.deviations[0]), len(plan.study.parties)
+    own, parties, design = float(release.deviations[0]), len(plan.study.parties), plan.design
     together = f", {own * math.sqrt(parties):.3g} of all {parties} parties" if parties > 1 else ""
-    return (
-        f"a table of {plan.design.layout.size} cells; the noise of a count has the standard deviation {own:.3g} at a party{together}",
-    )
+    cells = f"a table of {design.layout.size} cells; the noise of a count has the standard deviation {own:.3g} at a party{together}"
+    unused = f"the totals of {listed(list(design.contradicted))} contradict the parties' numbers of rows, and are not used"
+    return (cells, unused) if design.contradicted else (cells,)

@@ -91,5 +91,5 @@ class Contingency(msgspec.Struct, frozen=True):
     strata: int = 1
     #: Confidence of the intervals.
     confidence: float = 0.95
-    #: Whether declared totals are farther from the counts than noise explains.
+    #: Whether declared totals are farther from the counts than noise explains, or contradict the numbers of rows.
     misfit: bool = False

@@ -87,7 +87,7 @@ def _foot(result: Contingency) -> Iterator[str]:
     if result.effects and result.strata > 1:
         yield f"Tests, shares and plain effects are of all rows together; Mantel-Haenszel and common effects compare within {result.strata} strata."
     if result.misfit:
-        yield "The declared totals are farther from the counts than noise explains: check them."
+        yield "The declared totals are farther from the counts than noise explains, or contradict the numbers of rows: check them."
 
 
 def _set(e: Effect) -> str:
