@@ -40,9 +40,7 @@ class Counts:
     def of(cls, raw: Floats, variance: float, sums: Sequence[Floats], known: Sequence[float]) -> Counts:
         """Return the counts with their public sums; none is needed."""
         stacked = np.array(sums).reshape(len(known), raw.size)
-        return cls(
-            raw, variance, stacked, np.array(known, dtype=np.float64), np.linalg.pinv(stacked @ stacked.T, hermitian=True)
-        )
+        return cls(raw, variance, stacked, np.array(known, dtype=np.float64), _inverse(stacked))
 
     @cached_property
     def values(self) -> Floats:
@@ -74,7 +72,8 @@ class Counts:
     def noise(self, weights: Floats) -> Floats:
         """Return the covariances of the noise of weighted sums of all places, a row of weights per sum."""
         known = self.sums @ weights.T
-        return self.variance * (weights @ weights.T - known.T @ self.inverse @ known)
+        together: Floats = weights @ weights.T - known.T @ self.inverse @ known
+        return self.variance * together
 
     def pooled(self) -> tuple[Floats, Floats, Floats]:
         """Return the cells' sums over parties as they were estimated, the deviations of their noise, and the nearest possible ones."""
@@ -96,7 +95,7 @@ def nearest(values: Floats, sums: Floats, known: Floats) -> Floats:
     """Return the counts >= 0 with these sums that are nearest to some values: alternating projections with Dykstra's correction."""
     if not known.size:
         return np.maximum(values, 0.0)
-    inverse = np.linalg.pinv(sums @ sums.T, hermitian=True)
+    inverse = _inverse(sums)
     found, pushed = values, np.zeros_like(values)
     for _ in range(_ROUNDS):
         level = found - sums.T @ (inverse @ (sums @ found - known))
@@ -105,6 +104,11 @@ def nearest(values: Floats, sums: Floats, known: Floats) -> Floats:
         if float(np.abs(sums @ found - known).max()) < _CLOSE:
             break
     return found
+
+
+def _inverse(sums: Floats) -> Floats:
+    """Return the inverse of the products of these sums, of which some may follow from the others."""
+    return np.asarray(np.linalg.pinv(sums @ sums.T, hermitian=True), dtype=np.float64)
 
 
 def spread(variance: float) -> float:

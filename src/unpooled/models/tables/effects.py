@@ -56,7 +56,7 @@ def effects(counts: Counts, strata: Sequence[Sequence[Places]], z: float, line: 
 
 
 def _effect(counts: Counts, strata: Sequence[Sequence[Places]], kind: str, z: float, named: tuple[str, str, str]) -> Effect:
-    """Return the values theta with F(theta)^2 <= z^2 v(theta): F is linear in theta, and its variance v is a square (Theorem N.5)."""
+    """Return the values theta with F(theta)^2 <= z^2 v(theta): F is linear in theta, and its variance v is a square (Theorem N.4)."""
     first, second, low, high = _FORMS[kind]
     f, sampling, noise = np.zeros(2), np.zeros(3), np.zeros(3)
     gradients = np.zeros((2, counts.raw.size))
@@ -82,7 +82,7 @@ def _square(products: Floats) -> Floats:
 
 
 def _weight(cells: Floats, variance: float) -> float:
-    """Return a stratum's weight: the inverse of its rows, as Mantel and Haenszel's, and less where noise is what its products hold (Theorem N.6)."""
+    """Return a stratum's weight: the inverse of its rows, as Mantel and Haenszel's, and less where noise is what its products hold (Theorem N.5)."""
     rows = max(float(cells.sum()), 1 + spread(variance))
     return 1 / (rows + 4 * variance + 32 * (variance / rows) ** 2)
 

@@ -113,7 +113,7 @@ class Tabulation(Savable):
         return MODEL.render(self.table_)
 
     def __repr__(self) -> str:
-        return f"Tabulation({' x '.join(self.table_.columns)}, {len(self.table_.levels)} columns; {self.statement_!r})"
+        return f"Tabulation({' x '.join(self.table_.columns)}; {self.statement_!r})"
 
     def _repr_html_(self) -> str:
         return as_html(self.terms, self.statement_.headline)

@@ -56,7 +56,7 @@ def statistics(tables: Floats, deviation: float) -> tuple[Floats, Floats, Floats
 
 
 def _noise_part(p: Floats, q: Floats, size: float, deviation: float) -> float:
-    """Return the part that noise has in the statistic's mean under independence (Theorem N.4)."""
+    """Return the part that noise has in the statistic's mean under independence (Theorem N.3)."""
     weight = 1 / (size * np.outer(p, q) + deviation**2)
     sampling = size * np.outer(p * (1 - p), q * (1 - q))
     noise = deviation**2 * np.outer((1 - p) ** 2 + (p.size - 1) * p**2, (1 - q) ** 2 + (q.size - 1) * q**2)

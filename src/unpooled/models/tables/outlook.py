@@ -55,7 +55,7 @@ def outlook(study: Study, *, shares: Range = SHARES, quick: bool = False) -> Out
 def _cell(study: Study) -> float:
     """Return the variance of the noise of the count of a line and level, over all parties and strata."""
     plan = compile_plan(study)
-    shape = plan.design.layout.shape
+    shape: tuple[int, ...] = plan.design.layout.shape
     total = 0.0
     for card in study.parties:
         release = plan.release(card.name, RELEASE).mechanism

@@ -37,7 +37,7 @@ def quantiles(
 
 
 def _quantile(found: Floats, noise: Floats, shown: Floats, edges: Floats, z: float, line: str, part: float) -> Quantile:
-    """Return one quantile: its interval is from the first to the last bin that neither of its ends excludes (Theorem N.7)."""
+    """Return one quantile: its interval is from the first to the last bin that neither of its ends excludes (Theorem N.6)."""
     # Row b: the count below edge b, less the part of all: 0 at the quantile.
     below = np.tri(edges.size, edges.size - 1, -1) - part
     gap = below @ found
