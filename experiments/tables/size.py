@@ -3,17 +3,15 @@
 Each run draws fresh rows as counts, adds noise of the planned release, rounded, and reads the table as the coordinator does. Nothing of the
 model was chosen by these cells; those it was looked at during development are others.
 
-``python -m experiments.tables.size`` runs every cell and writes results/tables/{size,power,effects,quantiles}.md; cells that are in
-build/tables/size.json already are kept, so a run that was stopped continues.
+``python -m experiments.tables.size --full`` runs every cell 2,000 times (effects half, power and quantiles a quarter of that) and writes
+results/tables/{size,power,effects,quantiles}.md; cells that are in build/tables/size.json already are kept, so a run that was stopped continues.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from experiments.common import write_table
+from experiments.common import run, write_table
 from scipy.stats import chi2, gamma, ncx2, norm
 
 from unpooled.models import load
@@ -289,11 +287,9 @@ def written_quantiles(found: dict[str, Any], runs: int) -> None:
     )
 
 
-def main() -> None:
+def main(full: bool) -> None:
     """All cells, then the tables."""
-    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    runs = parser.parse_args().runs
+    runs = RUNS if full else RUNS // 10
     WHERE.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = json.loads(WHERE.read_text()) if WHERE.exists() else {}
     start = last = time.process_time()
@@ -313,4 +309,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

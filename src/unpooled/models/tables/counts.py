@@ -67,7 +67,8 @@ class Counts:
     def covariance(self, cells: Sequence[Places]) -> Floats:
         """Return the covariances of the noise of these totals; no place is in two sets."""
         known = np.stack([self.sums[:, places].sum(axis=1) for places in cells], axis=1)
-        return self.variance * (np.diag([float(places.size) for places in cells]) - known.T @ self.inverse @ known)
+        together: Floats = np.diag([float(places.size) for places in cells]) - known.T @ self.inverse @ known
+        return self.variance * together
 
     def noise(self, weights: Floats) -> Floats:
         """Return the covariances of the noise of weighted sums of all places, a row of weights per sum."""
