@@ -19,7 +19,7 @@ from unpooled.models.tables.effects import effects
 from unpooled.models.tables.independence import independence
 from unpooled.models.tables.plan import RELEASE, STEP, TablesDesign
 from unpooled.models.tables.quantiles import quantiles
-from unpooled.models.tables.result import POOLED, Cell, Contingency, Estimate
+from unpooled.models.tables.result import POOLED, Cell, Contingency, TableEstimate
 from unpooled.models.tables.shares import shares
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.tables.layout import TableLayout
-    from unpooled.models.tables.result import Effect, Independence, Quantile, Share
+    from unpooled.models.tables.result import Effect, Independence, LineShare, TableQuantile
     from unpooled.privacy.plan import Card, Plan
     from unpooled.protocol.step import Conversation
 
@@ -122,7 +122,7 @@ def _cells(
 ) -> Iterator[Cell]:
     for names, value, deviation, count in zip(levels, values.tolist(), deviations.tolist(), shown.tolist(), strict=True):
         low, high = (min(max(value + side * z * deviation, 0.0), most) for side in (-1, 1))
-        yield Cell(source, names, Estimate(count, min(low, count), max(high, count), deviation))
+        yield Cell(source, names, TableEstimate(count, min(low, count), max(high, count), deviation))
 
 
 class _Reading:
@@ -144,11 +144,11 @@ class _Reading:
         """Return the places of every level of a line, over all parties and strata."""
         return [self._places[:, line, :, j].ravel() for j in range(len(self._levels))]
 
-    def shares(self) -> Iterator[Share]:
+    def shares(self) -> Iterator[LineShare]:
         for i, line in enumerate(self._lines):
             yield from shares(self._counts, self._cells(i), self._z, line, self._levels)
 
-    def quantiles(self) -> Iterator[Quantile]:
+    def quantiles(self) -> Iterator[TableQuantile]:
         for i, line in enumerate(self._lines if self._edges else ()):
             yield from quantiles(self._counts, self._cells(i), self._edges, self._z, line)
 

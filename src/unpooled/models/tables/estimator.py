@@ -17,7 +17,7 @@ from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.tables import MODEL
-from unpooled.models.tables.result import Cell, Contingency, Effect, Estimate, Independence, Quantile, Share
+from unpooled.models.tables.result import Cell, Contingency, Effect, Independence, LineShare, TableEstimate, TableQuantile
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.bounds.column import text_of
 from unpooled.privacy.noise import seed_of
@@ -54,7 +54,7 @@ class Tabulation(Savable):
 
     """
 
-    _saved_types: ClassVar = (Cell, Contingency, Effect, Estimate, Independence, Quantile, Share)
+    _saved_types: ClassVar = (Cell, Contingency, Effect, TableEstimate, Independence, TableQuantile, LineShare)
     table_: Contingency
     plan_: Plan
     ledger_: tuple[Entry, ...]
@@ -69,7 +69,7 @@ class Tabulation(Savable):
     def _compiles(study: Study) -> Plan:
         return MODEL.compile(study)
 
-    def __getitem__(self, key: str | tuple[str, ...]) -> Estimate:
+    def __getitem__(self, key: str | tuple[str, ...]) -> TableEstimate:
         """Return the count of a cell, by the levels of the columns in their order; a first name more is a source."""
         names = (key,) if isinstance(key, str) else tuple(key)
         known = {cell.levels: cell.count for cell in reversed(self.table_.cells)}  # of equal levels the first source stays
@@ -88,7 +88,7 @@ class Tabulation(Savable):
         msg = f"there is no effect {name!r}{f' of {line!r}' if line else ''}: there are {listed(names) if names else 'none'}"
         raise KeyError(msg)
 
-    def quantile(self, part: float, line: str = "") -> Quantile:
+    def quantile(self, part: float, line: str = "") -> TableQuantile:
         """Return a quantile that the table shows; of two columns that of a level of the first."""
         for quantile in self.table_.quantiles:
             if quantile.part == part and quantile.line == line:

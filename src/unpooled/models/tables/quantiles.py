@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.models.tables.counts import nearest
-from unpooled.models.tables.result import Quantile
+from unpooled.models.tables.result import TableQuantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,17 +26,17 @@ SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 def quantiles(
     counts: Counts, bins: Sequence[Places], edges: Sequence[float], z: float, line: str, parts: Sequence[float] = SHOWN
-) -> list[Quantile]:
+) -> list[TableQuantile]:
     """Return quantiles of a line: ``bins`` are the places of the cells of each of its bins, ``edges`` their ends."""
     found, noise = counts.totals(bins), counts.covariance(bins)
     total, hidden = float(found.sum()), z * math.sqrt(max(float(noise.sum()), 0.0))
     if total <= max(hidden, 0.5):
-        return [Quantile(line, part) for part in parts]
+        return [TableQuantile(line, part) for part in parts]
     shown = nearest(found, np.ones((1, len(bins))), np.array([total]))
     return [_quantile(found, noise, shown, np.asarray(edges), z, line, part) for part in parts]
 
 
-def _quantile(found: Floats, noise: Floats, shown: Floats, edges: Floats, z: float, line: str, part: float) -> Quantile:
+def _quantile(found: Floats, noise: Floats, shown: Floats, edges: Floats, z: float, line: str, part: float) -> TableQuantile:
     """Return one quantile: its interval is from the first to the last bin that neither of its ends excludes (Theorem N.6)."""
     # Row b: the count below edge b, less the part of all: 0 at the quantile.
     below = np.tri(edges.size, edges.size - 1, -1) - part
@@ -51,4 +51,4 @@ def _quantile(found: Floats, noise: Floats, shown: Floats, edges: Floats, z: flo
     inside = (target - cumulative[k]) / shown[k] if shown[k] > 0 else 0.5
     value = float(edges[k] + inside * (edges[k + 1] - edges[k]))
     low, high = (float(edges[may[0]]), float(edges[may[-1] + 1])) if may.size else (float(edges[k]), float(edges[k + 1]))
-    return Quantile(line, part, value, min(low, value), max(high, value))
+    return TableQuantile(line, part, value, min(low, value), max(high, value))

@@ -10,7 +10,7 @@ import msgspec
 POOLED = "pooled"
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class TableEstimate(msgspec.Struct, frozen=True):
     """A number, its interval, its standard error (None: the interval holds the noise only), and the part of it that the privacy noise adds."""
 
     value: float
@@ -25,15 +25,15 @@ class Cell(msgspec.Struct, frozen=True):
 
     source: str
     levels: tuple[str, ...]
-    count: Estimate
+    count: TableEstimate
 
 
-class Share(msgspec.Struct, frozen=True):
+class LineShare(msgspec.Struct, frozen=True):
     """The share of a level of the last column among the rows of a level of the first (``""``: among all rows); None: the noise hides it."""
 
     line: str
     level: str
-    value: Estimate | None
+    value: TableEstimate | None
 
 
 class Independence(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Effect(msgspec.Struct, frozen=True):
     noise: float | None = None
 
 
-class Quantile(msgspec.Struct, frozen=True):
+class TableQuantile(msgspec.Struct, frozen=True):
     """A quantile of the last column among the rows of a level of the first (``""``: of all rows); no value: the noise hides it."""
 
     line: str
@@ -83,10 +83,10 @@ class Contingency(msgspec.Struct, frozen=True):
     rows: int | None
     sources: int
     cells: tuple[Cell, ...]
-    shares: tuple[Share, ...] = ()
+    shares: tuple[LineShare, ...] = ()
     independence: Independence | None = None
     effects: tuple[Effect, ...] = ()
-    quantiles: tuple[Quantile, ...] = ()
+    quantiles: tuple[TableQuantile, ...] = ()
     #: The strata that Mantel-Haenszel estimates add up.
     strata: int = 1
     #: Confidence of the intervals.

@@ -11,7 +11,7 @@ from unpooled.protocol.terms import ResultTerm, finite, known
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from unpooled.models.tables.result import Contingency, Effect, Estimate, Quantile
+    from unpooled.models.tables.result import Contingency, Effect, TableEstimate, TableQuantile
     from unpooled.privacy.plan import Plan
 
 #: Cells that a terminal shows one by one.
@@ -45,7 +45,7 @@ def terms(plan: Plan, result: Contingency) -> tuple[ResultTerm, ...]:  # noqa: A
     return tuple(found)
 
 
-def _term(name: str, e: Estimate, group: str = "") -> ResultTerm:
+def _term(name: str, e: TableEstimate, group: str = "") -> ResultTerm:
     return ResultTerm(
         name, e.value, e.std_error, conf_low=known(e.low), conf_high=known(e.high), privacy=known(e.noise), group=group
     )
@@ -160,7 +160,7 @@ def _quantiles(result: Contingency) -> Iterator[str]:
     yield from _aligned([(f"quantiles of {result.columns[-1]}", *(f"{part:g}" for part in parts)), *rows], 1)
 
 
-def _quantile(q: Quantile) -> str:
+def _quantile(q: TableQuantile) -> str:
     return "not identified" if q.value is None else f"{q.value:.4g} [{q.low:.4g}, {q.high:.4g}]"
 
 
