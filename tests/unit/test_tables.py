@@ -245,9 +245,9 @@ def test_counts_have_the_public_totals() -> None:
     totals = {"arm": {arm: int((data["arm"] == arm).sum()) for arm in BOUNDS["arm"]}}
     found = unpooled.tabulate(data, ["arm", "outcome"], BOUNDS, sites=np.arange(4000) % 4, totals=totals, epsilon=0.5)
     for arm, total in totals["arm"].items():
-        assert found[arm, "home"].value + found[arm, "ward"].value == pytest.approx(total, abs=1e-6)
+        assert found[arm, "home"].value + found[arm, "ward"].value == pytest.approx(total, abs=1e-4)
     for site in "0123":
-        assert sum(cell.count.value for cell in found.table_.cells if cell.source == site) == pytest.approx(1000, abs=1e-6)
+        assert sum(cell.count.value for cell in found.table_.cells if cell.source == site) == pytest.approx(1000, abs=1e-4)
     assert not found.table_.misfit
     plain = unpooled.tabulate(data, ["arm", "outcome"], BOUNDS, sites=np.arange(4000) % 4, epsilon=0.5)
     assert found["control", "ward"].noise < plain["control", "ward"].noise

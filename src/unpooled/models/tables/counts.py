@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Places = NDArray[np.intp]
 
-#: Rounds of alternating projections at most, and how closely the public totals are met, in persons.
-_ROUNDS, _CLOSE = 5000, 1e-7
+#: Steps towards possible counts at most, halvings of a step, and how closely the public totals are met, in persons.
+_STEPS, _HALVES, _CLOSE = 100, 40, 1e-6
+#: The part of the full products of sums that is added to those of the counts above 0.
+_SLIGHT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,9 @@ class Counts:
         together: Floats = np.diag([float(places.size) for places in cells]) - known.T @ self.inverse @ known
         return self.variance * together
 
-    def noise(self, weights: Floats) -> Floats:
-        """Return the covariances of the noise of weighted sums of all places, a row of weights per sum."""
-        known = self.sums @ weights.T
+    def noise(self, weights: Floats, places: Places) -> Floats:
+        """Return the covariances of the noise of weighted sums of the cells at these places, a row of weights per sum."""
+        known = self.sums[:, places] @ weights.T
         together: Floats = weights @ weights.T - known.T @ self.inverse @ known
         return self.variance * together
 
@@ -93,17 +95,30 @@ class Counts:
 
 
 def nearest(values: Floats, sums: Floats, known: Floats) -> Floats:
-    """Return the counts >= 0 with these sums that are nearest to some values: alternating projections with Dykstra's correction."""
-    if not known.size:
-        return np.maximum(values, 0.0)
-    inverse = _inverse(sums)
-    found, pushed = values, np.zeros_like(values)
-    for _ in range(_ROUNDS):
-        level = found - sums.T @ (inverse @ (sums @ found - known))
-        found = np.maximum(level + pushed, 0.0)
-        pushed = pushed + level - found
-        if float(np.abs(sums @ found - known).max()) < _CLOSE:
+    """Return the counts >= 0 with these sums that are nearest to some values.
+
+    They are max(0, values + A'm) with a number m for every sum, the maximum of a concave function, which Newton's steps climb.
+    """
+
+    def at(multipliers: Floats) -> tuple[Floats, float]:
+        found = np.maximum(values + sums.T @ multipliers, 0.0)
+        return found, float(multipliers @ known - found @ found / 2)
+
+    multipliers = np.zeros(known.size)
+    found, height = at(multipliers)
+    slight = _SLIGHT * (sums @ sums.T)
+    for _ in range(_STEPS):
+        gap = known - sums @ found
+        if not gap.size or float(np.abs(gap).max()) < _CLOSE:
             break
+        held = sums[:, found > 0]
+        step = np.linalg.pinv(held @ held.T + slight, hermitian=True) @ gap
+        for _ in range(_HALVES):
+            new, higher = at(multipliers + step)
+            if higher > height:
+                break
+            step = step / 2
+        multipliers, found, height = multipliers + step, new, higher
     return found
 
 

@@ -59,7 +59,7 @@ def _effect(counts: Counts, strata: Sequence[Sequence[Places]], kind: str, z: fl
     """Return the values theta with F(theta)^2 <= z^2 v(theta): F is linear in theta, and its variance v is a square (Theorem N.4)."""
     first, second, low, high = _FORMS[kind]
     f, sampling, noise = np.zeros(2), np.zeros(3), np.zeros(3)
-    gradients = np.zeros((2, counts.raw.size))
+    gradients: list[Floats] = []
     for cells in strata:
         t, covariance = counts.totals(cells), counts.covariance(cells)
         weight = _weight(t, counts.variance * cells[0].size) if len(strata) > 1 else 1.0
@@ -70,9 +70,9 @@ def _effect(counts: Counts, strata: Sequence[Sequence[Places]], kind: str, z: fl
         f += [(pull @ t - np.trace(s)) / 2 for pull, s in zip(pulls, spreads, strict=True)]
         sampling += _square((pulls * np.maximum(t, 0.0)) @ pulls.T)
         noise += _square(np.array([[np.trace(a @ b) / 2 for b in spreads] for a in spreads]))
-        for k, places in enumerate(cells):
-            gradients[:, places] += pulls[:, k, None]
-    noise += _square(counts.noise(gradients))
+        gradients += [np.repeat(pulls[:, [k]], places.size, axis=1) for k, places in enumerate(cells)]
+    used = np.concatenate([places for cells in strata for places in cells])
+    noise += _square(counts.noise(np.concatenate(gradients, axis=1), used))
     return _solved(f, sampling, noise, z, (low, high), named)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.models.tables.counts import nearest
 from unpooled.models.tables.result import TableQuantile
 
 if TYPE_CHECKING:
@@ -32,23 +31,36 @@ def quantiles(
     total, hidden = float(found.sum()), z * math.sqrt(max(float(noise.sum()), 0.0))
     if total <= max(hidden, 0.5):
         return [TableQuantile(line, part) for part in parts]
-    shown = nearest(found, np.ones((1, len(bins))), np.array([total]))
-    return [_quantile(found, noise, shown, np.asarray(edges), z, line, part) for part in parts]
+    from scipy.optimize import isotonic_regression
+
+    rising = isotonic_regression(np.cumsum(found)[:-1].clip(0.0, total)).x
+    cumulative = np.concatenate([[0.0], rising, [total]])
+    return [_quantile(found, noise, cumulative, np.asarray(edges), z, line, part) for part in parts]
 
 
-def _quantile(found: Floats, noise: Floats, shown: Floats, edges: Floats, z: float, line: str, part: float) -> TableQuantile:
+def _quantile(
+    found: Floats, noise: Floats, cumulative: Floats, edges: Floats, z: float, line: str, part: float
+) -> TableQuantile:
     """Return one quantile: its interval is from the first to the last bin that neither of its ends excludes (Theorem N.6)."""
     # Row b: the count below edge b, less the part of all: 0 at the quantile.
     below = np.tri(edges.size, edges.size - 1, -1) - part
     gap = below @ found
     # The rows below an edge are binomial; at the quantile their variance is n q (1 - q).
-    variance = max(float(found.sum()), 0.0) * part * (1 - part) + np.einsum("ij,jk,ik->i", below, noise, below)
+    variance = max(float(found.sum()), 0.0) * part * (1 - part) + ((below @ noise) * below).sum(axis=1)
     error = z * np.sqrt(np.maximum(variance, 0.0))
     may = np.flatnonzero((gap[:-1] <= error[:-1]) & (gap[1:] >= -error[1:]))
-    cumulative = np.concatenate([[0.0], np.cumsum(shown)])
     target = part * cumulative[-1]
-    k = min(int(np.searchsorted(cumulative[1:], target)), shown.size - 1)
-    inside = (target - cumulative[k]) / shown[k] if shown[k] > 0 else 0.5
-    value = float(edges[k] + inside * (edges[k + 1] - edges[k]))
-    low, high = (float(edges[may[0]]), float(edges[may[-1] + 1])) if may.size else (float(edges[k]), float(edges[k + 1]))
-    return TableQuantile(line, part, value, min(low, value), max(high, value))
+    # The middle of the values at which the cumulative count is this: one value, but where no rows are.
+    first, last = (int(np.searchsorted(cumulative, target, side=side)) for side in ("left", "right"))
+    value = float(np.mean([_crossing(cumulative, edges, k, target) for k in (max(first, 1), min(last, edges.size - 1))]))
+    if not may.size:
+        may = np.array([min(max(int(np.searchsorted(edges, value)) - 1, 0), edges.size - 2)])
+    low, high = float(edges[may[0]]), float(edges[may[-1] + 1])
+    return TableQuantile(line, part, min(max(value, low), high), low, high)
+
+
+def _crossing(cumulative: Floats, edges: Floats, k: int, target: float) -> float:
+    """Return where, between edge k - 1 and edge k, the line between cumulative counts has this value."""
+    rise = cumulative[k] - cumulative[k - 1]
+    inside = (target - cumulative[k - 1]) / rise if rise > 0 else 0.5
+    return float(edges[k - 1] + min(max(inside, 0.0), 1.0) * (edges[k] - edges[k - 1]))

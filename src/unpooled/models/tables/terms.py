@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.errors import listed
 from unpooled.models.tables.result import POOLED
 from unpooled.protocol.step import Panel
 from unpooled.protocol.terms import ResultTerm, finite, known
@@ -78,7 +79,7 @@ def _foot(result: Contingency) -> Iterator[str]:
     yield f"Intervals of counts hold the noise only: they are about these rows. All others ({result.confidence:.0%}) hold sampling and noise."
     hidden = [_of(result, s.line) for s in result.shares if s.value is None and s.level == result.shares[0].level]
     if hidden:
-        yield f"Not identified, for the noise hides whether there are rows: shares of {'; '.join(hidden)}."
+        yield f"Not identified, for the noise hides whether there are rows: shares of {listed(hidden)}."
     test = result.independence
     if test is not None and test.p_value is None:
         yield f"Independence of {result.columns[0]} and {result.columns[-1]}: not identified ({test.why})."
