@@ -197,6 +197,44 @@ def test_totals_that_contradict_the_rows_are_refused_at_once_and_unused_in_a_stu
     assert "publish" in str(plan.not_protected[0])
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"epsilon": "1"}, "epsilon must be a number"),
+        ({"confidence": None}, "confidence must be a number"),
+        ({"cuts": [40]}, "cuts must be a mapping or None"),
+        ({"totals": 3}, "totals must be a mapping or None"),
+        ({"columns": 3}, "columns must be a list or a word"),
+        ({"columns": ["arm", "dose"]}, "no column 'dose' in the data"),
+        ({"cuts": {"arm": 2.5}}, "cuts"),
+        ({"bounds": None, "epsilon": math.inf}, "declare bounds"),
+        ({"bounds": {"arm": BOUNDS["arm"]}}, "outcome"),
+    ],
+)
+def test_tabulate_refuses_what_makes_no_sense(given: dict[str, object], words: str) -> None:
+    asked = {"columns": ["arm", "outcome"], "bounds": BOUNDS} | given
+    with pytest.raises(UsageError, match=words):
+        unpooled.tabulate(trial(50), **asked)  # type: ignore[arg-type]
+
+
+def test_released_ranges_and_cuts_are_counted_in_the_statement() -> None:
+    age = {"age": np.random.default_rng(0).normal(50, 12, 4000)}
+    bought = unpooled.describe(age, bounds=True, epsilon=0.5, delta=1e-6)
+    low, high = bought.range("age")
+    for more in (
+        {"bounds": bought.bounds_, "cuts": {"age": 4}},
+        {"bounds": {"age": bought.range("age"), "sex": ["f", "m"]}, "cuts": {"age": 4}},
+        {"bounds": {"age": (low, high)}, "cuts": {"age": bought.plan_.sourced("bounds", (40.0, 60.0))}},
+    ):
+        found = unpooled.tabulate(age, "age", epsilon=0.5, delta=1e-6, **more)
+        assert found.statement_.holds
+        assert found.plan_.epsilon(1e-6) <= 0.5 + 1e-9
+        assert found.statement_.epsilon_per_unit["record"] > 0.6, more
+    with pytest.warns(unpooled.PrivacyLeakWarning):
+        derived = unpooled.tabulate(trial(200), ["arm", "outcome"])
+    assert not derived.statement_.holds
+
+
 # --- what an analyst reads ------------------------------------------------------------------------------------------------
 
 
@@ -365,6 +403,7 @@ def test_several_rows_of_an_id_leave_the_number_of_rows_open() -> None:
     )
     assert found.table_.rows is None
     assert "an unknown number of rows" in str(found)
+    assert "take them as independent" in str(found)
     assert found.plan_.releases[0].sensitivity(Unit.HOUSEHOLD) == pytest.approx(3 * math.sqrt(2))
     assert abs(sum(cell.count.value for cell in found.table_.cells) - 600) < 100
 

@@ -220,10 +220,11 @@ def tabulate(
         raise UsageError("declare bounds: even without noise they say how values are clipped")
     names = [columns] if isinstance(columns, str) else [str(name) for name in columns]
     table = table_of(data, names)
-    if isinstance(bounds, Mapping):
-        bounds = {name: declared for name, declared in bounds.items() if name in names or not isinstance(name, str)}
+    declared = bounds
+    if isinstance(bounds, Mapping):  # of a whole frame, perhaps
+        declared = {name: said for name, said in bounds.items() if name in names or not isinstance(name, str)}
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
-    cards = row_cards(counts_of(tables), Bounds.given(bounds, table).columns(table.names))
+    cards = row_cards(counts_of(tables), Bounds.given(declared, table).columns(table.names))
     study = Study(
         model="tables",
         parties=cards,
@@ -233,7 +234,7 @@ def tabulate(
         adjacency=adjacency,
         parameters=_asked(names, cuts, totals, confidence),
         simulation_seed=seed_of(random_state),
-        origins=origins_of(bounds),
+        origins=origins_of(bounds, cuts, totals),
         derived=() if bounds is not None else (BOUNDS,),
     )
     design: TablesDesign = MODEL.compile(study).design

@@ -77,6 +77,8 @@ def foot(plan: Plan, result: Contingency) -> tuple[str, ...]:  # noqa: ARG001 - 
 
 def _foot(result: Contingency) -> Iterator[str]:
     yield f"Intervals of counts hold the noise only: they are about these rows. All others ({result.confidence:.0%}) hold sampling and noise."
+    if result.rows is None:
+        yield "Rows of an id may depend on each other; all intervals but those of counts, and the test, take them as independent."
     hidden = [_of(result, s.line) for s in result.shares if s.value is None and s.level == result.shares[0].level]
     if hidden:
         yield f"Not identified, for the noise hides whether there are rows: shares of {listed(hidden)}."
