@@ -4,7 +4,7 @@ Each run draws fresh rows as counts, adds noise of the planned release, rounded,
 model was chosen by these cells; those it was looked at during development are others.
 
 ``python -m experiments.tables.size --full`` runs every cell 2,000 times (effects half, power and quantiles a quarter of that) and writes
-results/tables/{size,power,effects,quantiles}.md; cells that are in build/tables/size.json already are kept, so a run that was stopped continues.
+results/tables/{size,power,effects,strata,quantiles}.md; cells that are in build/tables/size.json already are kept, so a run that was stopped continues.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ POWER_EPSILONS, POWER_TABLES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0), ("2 x 2", "2 x 2,
 POWER_SITES = (1, 4)
 #: Of tables for effects: the share of the event in the reference, the odds ratio, and how sites differ (factors of the odds).
 SHARES, RATIOS, FACTORS = (0.2, 0.04), (1.0, 2.0), (0.6, 0.9, 1.2, 1.6)
+#: Numbers of strata between two columns, and the odds ratio within each.
+STRATA, STRATA_RATIO = (3, 8), 1.5
 #: Laws of a number in [0, 100].
 LAWS = {"normal": norm(50, 12), "skewed": gamma(2, scale=10)}
 BINS = (8, 50)
@@ -145,6 +147,31 @@ def covered(
     return found
 
 
+def strata_covered(strata: int, rows: int, sites: int, epsilon: float, runs: int, seed: int) -> list[int]:
+    """Runs in which the Mantel-Haenszel odds ratio over strata and sites has the true value, runs in which it is an interval, and runs.
+
+    Strata differ in their size, in the share of the second line and in the event's share in the first: the pooled odds ratio is another one.
+    """
+    rng = np.random.default_rng(seed)
+    sizes, exposed, base = rng.dirichlet(np.full(strata, 2.0)), rng.uniform(0.2, 0.8, strata), rng.uniform(0.08, 0.4, strata)
+    odds = STRATA_RATIO * base / (1 - base)
+    other = odds / (1 + odds)
+    lines = (sizes * (1 - exposed), base), (sizes * exposed, other)
+    table = np.array([[[size * (1 - share), size * share] for size, share in zip(*line, strict=True)] for line in lines])
+    columns = tuple(
+        Column(name, categories=tuple(f"{name}{k}" for k in range(size)))
+        for name, size in zip("asb", table.shape, strict=True)
+    )
+    plan = _plan(columns, {"columns": ["a", "s", "b"]}, rows, sites, epsilon)
+    found = [0, 0, runs]
+    for _ in range(runs):
+        effects = played(plan, lambda _: table, rng).effects
+        effect = next(one for one in effects if one.name == "Mantel-Haenszel odds ratio")
+        found[0] += holds(effect, STRATA_RATIO)
+        found[1] += effect.form == "interval"
+    return found
+
+
 def quantiles_covered(
     law: str, bins: int, rows: int, sites: int, epsilon: float, runs: int, seed: int
 ) -> dict[str, list[float]]:
@@ -194,6 +221,9 @@ def cells(runs: int) -> Iterator[tuple[str, Callable[[], Any]]]:
                 s, r, n, k, e, c, runs // 2, seed(name)
             ),
         )
+    for strata, n, epsilon, sites in itertools.product(STRATA, ROWS, EPSILONS, SITES):
+        name = f"strata|{strata}|{n}|{epsilon:g}|{sites}"
+        yield name, lambda name=name, m=strata, n=n, k=sites, e=epsilon: strata_covered(m, n, k, e, runs, seed(name))
     for law, bins, n, epsilon, sites in itertools.product(LAWS, BINS, ROWS, EPSILONS, (1, 4)):
         name = f"quantiles|{law}|{bins}|{n}|{epsilon:g}|{sites}"
         yield (
@@ -263,6 +293,23 @@ def written_effects(found: dict[str, Any], runs: int) -> None:
     )
 
 
+def written_strata(found: dict[str, Any], runs: int) -> None:
+    """The table of the odds ratio over strata."""
+    coverage = [holding / many for holding, _, many in found.values()]
+    rows = [
+        [*cell.split("|"), f"{holding / many:.3f}", f"{intervals / many:.2f}"]
+        for cell, (holding, intervals, many) in found.items()
+    ]
+    write_table(
+        "tables/strata",
+        "Coverage of the Mantel-Haenszel odds ratio over strata of a third column",
+        ["strata", "rows", "epsilon", "sites", "coverage", "intervals"],
+        rows,
+        f"{runs} runs a cell, delta {DELTA:g}; strata differ in size, exposure and base rate. "
+        f"Mean coverage {np.mean(coverage):.3f}, from {min(coverage):.3f} to {max(coverage):.3f} over {len(coverage)} cells.",
+    )
+
+
 def written_quantiles(found: dict[str, Any], runs: int) -> None:
     """The table of quantiles."""
     rows, coverage = [], []
@@ -304,7 +351,13 @@ def main(full: bool) -> None:
             WHERE.write_text(json.dumps(found))
             print(f"{name}: {last - start:.0f} CPU s", flush=True)
     WHERE.write_text(json.dumps(found))
-    writers = {"size": written_sizes, "power": written_power, "effects": written_effects, "quantiles": written_quantiles}
+    writers = {
+        "size": written_sizes,
+        "power": written_power,
+        "effects": written_effects,
+        "strata": written_strata,
+        "quantiles": written_quantiles,
+    }
     for kind, write in writers.items():
         begin = f"{runs}|{kind}|"
         write({key.removeprefix(begin): value for key, value in found.items() if key.startswith(begin)}, runs)

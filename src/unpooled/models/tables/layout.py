@@ -92,7 +92,7 @@ def cuts_of(column: Column, cuts: Mapping[str, tuple[float, ...] | int]) -> tupl
         return ()
     low, high = column.range
     if said is None:
-        msg = f"column {column.name!r} is a number: name its cut points in cuts, or the number of its bins"
+        msg = f"column {column.name!r} is a number: name its cut points in cuts, or the number of its bins; or declare its values as categories, as texts"
         raise UsageError(msg).at(column=column.name)
     if isinstance(said, int):
         if not 1 < said <= MOST_BINS:
