@@ -26,6 +26,12 @@ LONGEST = 160
 NO_CHECKS = {"test_citations.py", "test_theorems.py", "test_theory_math.py"}
 #: Statements of theorems whose first sentence is too long, or says only what is given.
 SAID = {
+    "N.1": r"Counts of a table's cells move by $\sqrt{2}$ under replace, 1 under zero-out, $\sqrt{2}$ for one value, $m$ times that for an id of $m$ rows.",
+    "N.2": "The nearest counts with public sums are unbiased, and the variance of the noise of each weighted sum is known and never larger than before.",
+    "N.3": "The mean and the sampling and noise variances of the residuals of a noisy table under independence.",
+    "N.4": "The mean and the variance of products of noisy counts, which odds ratios and risk differences are made of.",
+    "N.5": "The weights of strata with the smallest variance: those of Mantel and Haenszel, less where noise is large.",
+    "N.6": r"The bin that holds a quantile is excluded with a probability of at most $2 (1 - \Phi(z))$, by the normal law and to first order.",
     "B.1": r"A sum with $H \ge N - T - 1$ shares whose noise the observer does not know has the planned zCDP cost for each person.",
     "B.2": "With at most $T$ colluders, an honest party's vector enters at most one opened sum per release, and that sum has at least $N - T$ participants.",
     "B.3": r"The classical deviation of Gaussian noise is not $(\varepsilon, \delta)$-private for every $\varepsilon$: it is too small at $\varepsilon = 10$.",

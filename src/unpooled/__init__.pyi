@@ -31,3 +31,5 @@ from unpooled.study.several import Study as Study
 from unpooled.study.sources.source import Source as Source
 
 __version__: str
+from unpooled.models.tables.estimator import Tabulation as Tabulation
+from unpooled.models.tables.estimator import tabulate as tabulate

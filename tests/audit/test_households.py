@@ -24,6 +24,7 @@ MORE = {
 MODELS = {
     "describe": ("describe", {}),
     "ranges": ("describe", {"ranges": True}),
+    "tables": ("tables", {"columns": ["age", "y"], "cuts": {"age": [40.0], "y": 3}}),
     "moments": ("bayes", {"response": "y", "method": "moments"}),
     "refinement": ("bayes", {"response": "y", "method": "refinement", "max_passes": 5}),
     "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
@@ -54,7 +55,7 @@ def study(kind: str, adjacency: str = "replace", trust: str = "trusted", most: i
     model, parameters = MODELS[kind]
     columns = MORE.get(kind, COLUMNS)
     cards = tuple(Card(name, 8 * most, columns, household=Household("person", 8, most, elsewhere=False)) for name in "abc")
-    trusts = {} if model in {"describe", "diagnose"} else {"aggregation": trust}
+    trusts = {} if model in {"describe", "tables", "diagnose"} else {"aggregation": trust}
     # Private ranges need more than noise in some bin.
     epsilon = 400.0 if kind == "ranges" else 1.0
     return Study(

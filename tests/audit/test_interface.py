@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unpooled import describe, diagnose
+from unpooled import describe, diagnose, tabulate
 from unpooled.audit.interface import EVERYWHERE, OWN
 from unpooled.errors import ProtocolError
 from unpooled.privacy.classes import Classes
@@ -67,7 +67,8 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     parties = {"one": ["x0", "x1", "x2"], "two": ["x3", "x4", "x5"]}
     apart = describe(dict(zip(ranges, rows("bayes", 1)[0].T, strict=True)), ranges, parties=parties)
     found[type(apart).__name__] = set(shown_by(apart))
-    for result in (described, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
+    crossed = tabulate(rows("bayes", 1)[0][:, 0], "x0", (-1, 1), cuts={"x0": 3})
+    for result in (described, crossed, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
     assert set(found) == set(OWN)
     assert all(set(own) <= found[kind] for kind, own in OWN.items())

@@ -544,10 +544,47 @@ def analyses_columns_case() -> Case:
     return Case("analyses", asked, columns.tables)
 
 
+def tables_case() -> Case:
+    """Three clinics cross two arms with an outcome, below and above 50 years; the size of one arm is public."""
+    rng = np.random.default_rng(61)
+    columns = (
+        Column("age", 18.0, 100.0),
+        Column("arm", categories=("control", "treated")),
+        Column("outcome", categories=("home", "ward"), missing="absent"),
+    )
+    tables = {}
+    for name, n in (("clinic", 30), ("ward", 25), ("practice", 20)):
+        arm = np.array(["control", "treated"], dtype=object)[np.arange(n) % 2]
+        outcome = rng.choice(np.array(["home", "ward", None], dtype=object), n)
+        tables[name] = Table({"arm": arm, "age": rng.uniform(52, 95, n) * np.tile([1, 0.6], n)[:n], "outcome": outcome})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {"columns": ["arm", "age", "outcome"], "cuts": {"age": [50.0]}, "totals": {"arm": {"control": 38}}}
+    return Case("tables", Study("tables", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
+
+
+def tables_numbers_case() -> Case:
+    """The same clinics: a number by arm, with sex in between."""
+    rng = np.random.default_rng(62)
+    columns = (
+        Column("age", 18.0, 100.0),
+        Column("arm", categories=("control", "treated")),
+        Column("sex", categories=("f", "m"), missing="indicator"),
+    )
+    tables = {}
+    for name, n in (("clinic", 30), ("ward", 25)):
+        sex, arm = (rng.choice(np.array(words, dtype=object), n) for words in (["f", "m", None], ["control", "treated"]))
+        tables[name] = Table({"arm": arm, "sex": sex, "age": rng.uniform(45, 95, n)})
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    parameters = {"columns": ["arm", "sex", "age"], "cuts": {"age": [40.0, 60.0, 80.0]}}
+    return Case("tables", Study("tables", cards, 1.0, 1e-5, parameters=parameters, simulation_seed=7, derived=()), tables)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "describe": describe_case,
     "describe, columns": describe_columns_case,
     "describe, arms": describe_arms_case,
+    "tables": tables_case,
+    "tables, numbers": tables_numbers_case,
     "pride": pride_case,
     "pride, poisson": lambda: pride_family_case("poisson"),
     "pride, multinomial": lambda: pride_family_case("multinomial"),

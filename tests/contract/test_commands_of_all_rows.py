@@ -41,13 +41,25 @@ UNPREDICTED = {
     "diagnose": "releases nothing that predicts",
     "survival": "releases nothing that predicts",
     "analyses": "several analyses: name one with --analysis (describe, bayes)",
+    "tables": "releases nothing that predicts",
 }
 #: Rows of unknown cost.
 UNBOUNDED = {"pride-published", "lasso-published", "pls-published"}
 #: Rows that release no model, and rows of which a party keeps one.
 SILENT = {"pride", "pride-published"}
 KEEPS = SILENT | {"stacking", "stacking-published"}
-FAST = {"analyses", "describe", "pride", "bayes", "glm", "stacking", "diagnose", "lasso-published", "pls-published"}
+FAST = {
+    "analyses",
+    "describe",
+    "tables",
+    "pride",
+    "bayes",
+    "glm",
+    "stacking",
+    "diagnose",
+    "lasso-published",
+    "pls-published",
+}
 ROWS = [pytest.param(row, marks=() if row in FAST else (pytest.mark.slow, pytest.mark.no_cover)) for row in row_names()]
 
 
@@ -169,9 +181,10 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
     assert (told["plan"], told["holds"]) == (data["plan"], data["statement"]["holds"])
     lines = command(root, "result", "study.run", "--csv").splitlines()
     assert len(lines) == 1 + len(told["terms"])
-    hidden = (
-        told.get("not_determined", []) or row in {"diagnose", "survival"}
-    )  # where so few rows tell of nothing, or cells are empty by noise
+    hidden = told.get("not_determined", []) or row in {
+        "diagnose",
+        "survival",
+    }  # where so few rows tell of nothing, or cells are empty by noise
     assert (len(lines) == 1) == (row in SILENT) or hidden
     command(root, "report", "study.run")
     page = html.unescape((root / "study.run/report.html").read_text())
@@ -209,7 +222,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
 
 
 #: Rows whose plan says what error to expect.
-EXPECTED = {"analyses", "describe", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
+EXPECTED = {"analyses", "describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
 @pytest.mark.parametrize(

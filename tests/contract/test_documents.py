@@ -72,7 +72,9 @@ def test_the_example_has_as_many_lines_as_its_page_says() -> None:
     assert f"{sum(lines.values())} lines of Python and {theory} of theory" in page
 
 
-@pytest.mark.parametrize("name", sorted(name for name in unpooled.__all__ if name == "describe" or name.startswith("Pri")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in unpooled.__all__ if name in {"describe", "tabulate"} or name.startswith("Pri"))
+)
 def test_every_parameter_of_an_estimator_has_its_own_entry_with_its_default(name: str) -> None:
     public = getattr(unpooled, name)
     if name == "PrivacyLeakWarning":

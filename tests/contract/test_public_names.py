@@ -118,6 +118,7 @@ def test_every_estimator_is_in_the_readme_and_every_folder_in_the_architecture()
     for name in ESTIMATORS:
         assert f"`{name}`" in readme, name
     assert "`unpooled.describe`" in readme
+    assert "`unpooled.tabulate`" in readme
     listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
     folders = [path.parent.name for path in Path(unpooled.__file__).parent.glob("*/__init__.py")]
     assert sorted(listed) == sorted(folders)
@@ -165,8 +166,9 @@ def test_shared_parameters_stand_in_one_order_and_only_the_first_may_go_without_
     kinds = [p.kind for p in own.values()]
     assert set(kinds[1:]) == {inspect.Parameter.KEYWORD_ONLY}
     assert {"epsilon", "delta", "bounds", "adjacency", "calibration", "public_seed", "random_state", "budget"} <= set(own)
-    asked = [p for p in parameters(unpooled.describe) if p in ORDER and p != "bounds"]
-    assert asked == [p for p in ORDER if p in asked]
+    for function in (unpooled.describe, unpooled.tabulate):
+        asked = [p for p in parameters(function) if p in ORDER and p != "bounds"]
+        assert asked == [p for p in ORDER if p in asked]
 
 
 @pytest.mark.parametrize(("one", "other"), [*itertools.combinations(ESTIMATORS, 2)])
@@ -184,13 +186,14 @@ def test_a_parameter_of_two_estimators_has_one_default_and_one_type(one: str, ot
             assert first[name].annotation == second[name].annotation, name
 
 
-def test_describe_has_the_defaults_of_the_estimators() -> None:
+@pytest.mark.parametrize("name", ["describe", "tabulate"])
+def test_functions_have_the_defaults_of_the_estimators(name: str) -> None:
     """But for the unit: a table is described per row, where an estimator of split columns promises per value."""
-    own, theirs = parameters(unpooled.describe), parameters(unpooled.PrivateBayesianRegression)
-    for name in own.keys() & theirs.keys():
-        assert own[name].default == theirs[name].default, name
-        more = " | Literal[True]" if name == "bounds" else ""  # private ranges instead of means
-        assert own[name].annotation.replace(more, "") == theirs[name].annotation, name
+    own, theirs = parameters(getattr(unpooled, name)), parameters(unpooled.PrivateBayesianRegression)
+    for given in own.keys() & theirs.keys():
+        assert own[given].default == theirs[given].default, given
+        more = " | Literal[True]" if given == "bounds" else ""  # private ranges instead of means
+        assert own[given].annotation.replace(more, "") == theirs[given].annotation, given
 
 
 def section(kind: Any) -> str:
@@ -201,7 +204,7 @@ def section(kind: Any) -> str:
     return own + ("\n" + section(getattr(unpooled, others[1])) if others else "")
 
 
-@pytest.mark.parametrize("name", [*ESTIMATORS, "describe"])
+@pytest.mark.parametrize("name", [*ESTIMATORS, "describe", "tabulate"])
 def test_every_parameter_is_documented(name: str) -> None:
     thing = getattr(unpooled, name)
     """As an entry of its own or, where it belongs to another parameter, in that one's text."""
@@ -216,7 +219,10 @@ def test_every_parameter_is_documented(name: str) -> None:
     ("statement", "unneeded"),
     [
         ("import unpooled", ("numpy", "scipy", "numba", "sklearn", "polars", "matplotlib")),
-        ("from unpooled import describe", ("scipy.special", "scipy.optimize", "numba", "sklearn", "polars", "matplotlib")),
+        (
+            "from unpooled import describe, tabulate",
+            ("scipy.special", "scipy.optimize", "numba", "sklearn", "polars", "matplotlib"),
+        ),
     ],
 )
 def test_what_is_not_needed_yet_is_not_imported(statement: str, unneeded: tuple[str, ...]) -> None:

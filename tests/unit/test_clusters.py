@@ -36,6 +36,8 @@ from unpooled.study.sources.table import BLOCK, SourceTable
 #: Studies, and which of their passes go to the workers.
 PASSES = {
     "describe": {"_sums"},
+    "tables": {"_cells"},
+    "tables, numbers": {"_cells"},
     "bayes": {"_deviations", "_moments", "_square"},
     "bayes, robust": {"scales", "descent", "spread", "_cells", "_residual", "_meat"},
     "bayes, focus": {"scales", "descent", "_cells", "_cross", "_residual", "_meat"},

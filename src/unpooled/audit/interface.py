@@ -115,6 +115,10 @@ OWN: dict[str, dict[str, Shown]] = {
         "correlations_": Shown.RELEASED,
         "still_": Shown.RELEASED,
     },
+    "Tabulation": {
+        "table_": Shown.RELEASED,
+        "terms": Shown.RELEASED,
+    },
     "Diagnosis": {
         "cells_": Shown.RELEASED,
         "auc": Shown.RELEASED,

@@ -245,7 +245,7 @@ class Model:
             msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
-            msg = f'model {study.row!r} has no proof for unit "household": describe, bayes, glm, pls and diagnose in their sound form have one'
+            msg = f'model {study.row!r} has no proof for unit "household": describe, tables, survival, bayes, glm, pls and diagnose in their sound form have one'
             raise UsageError(msg)
         plan = self.compile_plan(study)
         made = maker(self.name)

@@ -23,6 +23,7 @@ _ESTIMATORS = {
     "PrivatePLSRegression": "pls",
     "PrivateStackingClassifier": "stacking",
     "Diagnosis": "diagnose",
+    "Tabulation": "tables",
 }
 #: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
 #: declares (``Model.saved``). Nothing else is ever imported for it.

@@ -1,0 +1,28 @@
+"""Private contingency tables of rows at several parties: counts, tests, odds ratios, risk differences, histograms and quantiles."""
+
+from __future__ import annotations
+
+from unpooled.models.tables.coordinator import coordinate
+from unpooled.models.tables.outlook import outlook
+from unpooled.models.tables.party import STEPS
+from unpooled.models.tables.plan import compile_plan, notes
+from unpooled.models.tables.result import Contingency
+from unpooled.models.tables.template import TEMPLATE
+from unpooled.models.tables.terms import foot, panels, render, terms
+from unpooled.protocol.step import Model
+
+MODEL = Model(
+    "tables",
+    compile_plan,
+    STEPS,
+    coordinate,
+    render,
+    panels,
+    outlook=outlook,
+    results=(Contingency,),
+    terms=terms,
+    foot=foot,
+    households=True,
+    template=TEMPLATE,
+    notes=notes,
+)
