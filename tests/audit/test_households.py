@@ -20,11 +20,13 @@ COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
 MORE = {
     "multinomial": (*COLUMNS, Column("outcome", categories=("home", "ward", "died"))),
     "survival": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
+    "exits": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
 }
 MODELS = {
     "describe": ("describe", {}),
     "ranges": ("describe", {"ranges": True}),
     "tables": ("tables", {"columns": ["age", "y"], "cuts": {"age": [40.0], "y": 3}}),
+    "arms": ("describe", {"by": "smoker"}),
     "moments": ("bayes", {"response": "y", "method": "moments"}),
     "refinement": ("bayes", {"response": "y", "method": "refinement", "max_passes": 5}),
     "gradient": ("bayes", {"response": "y", "method": "gradient", "max_passes": 4}),
@@ -43,6 +45,7 @@ MODELS = {
             "max_passes": 5,
         },
     ),
+    "exits": ("survival", {"time": "days", "event": "died", "by": "smoker"}),
     "diagnose": (
         "diagnose",
         {"response": "y", "coefficients": {"age": 0.02}, "cuts": [0.5, 1.5], "residual_cuts": [-1.0, 1.0]},

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unpooled import describe, diagnose, tabulate
+from unpooled import describe, diagnose, survival, tabulate
 from unpooled.audit.interface import EVERYWHERE, OWN
 from unpooled.errors import ProtocolError
 from unpooled.privacy.classes import Classes
@@ -68,7 +68,11 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     apart = describe(dict(zip(ranges, rows("bayes", 1)[0].T, strict=True)), ranges, parties=parties)
     found[type(apart).__name__] = set(shown_by(apart))
     crossed = tabulate(rows("bayes", 1)[0][:, 0], "x0", (-1, 1), cuts={"x0": 3})
-    for result in (described, crossed, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
+    arms = np.array(["a", "b"])[np.arange(rows("bayes", 1)[0].shape[0]) % 2]
+    trial = {"x": rows("bayes", 1)[0][:, 0], "days": np.abs(rows("bayes", 1)[0][:, 1]), "arm": arms, "died": (arms == "a").astype(float)}
+    known = {"x": (-1, 1), "days": (0, 1), "arm": ["a", "b"], "died": (0, 1)}
+    compared, alive = describe(trial, known, by="arm"), survival(trial, "days", "died", "arm", known)
+    for result in (described, compared, alive, crossed, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
     assert set(found) == set(OWN)
     assert all(set(own) <= found[kind] for kind, own in OWN.items())

@@ -119,6 +119,7 @@ def test_every_estimator_is_in_the_readme_and_every_folder_in_the_architecture()
         assert f"`{name}`" in readme, name
     assert "`unpooled.describe`" in readme
     assert "`unpooled.tabulate`" in readme
+    assert "`unpooled.survival`" in readme
     listed = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"), re.MULTILINE)
     folders = [path.parent.name for path in Path(unpooled.__file__).parent.glob("*/__init__.py")]
     assert sorted(listed) == sorted(folders)
@@ -166,7 +167,7 @@ def test_shared_parameters_stand_in_one_order_and_only_the_first_may_go_without_
     kinds = [p.kind for p in own.values()]
     assert set(kinds[1:]) == {inspect.Parameter.KEYWORD_ONLY}
     assert {"epsilon", "delta", "bounds", "adjacency", "calibration", "public_seed", "random_state", "budget"} <= set(own)
-    for function in (unpooled.describe, unpooled.tabulate):
+    for function in (unpooled.describe, unpooled.tabulate, unpooled.survival):
         asked = [p for p in parameters(function) if p in ORDER and p != "bounds"]
         assert asked == [p for p in ORDER if p in asked]
 
@@ -186,7 +187,7 @@ def test_a_parameter_of_two_estimators_has_one_default_and_one_type(one: str, ot
             assert first[name].annotation == second[name].annotation, name
 
 
-@pytest.mark.parametrize("name", ["describe", "tabulate"])
+@pytest.mark.parametrize("name", ["describe", "tabulate", "survival"])
 def test_functions_have_the_defaults_of_the_estimators(name: str) -> None:
     """But for the unit: a table is described per row, where an estimator of split columns promises per value."""
     own, theirs = parameters(getattr(unpooled, name)), parameters(unpooled.PrivateBayesianRegression)
@@ -204,7 +205,7 @@ def section(kind: Any) -> str:
     return own + ("\n" + section(getattr(unpooled, others[1])) if others else "")
 
 
-@pytest.mark.parametrize("name", [*ESTIMATORS, "describe", "tabulate"])
+@pytest.mark.parametrize("name", [*ESTIMATORS, "describe", "tabulate", "survival"])
 def test_every_parameter_is_documented(name: str) -> None:
     thing = getattr(unpooled, name)
     """As an entry of its own or, where it belongs to another parameter, in that one's text."""

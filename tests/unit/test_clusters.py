@@ -38,6 +38,8 @@ PASSES = {
     "describe": {"_sums"},
     "tables": {"_cells"},
     "tables, numbers": {"_cells"},
+    "describe, arms": {"_arms"},
+    "survival": {"_exits"},
     "bayes": {"_deviations", "_moments", "_square"},
     "bayes, robust": {"scales", "descent", "spread", "_cells", "_residual", "_meat"},
     "bayes, focus": {"scales", "descent", "_cells", "_cross", "_residual", "_meat"},

@@ -115,6 +115,8 @@ OWN: dict[str, dict[str, Shown]] = {
         "correlations_": Shown.RELEASED,
         "still_": Shown.RELEASED,
     },
+    "ArmsDescription": {"table_": Shown.RELEASED},
+    "SurvivalComparison": {"result_": Shown.RELEASED},
     "Tabulation": {
         "table_": Shown.RELEASED,
         "terms": Shown.RELEASED,
