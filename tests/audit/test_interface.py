@@ -69,7 +69,12 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     found[type(apart).__name__] = set(shown_by(apart))
     crossed = tabulate(rows("bayes", 1)[0][:, 0], "x0", (-1, 1), cuts={"x0": 3})
     arms = np.array(["a", "b"])[np.arange(rows("bayes", 1)[0].shape[0]) % 2]
-    trial = {"x": rows("bayes", 1)[0][:, 0], "days": np.abs(rows("bayes", 1)[0][:, 1]), "arm": arms, "died": (arms == "a").astype(float)}
+    trial = {
+        "x": rows("bayes", 1)[0][:, 0],
+        "days": np.abs(rows("bayes", 1)[0][:, 1]),
+        "arm": arms,
+        "died": (arms == "a").astype(float),
+    }
     known = {"x": (-1, 1), "days": (0, 1), "arm": ["a", "b"], "died": (0, 1)}
     compared, alive = describe(trial, known, by="arm"), survival(trial, "days", "died", "arm", known)
     for result in (described, compared, alive, crossed, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
