@@ -45,6 +45,8 @@ _PRECISION, _LEAST, _MOST = 64.0, 0.04, 0.5
 BELIEVED = Slopes(0.5, 0.3)
 #: The correlation, within a class, that the scores of different parties are believed to have.
 COMMON = 0.2
+#: The square of the slope at which the normal law's function is closest to the logistic one; the most of a predictor's variance that scores tell.
+_PROBIT, _MOST_SEEN = (16 * math.sqrt(3) / (15 * math.pi)) ** 2, 0.9
 _TINY = 1e-12
 
 
@@ -105,7 +107,7 @@ def share_of(p: Parameters, study: Study, parties: int, *, learns: bool) -> floa
     if not 0 <= p.probabilities_share < 1 or p.probabilities_share + (p.ranking_share if p.ranks else 0.0) >= 1:
         raise UsageError("probabilities_share lies between 0 and 1, and leaves something for the fits beside ranking_share")
     together = p.split == "features" and not learns and parties > 1 and len(p.classes) == 2  # noqa: PLR2004 - one score of a row
-    sound = study.calibration == Calibration.SOUND and (study.delta > 0 or study.epsilon == math.inf)
+    sound = study.calibration == Calibration.SOUND and study.delta > 0
     return p.probabilities_share if together and sound and combiner_of(p.combiner, p.split) == LOG_ODDS else 0.0
 
 
@@ -137,21 +139,29 @@ def counted(block: LowLevel, rows: Matrix, second: NDArray[np.bool_], weights: V
     return score_counts((rows @ weights - middle) / width, second)
 
 
-def released_rate(mechanism: GaussianRelease, released: NDArray[np.int64], rows: int) -> tuple[float, float, float]:
-    """Return (the base rate as it was released, the deviation of its noise, the rate that is sent: between 0 and 1)."""
-    found = float(mechanism.decode(released)[0]) / rows
-    return found, mechanism.scale / rows, min(max(found, 1 / (rows + 2)), 1 - 1 / (rows + 2))
+@dataclass(frozen=True)
+class BaseRate:
+    """The base rate as it was released, the deviation of its noise, and the number of rows."""
+
+    released: float
+    deviation: float
+    rows: int
+
+    @property
+    def sent(self) -> float:
+        """Return the rate that parties are sent: it lies between 0 and 1."""
+        return min(max(self.released, 1 / (self.rows + 2)), 1 - 1 / (self.rows + 2))
 
 
 def calibrated(
-    blocks: Sequence[LowLevel], weights: Sequence[Vector], counts: Sequence[Vector], deviation: float, base: tuple[float, float, float]
+    blocks: Sequence[LowLevel], weights: Sequence[Vector], counts: Sequence[Vector], deviation: float, base: BaseRate
 ) -> Calibrated:
     """Return how scores become probabilities, from the released counts of every party and the released base rate."""
     scores, lengths, rates = [], [], []
-    for block, own, counted_here in zip(blocks, weights, counts, strict=True):
-        released = ScoreCounts(counted_here.reshape(2, CELLS), deviation, base[0], base[1], block.card.rows)
+    for block, own, noisy in zip(blocks, weights, counts, strict=True):
+        released = ScoreCounts(noisy.reshape(2, CELLS), deviation, base.released, base.deviation, base.rows)
         found = score_posterior(released, believed=BELIEVED)
-        middle, width = place_and_width(block, own, base[2])
+        middle, width = place_and_width(block, own, base.sent)
         lines = tuple((a - s * middle / width, s / width) for a, s in found.draws.tolist())
         scores.append(ScoreLine(lines, float(logit(found.rate))))
         lengths.append(found.slope * found.scores[1] + _TINY)
@@ -161,5 +171,7 @@ def calibrated(
 
 def factor_of(lengths: Vector) -> float:
     """Return the factor of a sum of evidence whose parts have these deviations and are correlated within a class (Theorem S.17)."""
-    alike = float(lengths.sum() ** 2 / (lengths**2).sum())
-    return 1 / (1 + COMMON * (alike - 1))
+    squares = float((lengths**2).sum())
+    whole = squares + COMMON * (float(lengths.sum()) ** 2 - squares)
+    seen = float((lengths**2 / np.sqrt(1 + _PROBIT * lengths**2)).sum()) / math.sqrt(whole)
+    return seen / math.sqrt((1 - min(_PROBIT * seen**2, _MOST_SEEN)) * whole)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from unpooled.errors import ProtocolError
-from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, Calibrated, calibrated, released_rate
+from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, BaseRate, Calibrated, calibrated
 from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ScoresRequest, ranks_of
 from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of
@@ -112,8 +112,9 @@ def _probabilities(
     made, parties = plan.design.probabilities, [block.card.name for block in blocks]
     assert made is not None
     (first,) = yield from everybody([Ask(parties[0], RATE, Nothing())])
-    base = released_rate(made.rate, first.counts.values.numpy(), blocks[0].card.rows)
-    replies = yield from everybody([Ask(party, PROBABILITIES, ScoresRequest(base[2])) for party in parties])
+    rows = blocks[0].card.rows
+    base = BaseRate(float(made.rate.decode(first.counts.values.numpy())[0]) / rows, made.rate.scale / rows, rows)
+    replies = yield from everybody([Ask(party, PROBABILITIES, ScoresRequest(base.sent)) for party in parties])
     counts = [made.counts.decode(reply.counts.values.numpy()) for reply in replies]
     return calibrated(blocks, weights, counts, made.counts.scale, base)
 

@@ -169,13 +169,16 @@ class StackedClassifier(StackEstimator):
             )
         return found
 
+    def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
+        """Return probabilities of every class by every low-level model."""
+        return [self._outcomes.probabilities(decisions) for decisions in self._decisions(X)]
+
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
-        decisions, outcomes = self._decisions(X), self._outcomes
         found: Calibrated | None = vars(self).get("calibrated_")
         if found is not None and self._combiner == LOG_ODDS:
-            return found.log_odds(np.hstack(decisions))
-        low = [outcomes.probabilities(d) for d in decisions]
+            return found.log_odds(np.hstack(self._decisions(X)))
+        low, outcomes = self._low(X), self._outcomes
         if self.high_.size:
             features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
             high = features @ self.high_.reshape(outcomes.predictors, -1).T
