@@ -44,9 +44,7 @@ _PRECISION, _LEAST, _MOST = 64.0, 0.04, 0.5
 #: What is believed of every slope before data: the mass at 0, and a typical slope of a score of deviation 1.
 BELIEVED = Slopes(0.5, 0.3)
 #: The correlation, within a class, that the scores of different parties are believed to have.
-COMMON = 0.2
-#: The square of the slope at which the normal law's function is closest to the logistic one; the most of a predictor's variance that scores tell.
-_PROBIT, _MOST_SEEN = (16 * math.sqrt(3) / (15 * math.pi)) ** 2, 0.9
+COMMON = 0.5
 _TINY = 1e-12
 
 
@@ -172,6 +170,4 @@ def calibrated(
 def factor_of(lengths: Vector) -> float:
     """Return the factor of a sum of evidence whose parts have these deviations and are correlated within a class (Theorem S.17)."""
     squares = float((lengths**2).sum())
-    whole = squares + COMMON * (float(lengths.sum()) ** 2 - squares)
-    seen = float((lengths**2 / np.sqrt(1 + _PROBIT * lengths**2)).sum()) / math.sqrt(whole)
-    return seen / math.sqrt((1 - min(_PROBIT * seen**2, _MOST_SEEN)) * whole)
+    return squares / (squares + COMMON * (float(lengths.sum()) ** 2 - squares))

@@ -103,11 +103,9 @@ class StackingDesign:
         columns *= self.outcomes.predictors if law is Noise.GAMMA else 1
         return penalty_of(self.parameters.penalty, columns, rows, epsilon, law)
 
-    def beside(self, study: Study) -> tuple[float, list[Event]]:
-        """Return (the part of the budget that probabilities leave for everything else, what one unit pays for them)."""
-        if self.probabilities is None:
-            return 1.0, []
-        return 1 - self.probabilities.share, self.probabilities.events(len(self.blocks), Unit(study.unit))
+    def beside(self, study: Study) -> list[Event]:
+        """Return what one unit pays for probabilities, beside the fits of the same rows."""
+        return [] if self.probabilities is None else self.probabilities.events(len(self.blocks), Unit(study.unit))
 
     @property
     def each(self) -> tuple[int, ...]:
@@ -262,9 +260,8 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
     shapes = [block.fit(rows - high if vertical else block.card.rows) for block in design.blocks]
     if design.shares:
         penalties = partial(design.penalty, BLOCK, rows, study.epsilon)
-        left, beside = design.beside(study)
         releases = ranked_releases(
-            study, design.parameters, design.blocks, design.shares, penalties, left=left, beside=beside
+            study, design.parameters, design.blocks, design.shares, penalties, beside=design.beside(study)
         )
     else:
         releases = [
@@ -334,12 +331,12 @@ def _who_sees(design: StackingDesign, high: int) -> tuple[tuple[Sentence, ...], 
 
 def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb: Perturb) -> Sequence[ObjectivePerturbation]:
     """Return the low-level fits: one after the other where rows are split, together where they are of the same rows."""
-    noise, (left, beside) = Noise(design.parameters.noise), design.beside(study)
+    noise = Noise(design.parameters.noise)
 
     def made(together: list[Fit]) -> Sequence[ObjectivePerturbation]:
         penalties = partial(design.penalty, BLOCK, together[0].rows, study.epsilon)
         if perturb is fits:
-            return by_law(study, together, penalties, noise, epsilon=study.epsilon * left, beside=beside)
+            return by_law(study, together, penalties, noise, beside=design.beside(study))
         return perturb(study, together, penalties(Noise.GAMMA), study.epsilon)
 
     return [made([fit])[0] for fit in shapes] if design.split is Split.HORIZONTAL else made(shapes)

@@ -89,12 +89,11 @@ def ranked_releases(
     shares: Sequence[float],
     penalties: Penalties,
     *,
-    left: float,
     beside: Sequence[Event],
 ) -> list[Release]:
     """Return a score of every party; and a fit of every party for every rank, of which all parties together make one each.
 
-    ``left``: the part of the budget that is left for them where something else is released (``beside``).
+    ``beside``: what one unit pays for other releases.
     """
     unit, rows, outcomes = Unit(study.unit), study.parties[0].rows, blocks[0].outcomes
     row = longest(p.rates) * _GRID
@@ -119,7 +118,6 @@ def ranked_releases(
         shapes,
         penalties,
         Noise(p.noise),
-        epsilon=study.epsilon * (left - p.ranking_share),
         beside=[*[score.event(unit)] * len(study.parties), *beside],
     )
     for block in blocks:

@@ -161,7 +161,8 @@ class StackedClassifier(StackEstimator):
         for place, block in enumerate(self._blocks):
             # One for every class, where they are more than two.
             models = self.models_[place * outcomes.predictors : (place + 1) * outcomes.predictors]
-            if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
+            # What was learned on predictions of clipped and scaled rows, or counted along them, is applied to the same.
+            if self.high_.size or block.unit or self._lines is not None:
                 found.append(self._scaled(block, new) @ np.array([m.weights for m in models]).T)
                 continue
             found.append(
@@ -175,9 +176,8 @@ class StackedClassifier(StackEstimator):
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
-        found: Calibrated | None = vars(self).get("calibrated_")
-        if found is not None and self._combiner == LOG_ODDS:
-            return found.log_odds(np.hstack(self._decisions(X)))
+        if self._lines is not None:
+            return self._lines.log_odds(np.hstack(self._decisions(X)))
         low, outcomes = self._low(X), self._outcomes
         if self.high_.size:
             features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
@@ -186,6 +186,12 @@ class StackedClassifier(StackEstimator):
         each = np.stack(low, axis=1)
         logs = combined(each, [block.weight for block in self._blocks], self._combiner)
         return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
+
+    @property
+    def _lines(self) -> Calibrated | None:
+        """Return how scores become probabilities; None where log odds are put together as they are, or something else is."""
+        found: Calibrated | None = vars(self).get("calibrated_")
+        return found if self._combiner == LOG_ODDS else None
 
     @property
     def _combiner(self) -> str:
