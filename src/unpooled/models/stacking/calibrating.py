@@ -42,7 +42,7 @@ RATE, PROBABILITIES = "base rate", "probabilities"
 #: The square of the base rate's part of this budget is that of a rate with this inverse deviation, between two ends.
 _PRECISION, _LEAST, _MOST = 64.0, 0.04, 0.5
 #: What is believed of every slope before data: the mass at 0, and a typical slope of a score of deviation 1.
-BELIEVED = Slopes(0.5, 0.3)
+BELIEVED = Slopes(0.7, 0.3)
 #: The correlation, within a class, that the scores of different parties are believed to have.
 COMMON = 0.5
 _TINY = 1e-12
@@ -90,10 +90,12 @@ class Probabilities:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return the words of a plan for them."""
-        return (
-            f"{RATE}: how many rows are of the second class; {PROBABILITIES}: how many rows of each class have a score, by the party's own "
-            f"released model, in each of {CELLS} cells, from which the probabilities of the classes follow ({self.share:.0%} of epsilon together)",
+        words = (
+            "how many rows of each class have a score, by the party's own released model, in each of"
+            f" {CELLS} cells, from which the probabilities of the classes follow"
         )
+        together = f"{self.share:.0%} of epsilon together"
+        return (f"{RATE}: how many rows are of the second class; {PROBABILITIES}: {words} ({together})",)
 
     def events(self, parties: int, unit: Unit) -> list[Event]:
         """Return what one unit pays for all of them."""

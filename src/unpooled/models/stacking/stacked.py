@@ -165,9 +165,7 @@ class StackedClassifier(StackEstimator):
             if self.high_.size or block.unit or self._lines is not None:
                 found.append(self._scaled(block, new) @ np.array([m.weights for m in models]).T)
                 continue
-            found.append(
-                block.natural(new) @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
-            )
+            found.append(block.natural(new) @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models])
         return found
 
     def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
