@@ -25,7 +25,7 @@ from unpooled.kernels.score_posterior import Slopes
 from unpooled.models.stacking import calibrating, coordinator
 from unpooled.privacy.accounting import budget_mu
 
-SHARES, MASSES, COMMON = (0.3, 0.5, 0.6), (0.5, 0.7), (0.2, 0.35, 0.5, 0.65, 0.8)
+SHARES, MASSES, COMMON = (0.3, 0.4, 0.5, 0.6), (0.5, 0.7), (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
 NEW, DELTA, FULL, REDUCED, TYPICAL = 4000, 1e-5, 150, 6, 0.3
 SHAPES = ("normal", "skewed", "copies", "two-valued")
 
@@ -70,8 +70,6 @@ def played(seed: int) -> dict[str, list[float]]:
     rate = np.clip(y[:rows].mean() + rng.normal() / budget_mu(epsilon, DELTA) / rows, 1 / (rows + 2), 1 - 1 / (rows + 2))
     found = {"rate": [losses(classes=True, p=np.full(NEW, rate), y=new) / best, math.nan]}
     for share in (0.0, *SHARES):
-        caught: list[tuple] = []
-        original = calibrating.calibrated
         model = PrivateStackingClassifier(
             parties,
             epsilon=epsilon,
@@ -81,11 +79,11 @@ def played(seed: int) -> dict[str, list[float]]:
             random_state=seed,
             probabilities_share=share,
         )
-        with mock.patch.object(coordinator, "calibrated", lambda *given: caught.append(given) or original(*given)):
+        with mock.patch.object(coordinator, "calibrated", wraps=calibrating.calibrated) as seen:
             model.fit(X[:rows], y[:rows])
         if share:
             each = np.hstack(model._decisions(X[rows:]))  # noqa: SLF001 - the scores that were counted
-            lines = {f"{share:g}, {belief}": u for belief, u in read_again(caught[0], each).items()}
+            lines = {f"{share:g}, {belief}": u for belief, u in read_again(seen.call_args.args, each).items()}
         else:
             lines = {"averaged": model.decision_function(X[rows:])}
         found |= {name: [losses(classes=True, p=expit(u), y=new) / best, slope(expit(u), new)] for name, u in lines.items()}

@@ -51,6 +51,7 @@ PASSES = {
     "lasso": set(),
     "stacking": set(),
     "stacking, ranked": set(),
+    "stacking, probabilities": set(),
 }
 
 

@@ -44,7 +44,7 @@ _PRECISION, _LEAST, _MOST = 64.0, 0.04, 0.5
 #: What is believed of every slope before data: the mass at 0, and a typical slope of a score of deviation 1.
 BELIEVED = Slopes(0.7, 0.3)
 #: The correlation, within a class, that the scores of different parties are believed to have.
-COMMON = 0.5
+COMMON = 0.4
 _TINY = 1e-12
 
 
