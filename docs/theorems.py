@@ -34,6 +34,8 @@ SAID = {
     "B.15": r"Sums and sums of squares that parties release of their own columns, with one scale of noise, cost a person what one release of all costs.",
     "B.14": "Errors of nuisance coefficients and of relations between columns enter the score of a focus as their product alone.",
     "G.11": r"Counts of (class, cell of any score) move by at most $\sqrt{2}$ under replace, 1 under zero-out, $m \sqrt{2}$ for an id of $m$ rows.",
+    "S.16": r"Counts of (class, cell of a released score) at $K$ parties: a record and a label pay for all of them, one value for its party's alone.",
+    "S.17": r"Calibrated evidence of equal correlation $\rho$ adds up with the factor $1/(1 + \rho (K^\ast - 1))$, $K^\ast$ between 1 and $K$.",
     "B.4": "The covariance of the noise in the normal equations, and the posterior as a fixed point that uses it, averaged over likely Grams (an approximation).",
     "B.5": "A sum of vectors of length at most $C$ moves by at most $C$ under zero-out, by $2C$ under replace, and by $2C$ when one value changes.",
     "B.6": "A sum of squared residuals, each cut at a public $S$, moves by at most $S$ under both adjacencies and for both units.",

@@ -8,11 +8,11 @@ scores of different parties are correlated. Runs continue where they stopped: ea
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
 from unittest import mock
 
+import msgspec
 import numpy as np
 from experiments.common import run, write_table
 from experiments.stacking._kept import kept_runs
@@ -55,9 +55,13 @@ def drawn(seed: int) -> tuple[int, int, float, np.ndarray, np.ndarray]:
 def read_again(given: tuple, each: np.ndarray) -> dict[str, np.ndarray]:
     """Return log odds of new rows for every belief, from the same releases."""
     found = {}
-    for mass, common in itertools.product(MASSES, COMMON):
-        with mock.patch.multiple(calibrating, BELIEVED=Slopes(mass, TYPICAL), COMMON=common):
-            found[f"{mass:g}, {common:g}"] = calibrating.calibrated(*given).log_odds(each)
+    for mass in MASSES:
+        with mock.patch.object(calibrating, "BELIEVED", Slopes(mass, TYPICAL)):
+            made = calibrating.calibrated(*given)
+        more = (1 / made.factor - 1) / calibrating.COMMON  # parties that say something, less one (Theorem S.17)
+        for common in COMMON:
+            again = msgspec.structs.replace(made, factor=1 / (1 + common * more))
+            found[f"{mass:g}, {common:g}"] = again.log_odds(each)
     return found
 
 

@@ -22,8 +22,7 @@ from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Release
 from unpooled.privacy.sensitivity import category_counts
-from unpooled.privacy.study import Calibration
-from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.privacy.unit import Adjacency, Calibration, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +67,8 @@ class Calibrated(msgspec.Struct, frozen=True):
 
     def log_odds(self, each: Matrix) -> Vector:
         """Return the log odds of the second class from those of all models (rows x models)."""
-        return self.base + self.factor * np.sum([s.evidence(each[:, k]) for k, s in enumerate(self.scores)], axis=0)
+        evidence = np.array([score.evidence(each[:, k]) for k, score in enumerate(self.scores)])
+        return np.asarray(self.base + self.factor * evidence.sum(axis=0))
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,8 @@ class PrivateStackingClassifier(StackedClassifier):
     epsilon : float, default 1.0
         The privacy asked for, for each row and label: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
-        None is 0, or min(1e-5, 0.1 / n) with ``meta="perturbed"``, which alone needs it.
+        None is 0, or min(1e-5, 0.1 / n) with ``meta="perturbed"``, which alone needs it. With one, columns of two classes are put together
+        by ``probabilities_share``.
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
         promises nothing.
@@ -187,8 +188,8 @@ class PrivateStackingClassifier(StackedClassifier):
         How low-level models are combined: by their public shares; by a model learned from predictions that a trusted coordinator sees,
         or that are released with noise (columns split); by a model that one site learns on rows of its own (rows split).
     combiner : {"auto", "probability", "majority", "weighted-majority", "log-odds"}, default "auto"
-        How public weights are applied. "log-odds" averages the models' log odds: averages of probabilities pull to the base rate. "auto" is
-        "log-odds" where columns are split, else "probability". A learned high level replaces it.
+        How public weights are applied. "log-odds" averages the models' log odds (or see ``probabilities_share``): averages of probabilities pull to
+        the base rate. "auto" is "log-odds" where columns are split, else "probability". A learned high level replaces it.
     prior : float or list of floats, optional
         The declared base rate of ``classes_[1]``, or those of all classes: what scores of ``importance="private"`` are taken from. None
         takes them as equal.

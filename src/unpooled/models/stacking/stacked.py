@@ -162,7 +162,7 @@ class StackedClassifier(StackEstimator):
             # One for every class, where they are more than two.
             models = self.models_[place * outcomes.predictors : (place + 1) * outcomes.predictors]
             # What was learned on predictions of clipped and scaled rows, or counted along them, is applied to the same.
-            if self.high_.size or block.unit or self._lines is not None:
+            if self.high_.size or block.unit or self._calibrated is not None:
                 found.append(self._scaled(block, new) @ np.array([m.weights for m in models]).T)
                 continue
             found.append(block.natural(new) @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models])
@@ -174,8 +174,8 @@ class StackedClassifier(StackEstimator):
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
-        if self._lines is not None:
-            return self._lines.log_odds(np.hstack(self._decisions(X)))
+        if self._calibrated is not None:
+            return self._calibrated.log_odds(np.hstack(self._decisions(X)))
         low, outcomes = self._low(X), self._outcomes
         if self.high_.size:
             features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
@@ -186,7 +186,7 @@ class StackedClassifier(StackEstimator):
         return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
 
     @property
-    def _lines(self) -> Calibrated | None:
+    def _calibrated(self) -> Calibrated | None:
         """Return how scores become probabilities; None where log odds are put together as they are, or something else is."""
         found: Calibrated | None = vars(self).get("calibrated_")
         return found if self._combiner == LOG_ODDS else None
