@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from scipy.special import expit, logit
 from sklearn.metrics import log_loss
@@ -265,7 +266,7 @@ def test_rates_that_are_none_and_counts_before_the_fit_are_refused_and_nothing_i
     party = people["b"]
     with pytest.raises(UsageError, match="nothing named 'weights' is kept"):
         party.answer(encode(plan.hash, PROBABILITIES, 0, ScoresRequest(0.4)))
-    assert party.ledger.entries() == []
+    assert not party.ledger.entries()
     party.answer(encode(plan.hash, "block", 0, Nothing()))
     before = len(party.ledger.entries())
     for rate in (0.0, 1.0, -3.0, math.nan, math.inf):
@@ -288,7 +289,7 @@ def test_a_finished_study_predicts_as_its_estimator(tmp_path) -> None:
     assert isinstance(result.calibrated, Calibrated)
     assert "counts of classes along these scores" in MODEL.render(result)
     model = fitted(plan, result)
-    new = np.column_stack([VALUES[name] for names in HELD.values() for name in names])
+    new = pl.DataFrame(VALUES)
     blocks = plan.design.blocks
     each = np.column_stack(
         [b.rows(TABLES[b.card.name]) @ np.array(m.weights) for b, m in zip(blocks, result.models, strict=True)]
