@@ -25,7 +25,7 @@ from unpooled.models.stacking.calibrating import (
     COMMON,
     PROBABILITIES,
     RATE,
-    BaseRate,
+    ReleasedRate,
     Calibrated,
     ScoreLine,
     calibrated,
@@ -374,7 +374,7 @@ def test_lines_are_of_the_models_own_log_odds() -> None:
     weights = block.outcomes.minimum(
         rows, np.where(y == 1, 1.0, -1.0), 3.0, linear=np.zeros(9), centre=np.zeros(9), tolerance=1e-6
     )
-    base = BaseRate(float(y.mean()), 1e-4, y.size)
+    base = ReleasedRate(float(y.mean()), 1e-4, y.size)
     counts = counted(block, rows, y == 1, weights, base.sent).astype(float)
     found = calibrated([block], [weights], [counts], 0.0, base)
     assert found.factor == 1.0

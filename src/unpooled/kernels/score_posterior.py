@@ -66,7 +66,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Slopes:
-    """What is believed of the slope before data: the mass at 0, and the slope of a score of deviation 1 from which on larger ones are rarer.
+    """Belief of the slope before data: the mass at 0, and the slope of a score of deviation 1 from which on larger ones are rarer.
 
     Without a typical slope all are equally likely on a logarithmic scale; with one, s, a slope x has a density in proportion to 1/(1 + (x/s)^2).
     """

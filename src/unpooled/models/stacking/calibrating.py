@@ -48,7 +48,7 @@ _TINY = 1e-12
 
 
 class ScoreLine(msgspec.Struct, frozen=True):
-    """What the log odds of one party's model tell: lines (constant, factor) over which probabilities are averaged, and the log odds of their mean."""
+    """One party's score: lines (constant, factor) of its log odds over which probabilities are averaged, and the log odds of their mean."""
 
     lines: tuple[tuple[float, float], ...]
     base: float
@@ -59,7 +59,7 @@ class ScoreLine(msgspec.Struct, frozen=True):
 
 
 class Calibrated(msgspec.Struct, frozen=True):
-    """How the log odds of all models become one: the base rate's log odds, a line for each model, and the factor of the sum of their evidence."""
+    """The rule that makes one probability of all scores: the base rate's log odds, a line for each model, and the factor of their summed evidence."""
 
     base: float
     factor: float
@@ -140,7 +140,7 @@ def counted(block: LowLevel, rows: Matrix, second: NDArray[np.bool_], weights: V
 
 
 @dataclass(frozen=True)
-class BaseRate:
+class ReleasedRate:
     """The base rate as it was released, the deviation of its noise, and the number of rows."""
 
     released: float
@@ -154,7 +154,7 @@ class BaseRate:
 
 
 def calibrated(
-    blocks: Sequence[LowLevel], weights: Sequence[Vector], counts: Sequence[Vector], deviation: float, base: BaseRate
+    blocks: Sequence[LowLevel], weights: Sequence[Vector], counts: Sequence[Vector], deviation: float, base: ReleasedRate
 ) -> Calibrated:
     """Return how scores become probabilities, from the released counts of every party and the released base rate."""
     scores, lengths, rates = [], [], []

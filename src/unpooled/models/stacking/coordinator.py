@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from unpooled.errors import ProtocolError
-from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, BaseRate, Calibrated, calibrated
+from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, ReleasedRate, Calibrated, calibrated
 from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ScoresRequest, ranks_of
 from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of
@@ -113,7 +113,7 @@ def _probabilities(
     assert made is not None
     (first,) = yield from everybody([Ask(parties[0], RATE, Nothing())])
     rows = blocks[0].card.rows
-    base = BaseRate(float(made.rate.decode(first.counts.values.numpy())[0]) / rows, made.rate.scale / rows, rows)
+    base = ReleasedRate(float(made.rate.decode(first.counts.values.numpy())[0]) / rows, made.rate.scale / rows, rows)
     replies = yield from everybody([Ask(party, PROBABILITIES, ScoresRequest(base.sent)) for party in parties])
     counts = [made.counts.decode(reply.counts.values.numpy()) for reply in replies]
     return calibrated(blocks, weights, counts, made.counts.scale, base)

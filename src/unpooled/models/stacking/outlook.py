@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.estimation.made_up import NORMAL, SHAPES, checked_shapes, made_up_features, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
-from unpooled.models.stacking.calibrating import BaseRate, calibrated, counted
+from unpooled.models.stacking.calibrating import ReleasedRate, calibrated, counted
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
 from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of
@@ -195,7 +195,7 @@ def _calibrated(
     """Return how scores become probabilities, by counts of these rows with noise in proportion to their part of the study's own."""
     part = second.size / weights[0][0].card.rows
     deviation = made.rate.scale * part / second.size
-    base = BaseRate(float(second.mean()) + deviation * rng.normal(), deviation, second.size)
+    base = ReleasedRate(float(second.mean()) + deviation * rng.normal(), deviation, second.size)
     counts = [counted(block, block.rows(used), second, w, base.sent) for block, w in weights]
     noisy = [exact + made.counts.scale * part * rng.normal(size=exact.size) for exact in counts]
     return calibrated([block for block, _ in weights], [w for _, w in weights], noisy, made.counts.scale * part, base)

@@ -104,7 +104,7 @@ class StackingDesign:
         return penalty_of(self.parameters.penalty, columns, rows, epsilon, law)
 
     def beside(self, study: Study) -> list[Event]:
-        """Return what one unit pays for probabilities, beside the fits of the same rows."""
+        """Return what one unit pays for probabilities, in addition to the fits of the same rows."""
         return [] if self.probabilities is None else self.probabilities.events(len(self.blocks), Unit(study.unit))
 
     @property
