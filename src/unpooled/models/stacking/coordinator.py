@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from unpooled.errors import ProtocolError
-from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, ReleasedRate, Calibrated, calibrated
+from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, Calibrated, ReleasedRate, calibrated
 from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ScoresRequest, ranks_of
 from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of
