@@ -192,7 +192,7 @@ def test_a_person_pays_for_every_histogram_and_no_more_than_was_asked(noise: str
         assert isinstance(plan.release("a", "block").mechanism, GaussianObjective)
         without = MODEL.compile(asked({"noise": noise, "probabilities_share": 0.0}, adjacency=adjacency, unit=unit))
         ratio = plan.release("a", "block").scale / without.release("a", "block").scale
-        assert 1.0 < ratio < 1.3
+        assert 1.0 < ratio < 1.35
 
 
 def test_the_base_rate_gets_more_where_it_is_in_doubt() -> None:
@@ -240,7 +240,7 @@ def test_sites_of_a_row_split_make_no_counts() -> None:
     [
         {"probabilities_share": 1.0},
         {"probabilities_share": -0.1},
-        {"probabilities_share": 0.6, "ranks": [3.0, 2.0, 1.0], "ranking_share": 0.4},
+        {"ranks": [3.0, 2.0, 1.0], "ranking_share": 0.4},
     ],
 )
 def test_a_share_that_leaves_nothing_is_refused(parameters: dict[str, Any]) -> None:
@@ -394,7 +394,7 @@ def test_evidence_is_what_a_model_adds_to_the_base_rate() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("parties", "correlation"), [(2, 0.0), (2, 0.3), (4, 0.3)])
 def test_probabilities_are_nearer_to_calibrated_and_predict_no_worse(parties: int, correlation: float) -> None:
-    slopes, gains = {0.0: [], 0.5: []}, []
+    slopes, gains = {0.0: [], 0.6: []}, []
     for seed in range(6):
         X, y, new, truth = made_up(parties, 8000, seed, correlation=correlation)
         losses = {}
@@ -404,8 +404,8 @@ def test_probabilities_are_nearer_to_calibrated_and_predict_no_worse(parties: in
             ).fit(X, y)
             found.append(abs(math.log(max(slope_of(model.decision_function(new), truth), 1e-3))))
             losses[share] = log_loss(truth, model.predict_proba(new)[:, 1])
-        gains.append(losses[0.0] - losses[0.5])
-    assert np.mean(slopes[0.5]) < 0.6 * np.mean(slopes[0.0])
+        gains.append(losses[0.0] - losses[0.6])
+    assert np.mean(slopes[0.6]) < 0.6 * np.mean(slopes[0.0])
     assert np.mean(gains) > 0.0
 
 

@@ -180,7 +180,7 @@ class PrivateStackingClassifier(StackedClassifier):
         With ``importance="private"``, the importance of the first rank, of the second, and so on. None is K, K - 1, .., 1.
     ranking_share : float, default 0.1
         Share of the budget that those scores cost.
-    probabilities_share : float, default 0.5
+    probabilities_share : float, default 0.6
         Share of the budget that makes probabilities of the parties' scores: a base rate, and counts of both classes along every party's score. It is
         used where columns of two classes are split, low-level models are combined by "log-odds", and there is a ``delta``; else, and
         with 0, log odds are averaged as they are.
@@ -276,7 +276,7 @@ class PrivateStackingClassifier(StackedClassifier):
         importance: Any = None,  # noqa: ANN401 - an array per column, a mapping per party, or "private"
         falling: Sequence[float] | None = None,
         ranking_share: float = 0.1,
-        probabilities_share: float = 0.5,
+        probabilities_share: float = 0.6,
         meta: str = "public-weights",
         combiner: str = AUTO,
         prior: float | Sequence[float] | None = None,
