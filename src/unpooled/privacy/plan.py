@@ -215,12 +215,12 @@ class Plan(Releases, Generic[Design]):
         lines = [
             f"plan {self.hash[:16]} · model {study.model}{f' of {self.maker}' if self.maker else ''} · {self.split} · {study.calibration}",
             f"  asked: {study.target}, adjacency {study.adjacency}",
-            f"  {'release':<12}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
+            f"  {'release':<14}{'party':<12}{'mechanism':<26}{'numbers':>9}{'sensitivity':>14}{'scale':>14}",
         ]
         for r in self.releases:
             sensitivity, scale = r.sensitivity(study.unit), r.scale
             lines.append(
-                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<12}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
+                f"  {r.name + (f' x {r.count}' if r.count > 1 else ''):<14}{r.party:<12}{r.mechanism.name:<26}{r.size:>9}"
                 f"{_number(sensitivity):>14}{_number(scale):>14}"
             )
         if study.justification:
