@@ -32,6 +32,7 @@ from unpooled.audit.shares import share
 from unpooled.audit.transcripts import audit_transcript
 from unpooled.audit.witness import Act
 from unpooled.models import load
+from unpooled.models.stacking import party as party_of_stacks
 from unpooled.privacy import exposure, household, noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import NO_COST
@@ -284,6 +285,19 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     if broken:
         original = exposure.neighbours
         patch.setattr(exposure, "neighbours", lambda *given: tuple((e,) for events in original(*given) for e in events))
+    return replay(model, study, tables, registry=load, rounds=1).violations
+
+
+@breaks("counts of every cell from the score upwards, priced as counts of single cells (Theorem S.16)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("stacking, probabilities", unit="record")
+    if broken:
+        original = party_of_stacks.counted
+
+        def upwards(*given: Any) -> Any:
+            return np.cumsum(original(*given))
+
+        patch.setattr(party_of_stacks, "counted", upwards)
     return replay(model, study, tables, registry=load, rounds=1).violations
 
 

@@ -349,6 +349,13 @@ def stacking_classes_case() -> Case:
     return Case("stacking", study, tables)
 
 
+def stacking_probabilities_case() -> Case:
+    """Three parties with public weights: a base rate, and counts of classes along the score of every party."""
+    binary = stacking_case()
+    study = Study("stacking", binary.study.parties, 2.0, 1e-5, parameters={}, simulation_seed=7, derived=())
+    return Case("stacking", study, binary.tables)
+
+
 def stacking_ranked_case() -> Case:
     """Three parties that are ranked by noisy scores; shares of the sensitivity by rank; classes against the rest of them."""
     binary = stacking_case()
@@ -604,6 +611,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "stacking": stacking_case,
     "stacking, classes": stacking_classes_case,
     "stacking, ranked": stacking_ranked_case,
+    "stacking, probabilities": stacking_probabilities_case,
     "lasso": lasso_case,
     "lasso, moments": lasso_moments_case,
     "lasso, logistic": lasso_logistic_case,

@@ -55,6 +55,7 @@ PASSES = {
     "lasso": set(),
     "stacking": set(),
     "stacking, ranked": set(),
+    "stacking, probabilities": set(),
 }
 
 

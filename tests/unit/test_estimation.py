@@ -139,6 +139,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "multi_class": WORD,
     "falling": ("1", 3, ["a", "b"]),
     "ranking_share": NUMBER,
+    "probabilities_share": NUMBER,
     "rows": WORD,
     "high_share": NUMBER,
     "predictions_share": NUMBER,

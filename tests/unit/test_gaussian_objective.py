@@ -435,7 +435,7 @@ def test_auto_is_gaussian_only_where_a_delta_was_given_and_it_is_shorter() -> No
         assert 0.99 < plan.epsilon(1e-5) <= 1.0
         assert plan.epsilon(1e-5, Unit.ATTRIBUTE) >= plan.epsilon(1e-5) * (1 - 1e-9)
     stack = PrivateStackingClassifier(2, **options, delta=1e-5, noise="gaussian").plan(2000, 8)
-    assert all(isinstance(r.mechanism, GaussianObjective) for r in stack.releases)
+    assert all(isinstance(r.mechanism, GaussianObjective) for r in stack.releases if r.name == "block")
     assert 0.999 < stack.epsilon(1e-5) <= 1.0
     with pytest.raises(UsageError, match="sound form"):
         PrivateStackingClassifier(2, **options, delta=1e-5, noise="gaussian", calibration="published").plan(2000, 8)

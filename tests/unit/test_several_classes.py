@@ -257,19 +257,24 @@ def claims_of(plan: Plan, people: dict[str, Party]) -> tuple[Claim, ...]:
 @pytest.mark.parametrize("noise", ["gamma", "gaussian"])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", ["record", "attribute"])
-def test_every_order_of_ranks_costs_what_was_asked(noise: str, adjacency: str, unit: str) -> None:
-    """Theorem S.13."""
-    plan = MODEL.compile(asked(RANKED | {"noise": noise}, adjacency=adjacency, unit=unit))
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_every_order_of_ranks_costs_what_was_asked(noise: str, adjacency: str, unit: str, share: float) -> None:
+    """Theorem S.13, with and without counts of classes along the scores (Theorem S.16)."""
+    parameters = RANKED | {"noise": noise, "probabilities_share": share}
+    plan = MODEL.compile(asked(parameters, adjacency=adjacency, unit=unit))
     # A value costs less than a row where it is replaced: what is asked for is an upper bound then.
     assert (1.99 if unit == "record" else 1.0) < plan.epsilon(1e-5) <= 2.0
     fits = [[plan.release(name, release_of(rank)).event(Unit.RECORD) for name in GROUPS] for rank in range(3)]
     assert all(event == of_rank[0] for of_rank in fits for event in of_rank)
     scores = [plan.release(name, "score").event(Unit.RECORD) for name in GROUPS]
-    everybody = Composition([*scores, *(of_rank[0] for of_rank in fits)])
+    counts = [r.event(Unit.RECORD) for r in plan.releases if r.name in {"base rate", "probabilities"}]
+    assert len(counts) == (4 if share else 0)
+    everybody = Composition([*scores, *counts, *(of_rank[0] for of_rank in fits)])
     assert plan.epsilon(1e-5, "record") == pytest.approx(everybody.epsilon(1e-5), rel=1e-9)
     # One party's value: its score, and the dearest of its fits; for labels everybody's.
-    (one,) = [c for c in plan.cost(Unit.ATTRIBUTE, "c", Scope.PARTY).compositions if len(c.events) == 2][:1]
-    assert set(one.events) == {plan.release("c", n).event(Unit.ATTRIBUTE) for n in ("score", release_of(0))}
+    names = ("score", release_of(0), *["probabilities"] * bool(share))
+    (one,) = [c for c in plan.cost(Unit.ATTRIBUTE, "c", Scope.PARTY).compositions if len(c.events) == len(names)][:1]
+    assert set(one.events) == {plan.release("c", n).event(Unit.ATTRIBUTE) for n in names}
 
 
 def test_shares_are_given_out_by_rank_and_every_party_works_out_its_own() -> None:

@@ -110,7 +110,7 @@ def test_models_without_an_outlook_and_studies_without_noise_are_left_alone(worl
     assert glance(dataclasses.replace(load("bayes"), outlook=None), study) is None
     free = msgspec.structs.replace(study, epsilon=math.inf)
     assert glance(load("bayes"), free) is None
-    refuse_if_poor(load("bayes"), free)
+    refuse_if_poor([(load("bayes"), free)])
 
 
 def test_a_fit_simulates_nothing_and_says_where_a_mean_is_all_it_buys(monkeypatch) -> None:
@@ -146,10 +146,10 @@ def test_a_study_that_gives_next_to_nothing_beyond_a_party_alone_is_refused(
     monkeypatch.setattr(utility, "glance", lambda *_: beside(nothing))
     study = read_study(world / "rich.toml")
     if not refused:
-        refuse_if_poor(load("bayes"), study)
+        refuse_if_poor([(load("bayes"), study)])
         return
     with pytest.raises(Refusal, match=r"best that parties have from their own columns.*--force.*force = true"):
-        refuse_if_poor(load("bayes"), study)
+        refuse_if_poor([(load("bayes"), study)])
     text = (world / "rich.toml").read_text()
     (world / "rich.toml").write_text(text.replace("[study]", "[study]\nforce = true"))
     worth_it(world / "rich.toml", asks=False)

@@ -103,6 +103,7 @@ OWN: dict[str, dict[str, Shown]] = {
         "released_": Shown.RELEASED,
     },
     "PrivateStackingClassifier": {
+        "calibrated_": Shown.RELEASED,
         "high_": Shown.RELEASED,
         "models_": Shown.RELEASED,
         "released_": Shown.RELEASED,

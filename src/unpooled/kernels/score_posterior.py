@@ -65,12 +65,29 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Slopes:
+    """Belief of the slope before data: the mass at 0, and the slope of a score of deviation 1 from which on larger ones are rarer.
+
+    Without a typical slope all are equally likely on a logarithmic scale; with one, s, a slope x has a density in proportion to 1/(1 + (x/s)^2).
+    """
+
+    none: float = _NONE
+    typical: float = math.inf
+
+
+ANY = Slopes()
+
+
+@dataclass(frozen=True)
 class ScorePosterior:
     """The posterior of (constant, slope): its means, and draws of equal weight."""
 
     constant: float
     slope: float
     draws: Matrix
+    #: The mean probability of the second class over all rows, and the mean and the deviation of their scores.
+    rate: float
+    scores: tuple[float, float]
 
     @property
     def lines(self) -> tuple[tuple[float, float], ...]:
@@ -80,14 +97,22 @@ class ScorePosterior:
         return tuple(zip(constants.tolist(), factors.tolist(), strict=True))
 
 
-def score_posterior(released: ScoreCounts, *, intercept: bool = True, known: Known | None = None) -> ScorePosterior:
-    """Return the posterior of the line a + s t; ``known``: the line that rounds estimated.
+def score_counts(scores: Vector, second: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return counts of rows: cells of the first class from the lowest score to the highest, then of the second."""
+    cell = np.searchsorted(np.array(CUTS), scores, side="right")
+    return np.bincount(cell + CELLS * second, minlength=2 * CELLS).astype(np.int64)
+
+
+def score_posterior(
+    released: ScoreCounts, *, intercept: bool = True, known: Known | None = None, believed: Slopes = ANY
+) -> ScorePosterior:
+    """Return the posterior of the line a + s t; ``known``: the line that rounds estimated; ``believed``: of the slope, where none did.
 
     Without an intercept the constant is 0.
     """
     points, parts = _scores(released)
     deviation = math.sqrt(max(float((parts[:, None] * points**2).sum()) / _POINTS, _TINY))
-    slopes, prior = _slopes(deviation, known)
+    slopes, prior = _slopes(deviation, known, believed)
     if known is not None:
         constants, prior = _near(known, prior, intercept=intercept)
     else:
@@ -99,7 +124,11 @@ def score_posterior(released: ScoreCounts, *, intercept: bool = True, known: Kno
     both = np.column_stack([constants.ravel(), np.repeat(slopes, constants.shape[1])])
     places = np.searchsorted(np.cumsum(weights), (np.arange(DRAWS) + 0.5) / DRAWS)
     constant, slope = weights @ both
-    return ScorePosterior(float(constant), max(float(slope), _TINY), both[np.minimum(places, weights.size - 1)])
+    rate = float(weights @ (p * parts).sum(axis=-1).ravel())
+    middle = float(parts @ points.mean(axis=1))
+    apart = math.sqrt(max(deviation**2 - middle**2, 0.0))
+    draws = both[np.minimum(places, weights.size - 1)]
+    return ScorePosterior(float(constant), max(float(slope), _TINY), draws, rate, (middle, apart))
 
 
 def mean_log_odds(log_odds: Vector, lines: tuple[tuple[float, float], ...]) -> Vector:
@@ -137,13 +166,14 @@ def _scores(released: ScoreCounts) -> tuple[Matrix, Vector]:
     return np.clip(points, np.maximum(ends[:-1], -1e3)[:, None], np.minimum(ends[1:], 1e3)[:, None]), np.diff(edges)
 
 
-def _slopes(deviation: float, known: Known | None) -> tuple[Vector, Vector]:
+def _slopes(deviation: float, known: Known | None, believed: Slopes) -> tuple[Vector, Vector]:
     """Return slopes and what is believed of each before data."""
     if known is not None:
         far = np.linspace(-_REACH, _REACH, _SLOPE_POINTS)
         return known.slope * np.exp(_RATIO * known.doubt * far), np.exp(-(far**2) / 2)
-    slopes = np.append(0.0, np.geomspace(*_SLOPES, _SLOPE_POINTS - 1) / deviation)
-    return slopes, np.append(_NONE, np.full(slopes.size - 1, (1 - _NONE) / (slopes.size - 1)))
+    slopes = np.geomspace(*_SLOPES, _SLOPE_POINTS - 1)
+    likely = slopes / (1 + (slopes / believed.typical) ** 2) if math.isfinite(believed.typical) else np.ones_like(slopes)
+    return np.append(0.0, slopes / deviation), np.append(believed.none, (1 - believed.none) * likely / likely.sum())
 
 
 def _constants(

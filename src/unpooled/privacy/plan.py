@@ -239,7 +239,7 @@ class Plan(Releases, Generic[Design]):
         def named(r: Release) -> str:
             return f"{r.name} x {r.count}" if r.count > 1 else r.name
 
-        wide = max([12, *(len(named(r)) + 2 for r in self.releases)]) if self.analyses else 12
+        wide = max([14, *(len(named(r)) + 2 for r in self.releases)])
         lines = [
             f"plan {self.hash[:16]} · model {study.model}{f' of {self.maker}' if self.maker else ''} · {self.split} · {study.calibration}",
             f"  asked: {study.target}, adjacency {study.adjacency}",

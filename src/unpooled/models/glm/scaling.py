@@ -17,7 +17,7 @@ import numpy as np
 
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels import standard_rows
-from unpooled.kernels.score_posterior import CELLS, CUTS
+from unpooled.kernels.score_posterior import CELLS, score_counts
 from unpooled.models.glm.rows import GlmRows
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts
@@ -94,8 +94,7 @@ class ScoreCells:
                 back, square = np.empty((2, second.size))
                 # Record after record: 0 less the product, in the order of columns.
                 standard_rows.leave_from(block, at, np.zeros(second.size), start, float(rows.grid), back, square)
-                cell = np.searchsorted(np.array(CUTS), -back, side="right")
-                total += np.bincount(cell + CELLS * second, minlength=2 * CELLS)
+                total += score_counts(-back, second)
         return total
 
     @staticmethod

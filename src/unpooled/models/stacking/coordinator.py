@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from scipy.special import expit
 
 from unpooled.errors import ProtocolError
-from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ranks_of
+from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, Calibrated, ReleasedRate, calibrated
+from unpooled.models.stacking.messages import Claim, MetaRequest, RankedRequest, ScoresRequest, ranks_of
 from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta
 from unpooled.models.stacking.ranking import RANKED, SCORE, release_of
 from unpooled.privacy.bounds import text_of
@@ -21,6 +23,9 @@ from unpooled.protocol.step import Panel
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from numpy.typing import NDArray
+
+    from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Conversation, Replies
@@ -53,6 +58,8 @@ class StackingResult(msgspec.Struct, frozen=True):
 
     models: tuple[LowModel, ...]
     high: tuple[float, ...]
+    #: How scores of the models become probabilities; None where their predictions are put together as they are.
+    calibrated: Calibrated | None = None
 
 
 def coordinate(plan: Plan[StackingDesign]) -> Conversation:
@@ -92,7 +99,24 @@ def coordinate(plan: Plan[StackingDesign]) -> Conversation:
         features = weights if design.split is Split.HORIZONTAL else (yield from _predictions(plan, design))
         (reply,) = yield from everybody([Ask(design.holder, META, MetaRequest(tuple(features)))])
         high = tuple(reply.weights.values.numpy().tolist())
-    return StackingResult(tuple(models), high)
+    found = None
+    if design.probabilities is not None:
+        found = yield from _probabilities(plan, blocks, [released.numpy() for released in weights])
+    return StackingResult(tuple(models), high, found)
+
+
+def _probabilities(
+    plan: Plan[StackingDesign], blocks: list[LowLevel], weights: list[NDArray[np.float64]]
+) -> Generator[list[Ask], Replies, Calibrated]:
+    """Return how scores become probabilities: ask for the base rate, then for the classes along every party's score."""
+    made, parties = plan.design.probabilities, [block.card.name for block in blocks]
+    assert made is not None
+    (first,) = yield from everybody([Ask(parties[0], RATE, Nothing())])
+    rows = blocks[0].card.rows
+    base = ReleasedRate(float(made.rate.decode(first.counts.values.numpy())[0]) / rows, made.rate.scale / rows, rows)
+    replies = yield from everybody([Ask(party, PROBABILITIES, ScoresRequest(base.sent)) for party in parties])
+    counts = [made.counts.decode(reply.counts.values.numpy()) for reply in replies]
+    return calibrated(blocks, weights, counts, made.counts.scale, base)
 
 
 def _predictions(plan: Plan, design: StackingDesign) -> Generator[list[Ask], Replies, list[Array]]:
@@ -122,6 +146,11 @@ def render(result: StackingResult) -> str:
         head = f"{model.name:<16}{model.share:>8.3f}   "
         rows = [*zip(model.names, model.coefficients, strict=True), ("(intercept)", model.intercept)]
         lines += [f"{head if k == 0 else '':<{len(head)}}{name:<24}{value:>14.4g}" for k, (name, value) in enumerate(rows)]
+    if result.calibrated is not None:
+        lines.append(
+            f"probabilities follow from counts of classes along these scores: base rate {expit(result.calibrated.base):.3f}, "
+            f"{result.calibrated.factor:.2f} of what the models add to it together"
+        )
     if result.high:
         lines.append(f"{'high level':<27}{' '.join(f'{value:.4g}' for value in result.high)}")
     return "\n".join(lines)

@@ -162,7 +162,8 @@ class PrivateStackingClassifier(StackedClassifier):
     epsilon : float, default 1.0
         The privacy asked for, for each row and label: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
-        None is 0, or min(1e-5, 0.1 / n) with ``meta="perturbed"``, which alone needs it.
+        None is 0, or min(1e-5, 0.1 / n) with ``meta="perturbed"``, which alone needs it. With one, columns of two classes are put together
+        by ``probabilities_share``.
     bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
         Declared ranges; by them, or by ``Bounds(norm=R)``, rows are scaled to length 1. None reads them off the data, and
         promises nothing.
@@ -179,12 +180,16 @@ class PrivateStackingClassifier(StackedClassifier):
         With ``importance="private"``, the importance of the first rank, of the second, and so on. None is K, K - 1, .., 1.
     ranking_share : float, default 0.1
         Share of the budget that those scores cost.
+    probabilities_share : float, default 0.6
+        Share of the budget that makes probabilities of the parties' scores: a base rate, and counts of both classes along every party's score. It is
+        used where columns of two classes are split, low-level models are combined by "log-odds", and there is a ``delta``; else, and
+        with 0, log odds are averaged as they are.
     meta : {"public-weights", "trusted", "perturbed", "high-level"}, default "public-weights"
         How low-level models are combined: by their public shares; by a model learned from predictions that a trusted coordinator sees,
         or that are released with noise (columns split); by a model that one site learns on rows of its own (rows split).
     combiner : {"auto", "probability", "majority", "weighted-majority", "log-odds"}, default "auto"
-        How public weights are applied. "log-odds" averages the models' log odds: averages of probabilities pull to the base rate. "auto" is
-        "log-odds" where columns are split, else "probability". A learned high level replaces it.
+        How public weights are applied. "log-odds" averages the models' log odds (or see ``probabilities_share``): averages of probabilities pull to
+        the base rate. "auto" is "log-odds" where columns are split, else "probability". A learned high level replaces it.
     prior : float or list of floats, optional
         The declared base rate of ``classes_[1]``, or those of all classes: what scores of ``importance="private"`` are taken from. None
         takes them as equal.
@@ -221,6 +226,8 @@ class PrivateStackingClassifier(StackedClassifier):
     high_ : array
         Weights of the high-level model, empty if there is none. It sees predictions of rows clipped to their bounds; without it
         predictions are of the rows as they are.
+    calibrated_
+        How log odds of the models become those of a class: the base rate's, and a line for each model. None where they are averaged as they are.
     released_, classes_
         Weights of each party, for ``source``; and the two labels.
     linkage_
@@ -249,7 +256,7 @@ class PrivateStackingClassifier(StackedClassifier):
         | taking("falling", NUMBERS, NONE)
         | taking("source", MAPPING, NONE)
         | taking("holder", WORD, NONE)
-        | taking("high_share predictions_share ranking_share", NUMBER)
+        | taking("high_share predictions_share ranking_share probabilities_share", NUMBER)
         | taking("prior", NUMBER, NUMBERS, NONE)
         | taking("penalty", NUMBER, WORD)
         | taking("noise rows multi_class", WORD)
@@ -269,6 +276,7 @@ class PrivateStackingClassifier(StackedClassifier):
         importance: Any = None,  # noqa: ANN401 - an array per column, a mapping per party, or "private"
         falling: Sequence[float] | None = None,
         ranking_share: float = 0.1,
+        probabilities_share: float = 0.6,
         meta: str = "public-weights",
         combiner: str = AUTO,
         prior: float | Sequence[float] | None = None,
@@ -292,6 +300,7 @@ class PrivateStackingClassifier(StackedClassifier):
         self.importance = importance
         self.falling = falling
         self.ranking_share = ranking_share
+        self.probabilities_share = probabilities_share
         self.meta = meta
         self.combiner = combiner
         self.prior = prior

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from unpooled.families import FAMILIES
-from unpooled.privacy.accounting import SAFETY
+from unpooled.privacy.accounting import SAFETY, Composition
 from unpooled.privacy.events import Event
 from unpooled.privacy.mechanisms import LossShape, LossSign, ObjectivePerturbation, calibrated
 from unpooled.privacy.sensitivity import logistic_gradient
@@ -167,14 +167,15 @@ def by_law(
     penalties: Penalties,
     noise: Noise,
     *,
-    epsilon: float | None = None,
     beside: Sequence[Event] = (),
 ) -> Sequence[ObjectivePerturbation]:
     """Fits of the same rows: with Gaussian noise where a delta was given, and where b is then shorter.
 
-    Where something else is released of these rows (``beside``), Gaussian fits compose with it; Gamma fits cost what is left, ``epsilon``.
+    Where something else is released of these rows (``beside``), Gaussian fits compose with it; Gamma fits cost the epsilon that it leaves.
     """
-    left = study.epsilon if epsilon is None else epsilon
+    left = study.epsilon
+    if beside and left < math.inf:
+        left -= Composition(beside).epsilon(study.delta)
     gamma = fits(study, sizes, penalties(Noise.GAMMA), left)
     if study.epsilon == math.inf or noise is Noise.GAMMA or (noise is Noise.AUTO and not study.delta):
         return gamma

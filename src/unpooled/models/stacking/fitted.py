@@ -33,6 +33,7 @@ def fitted(plan: Plan[StackingDesign], result: StackingResult) -> PrivateStackin
     )
     columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
     estimator.models_, estimator.high_ = result.models, np.array(result.high)
+    estimator.calibrated_ = result.calibrated
     estimator.__dict__["released_"] = released_weights(result)
     estimator.classes_ = np.array(design.parameters.classes)
     made = design.made

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
+#: What is believed of columns before data: their deviation in half ranges, and how long rows are beside a declared norm.
+_DEVIATION, _LENGTH = 0.22, 0.5
 #: A coded row shorter than this is a row of zeros.
 _NOTHING = 1e-100
 #: Rows that are turned from column-major to row-major at a time.
@@ -105,6 +107,13 @@ class LowLevel:
         """Return the factor of every coded value, such that no row is longer than q, its constant included."""
         shrink = math.sqrt(2.0) if self.intercept else 1.0
         return self.weight * (1 - SAFETY) / shrink / (1.0 if self.norm is not None else self.length)
+
+    @property
+    def deviation(self) -> float:
+        """Return the deviation that a number of its scaled rows is believed to have before data, the constant apart."""
+        longest = self.length if self.norm is None else 1.0
+        typical = _DEVIATION * math.sqrt(len(self.coding.attribute)) if self.norm is None else _LENGTH
+        return self.scale * (longest if self.unit else min(typical, longest)) / math.sqrt(len(self.coding.attribute))
 
     def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
         """Return the scaled rows (x, 1) of a table, or some of them."""

@@ -25,6 +25,18 @@ class NoisyPredictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probabilities: Released
 
 
+class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Noisy counts: of rows of the second class, or of rows by class and cell of the party's own score."""
+
+    counts: Released
+
+
+class ScoresRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base rate about whose log odds the cells of scores lie, as it was released."""
+
+    rate: float
+
+
 class MetaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Training data of the high-level model: predictions per low-level model (columns split), or the models' weights (rows split)."""
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from unpooled.estimation.made_up import NORMAL, SHAPES, checked_shapes, made_up_features, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.models.stacking.calibrating import ReleasedRate, calibrated, counted
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
 from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of
@@ -24,6 +25,7 @@ from unpooled.privacy.unit import Split
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.models.stacking.calibrating import Calibrated, Probabilities
     from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan, Study
@@ -160,6 +162,11 @@ def _played(plan: Plan[StackingDesign], used: Table, places: Places, new: Table,
         centre = np.array(block.centre) if block.centre else np.zeros(block.numbers)
         weights.append((block, _fit(design, mechanism, block.rows(used, own), coded[own], centre, rng)))
     predicted = [block.predicted(block.rows(new), w) for block, w in weights]
+    if design.probabilities is not None:
+        log_odds = _calibrated(design.probabilities, weights, used, places == 1, rng).log_odds(
+            np.column_stack([block.rows(new) @ w for block, w in weights])
+        )
+        return outcomes.probabilities(log_odds[:, None])
     if not design.learns:
         each = np.stack([q if outcomes.several else np.column_stack([1 - q, q]) for q in predicted], axis=1)
         combiner = combiner_of(p.combiner, p.split)
@@ -176,6 +183,22 @@ def _played(plan: Plan[StackingDesign], used: Table, places: Places, new: Table,
     mechanism = plan.release(design.holder, META).mechanism
     w = _fit(design, mechanism, features, coded[rows], np.zeros(features.shape[1] * outcomes.predictors), rng)
     return outcomes.of(meta_rows(predicted, intercept=p.fit_intercept), w)
+
+
+def _calibrated(
+    made: Probabilities,
+    weights: list[tuple[LowLevel, NDArray[np.float64]]],
+    used: Table,
+    second: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> Calibrated:
+    """Return how scores become probabilities, by counts of these rows with noise in proportion to their part of the study's own."""
+    part = second.size / weights[0][0].card.rows
+    deviation = made.rate.scale * part / second.size
+    base = ReleasedRate(float(second.mean()) + deviation * rng.normal(), deviation, second.size)
+    counts = [counted(block, block.rows(used), second, w, base.sent) for block, w in weights]
+    noisy = [exact + made.counts.scale * part * rng.normal(size=exact.size) for exact in counts]
+    return calibrated([block for block, _ in weights], [w for _, w in weights], noisy, made.counts.scale * part, base)
 
 
 def _fit(

@@ -60,6 +60,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: (columns split). Empty: the importance above. The scores get this share of the budget.
     ranks: tuple[float, ...] = ()
     ranking_share: float = 0.1
+    #: Share of the budget that makes probabilities of scores (columns split, two classes, public weights and log odds, with a delta): a base rate,
+    #: and counts of classes along every party's score. 0: the log odds of the models are averaged as they are.
+    probabilities_share: float = 0.6
     #: The party that learns the high-level model; empty: the first (columns split), or none (rows split: public weights).
     holder: str = ""
     #: Share of the rows that the high-level model of a column split learns from.

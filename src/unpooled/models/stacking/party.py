@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError
+from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, counted
 from unpooled.models.stacking.fits import Noise
 from unpooled.models.stacking.messages import (
+    Counts,
     MetaRequest,
     NoisyPredictions,
     Predictions,
     RankedRequest,
     Score,
+    ScoresRequest,
     Weights,
     ranks_of,
 )
@@ -139,6 +142,32 @@ def fit_ranked(context: Context[StackingDesign], request: RankedRequest) -> Weig
     return reply
 
 
+def _second(context: Context[StackingDesign]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return (which rows are of the second class, which rows there are: one that was left out is in no count)."""
+    return _labels(context, None) > 0, context.table.blank(np.ones(context.table.n_rows, dtype=bool))
+
+
+def count_second(context: Context, request: Nothing) -> Counts:  # noqa: ARG001
+    """Release how many rows are of the second class."""
+    context.planned(RATE)
+    second, held = _second(context)
+    return Counts(context.release(RATE, Statistic(np.array([np.count_nonzero(second & held)], dtype=np.int64))))
+
+
+def count_scores(context: Context[StackingDesign], request: ScoresRequest) -> Counts:
+    """Release how many rows of each class have a score in each cell, by the model that this party released."""
+    context.planned(PROBABILITIES)
+    design, block = _own(context)
+    if not 0 < request.rate < 1:
+        raise ProtocolError("a base rate lies between 0 and 1")
+    weights = context.kept(KEPT)
+    if design.shares:
+        block = design.ranked(context.plan.study, context.name, int(context.kept(KEPT_RANK)[0]))
+    second, held = _second(context)
+    found = counted(block, block.rows(context.table)[held], second[held], weights, request.rate)
+    return Counts(context.release(PROBABILITIES, Statistic(found)))
+
+
 def _probabilities(context: Context) -> Floats:
     """Return probabilities of the high-level rows by this party's released low-level model: of the second of two classes, or of every class."""
     _, block = _own(context)
@@ -195,5 +224,7 @@ STEPS = (
     Step(PREDICTIONS, Nothing, NoisyPredictions, predict_noisily),
     Step(SCORE, Nothing, Score, score_columns),
     Step(RANKED, RankedRequest, Weights, fit_ranked),
+    Step(RATE, Nothing, Counts, count_second),
+    Step(PROBABILITIES, ScoresRequest, Counts, count_scores),
     Step(META, MetaRequest, Weights, fit_meta),
 )

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.models.stacking.calibrating import Probabilities, probabilities, share_of
 from unpooled.models.stacking.fits import Fit, Noise, Perturb, by_law, fits, penalty_of
 from unpooled.models.stacking.formulas import features_of, made_of
 from unpooled.models.stacking.low_level import LowLevel
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.events import Event
     from unpooled.privacy.mechanisms import ObjectivePerturbation
 
     Matrix = NDArray[np.float64]
@@ -64,6 +66,8 @@ class StackingDesign:
     outcomes: Outcomes
     #: The shares of the sensitivity by rank, where parties are ranked privately.
     shares: tuple[float, ...] = ()
+    #: What makes probabilities of scores; None: log odds are averaged as they are, or a high-level model is learned.
+    probabilities: Probabilities | None = None
 
     @property
     def made(self) -> FormulaColumns | None:
@@ -98,6 +102,10 @@ class StackingDesign:
         # Of several classes, the Gamma law's b is as much longer as there are more numbers; the Gaussian's less.
         columns *= self.outcomes.predictors if law is Noise.GAMMA else 1
         return penalty_of(self.parameters.penalty, columns, rows, epsilon, law)
+
+    def beside(self, study: Study) -> list[Event]:
+        """Return what one unit pays for probabilities, in addition to the fits of the same rows."""
+        return [] if self.probabilities is None else self.probabilities.events(len(self.blocks), Unit(study.unit))
 
     @property
     def each(self) -> tuple[int, ...]:
@@ -213,7 +221,11 @@ def design_of(study: Study) -> StackingDesign:
             raise UsageError(msg)
     if p.source and set(p.source) - {block.card.name for block in blocks}:
         raise UsageError("source names a party that fits no model here")
-    return StackingDesign(p, Split.HORIZONTAL if rows_split else Split.VERTICAL, meta, holder, blocks, outcomes, shares)
+    share = share_of(p, study, len(blocks), learns=bool(holder))
+    split = Split.HORIZONTAL if rows_split else Split.VERTICAL
+    return StackingDesign(
+        p, split, meta, holder, blocks, outcomes, shares, probabilities(study, share, len(blocks)) if share else None
+    )
 
 
 def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outcomes) -> LowLevel:
@@ -248,12 +260,16 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
     shapes = [block.fit(rows - high if vertical else block.card.rows) for block in design.blocks]
     if design.shares:
         penalties = partial(design.penalty, BLOCK, rows, study.epsilon)
-        releases = ranked_releases(study, design.parameters, design.blocks, design.shares, penalties)
+        releases = ranked_releases(
+            study, design.parameters, design.blocks, design.shares, penalties, beside=design.beside(study)
+        )
     else:
         releases = [
             Release(BLOCK, block.card.name, BLOCK, mechanism, exposure=Exposure(part, label=mechanism.label))
             for block, mechanism in zip(design.blocks, _perturbed(study, design, shapes, perturb), strict=True)
         ]
+    if design.probabilities is not None:
+        releases += design.probabilities.releases([block.card.name for block in design.blocks])
     if learns:
         releases += _high_level(study, design, high, perturb)
     public, trusted = _who_sees(design, high)
@@ -271,6 +287,7 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
             *_of_source(study, design.parameters),
         ),
         voids=voids,
+        notes=() if design.probabilities is None else design.probabilities.notes,
         trusted=trusted,
         design=design,
     )
@@ -319,7 +336,7 @@ def _perturbed(study: Study, design: StackingDesign, shapes: list[Fit], perturb:
     def made(together: list[Fit]) -> Sequence[ObjectivePerturbation]:
         penalties = partial(design.penalty, BLOCK, together[0].rows, study.epsilon)
         if perturb is fits:
-            return by_law(study, together, penalties, noise)
+            return by_law(study, together, penalties, noise, beside=design.beside(study))
         return perturb(study, together, penalties(Noise.GAMMA), study.epsilon)
 
     return [made([fit])[0] for fit in shapes] if design.split is Split.HORIZONTAL else made(shapes)

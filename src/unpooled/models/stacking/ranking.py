@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from unpooled.models.stacking.fits import Penalties
     from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.parameters import Parameters
+    from unpooled.privacy.events import Event
     from unpooled.privacy.study import Study
 
     Matrix = NDArray[np.float64]
@@ -82,9 +83,18 @@ def score_of(rows: Matrix, places: NDArray[np.intp], rates: Sequence[float]) -> 
 
 
 def ranked_releases(
-    study: Study, p: Parameters, blocks: Sequence[LowLevel], shares: Sequence[float], penalties: Penalties
+    study: Study,
+    p: Parameters,
+    blocks: Sequence[LowLevel],
+    shares: Sequence[float],
+    penalties: Penalties,
+    *,
+    beside: Sequence[Event],
 ) -> list[Release]:
-    """Return a score of every party; and a fit of every party for every rank, of which all parties together make one each."""
+    """Return a score of every party; and a fit of every party for every rank, of which all parties together make one each.
+
+    ``beside``: what one unit pays for other releases.
+    """
     unit, rows, outcomes = Unit(study.unit), study.parties[0].rows, blocks[0].outcomes
     row = longest(p.rates) * _GRID
     # A length moves by no more than the sum does; one step more where two truncated ones are apart.
@@ -108,8 +118,7 @@ def ranked_releases(
         shapes,
         penalties,
         Noise(p.noise),
-        epsilon=study.epsilon * (1 - p.ranking_share),
-        beside=[score.event(unit)] * len(study.parties),
+        beside=[*[score.event(unit)] * len(study.parties), *beside],
     )
     for block in blocks:
         for rank, fit in enumerate(fits):

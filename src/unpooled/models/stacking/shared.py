@@ -11,6 +11,7 @@ from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import plain
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.stacking import MODEL
+from unpooled.models.stacking.calibrating import Calibrated, ScoreLine
 from unpooled.models.stacking.coordinator import LowModel
 from unpooled.models.stacking.parameters import META_ROLE, Meta
 from unpooled.privacy.bounds import Bounds
@@ -34,7 +35,7 @@ class StackEstimator(DeclaredClassifier):
 
     _model = MODEL
     _several = True
-    _saved_types = (*StudyEstimator._saved_types, LowModel)  # noqa: SLF001 - its base's
+    _saved_types = (*StudyEstimator._saved_types, LowModel, Calibrated, ScoreLine)  # noqa: SLF001 - its base's
     penalty: float | str
     noise: str
     rows: str

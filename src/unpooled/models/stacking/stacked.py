@@ -15,7 +15,7 @@ from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.groups import dealt, weighed
 from unpooled.models.stacking.outcomes import meta_rows
-from unpooled.models.stacking.parameters import AUTO, Meta, combiner_of, rates_of
+from unpooled.models.stacking.parameters import AUTO, LOG_ODDS, Meta, combiner_of, rates_of
 from unpooled.models.stacking.ranking import default_ranks
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.plan import Card, Plan, Study
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.estimation.linking import Frames, On
+    from unpooled.models.stacking.calibrating import Calibrated
 
 
 class StackedClassifier(StackEstimator):
@@ -34,6 +35,8 @@ class StackedClassifier(StackEstimator):
     importance: Any
     falling: Sequence[float] | None
     ranking_share: float
+    probabilities_share: float
+    calibrated_: Calibrated | None
     meta: str
     combiner: str
     prior: float | Sequence[float] | None
@@ -109,6 +112,7 @@ class StackedClassifier(StackEstimator):
                 "importance": importance,
                 "ranks": self._ranks(len(groups)),
                 "ranking_share": float(self.ranking_share),
+                "probabilities_share": float(self.probabilities_share),
                 "high_share": float(self.high_share),
                 "predictions_share": float(self.predictions_share),
             }
@@ -145,36 +149,51 @@ class StackedClassifier(StackEstimator):
             study = self._study({ALL: table.n_rows}, declared)
             tables = tables_of(study, table, labels)
         result = self._released(study, tables, declared)
-        self.models_, self.high_ = result.models, np.array(result.high)
+        self.models_, self.high_, self.calibrated_ = result.models, np.array(result.high), result.calibrated
         return self
 
     # --- predict -------------------------------------------------------------------------------------------------------------
 
-    def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Return probabilities of every class by every low-level model."""
+    def _decisions(self, X: ArrayLike) -> list[NDArray[np.float64]]:
+        """Return the linear predictors of every low-level model (rows x predictors)."""
         check_is_fitted(self)
         new, outcomes, found = self._new(X), self._outcomes, []
         for place, block in enumerate(self._blocks):
             # One for every class, where they are more than two.
             models = self.models_[place * outcomes.predictors : (place + 1) * outcomes.predictors]
-            if self.high_.size or block.unit:  # learned on predictions of clipped and scaled rows: applied to the same
-                found.append(outcomes.of(self._scaled(block, new), np.concatenate([m.weights for m in models])))
+            # What was learned on predictions of clipped and scaled rows, or counted along them, is applied to the same.
+            if self.high_.size or block.unit or self._calibrated is not None:
+                found.append(self._scaled(block, new) @ np.array([m.weights for m in models]).T)
                 continue
-            decisions = block.natural(new) @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models]
-            found.append(outcomes.probabilities(decisions))
+            found.append(block.natural(new) @ np.array([m.coefficients for m in models]).T + [m.intercept for m in models])
         return found
+
+    def _low(self, X: ArrayLike) -> list[NDArray[np.float64]]:
+        """Return probabilities of every class by every low-level model."""
+        return [self._outcomes.probabilities(decisions) for decisions in self._decisions(X)]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Positive means ``classes_[1]``: the high level's decision, or log odds of the combined probability; of several classes, one each."""
+        if self._calibrated is not None:
+            return self._calibrated.log_odds(np.hstack(self._decisions(X)))
         low, outcomes = self._low(X), self._outcomes
         if self.high_.size:
             features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
             high = features @ self.high_.reshape(outcomes.predictors, -1).T
             return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
         each = np.stack(low, axis=1)
-        combiner = combiner_of(self._row.filled("combiner", self.combiner, AUTO), self.split)
-        logs = combined(each, [block.weight for block in self._blocks], combiner)
+        logs = combined(each, [block.weight for block in self._blocks], self._combiner)
         return logs if outcomes.several else np.asarray(logs[:, 1] - logs[:, 0])
+
+    @property
+    def _calibrated(self) -> Calibrated | None:
+        """Return how scores become probabilities; None where log odds are put together as they are, or something else is."""
+        found: Calibrated | None = vars(self).get("calibrated_")
+        return found if self._combiner == LOG_ODDS else None
+
+    @property
+    def _combiner(self) -> str:
+        return combiner_of(self._row.filled("combiner", self.combiner, AUTO), self.split)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "models_")

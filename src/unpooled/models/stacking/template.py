@@ -19,6 +19,7 @@ split = "features"                  # "features": columns of the same people; "s
 # importance = {}                   # columns split: a public number for every party; missing ones are 1, 0 leaves a party out
 # ranks = []                        # columns split: falling importance that is given out by noisy rank, in the place of importance
 # ranking_share = 0.1               # part of the budget that pays for these ranks
+# probabilities_share = 0.6         # columns split, two classes, log odds, a delta: part of the budget that makes probabilities of scores
 # holder = ""                       # the party that learns the high-level model ([trust] meta = "trusted", or rows split)
 # high_share = 0.2                  # columns split: part of the rows that the high-level model learns from
 # predictions_share = 0.5           # part of those rows' epsilon that noisy predictions cost ([trust] meta = "perturbed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,7 +24,7 @@ from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from unpooled.aggregation.life_table import KaplanMeier
     from unpooled.privacy.budget import Budget
@@ -118,7 +119,7 @@ def survival(
     time: str,
     event: str,
     by: str,
-    bounds: Bounds | Mapping[str | int, Any],
+    bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
     *,
     strata: str | None = None,
     cuts: Sequence[float] = (),
@@ -148,11 +149,11 @@ def survival(
         The column that says whether there was an event: 0 or 1, or two categories, the second of which is the event.
     by : str
         The column whose levels are compared with the first declared one.
-    bounds : Bounds, or mapping from column names to ranges or categories
-        Declared ranges or categories; of the time (0, end of follow-up). Whoever is there at the end has not had the event.
+    bounds : Bounds, or mapping from column names to ranges or categories, optional
+        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Whoever is there at the end has not had the event.
     strata : str, optional
         A column of categories inside whose levels arms are compared.
-    cuts : list of rising numbers, optional
+    cuts : list of rising numbers, default ()
         Ends of intervals before the end of follow-up. Without them intervals are equally long, and as many as the budget can tell.
     horizon : float, optional
         The end of an interval up to which mean survival is restricted. None is the end of follow-up.
@@ -217,7 +218,7 @@ def survival(
     whole = table_of(data, None)
     table = type(whole)({name: whole[name] for name in names})
     declared: Any = bounds
-    if not isinstance(bounds, Bounds):
+    if isinstance(bounds, Mapping):
         declared = {name: said for name, said in bounds.items() if name in names}
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), Bounds.given(declared, table).columns(table.names))
