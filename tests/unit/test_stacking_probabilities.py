@@ -34,7 +34,7 @@ from unpooled.models.stacking.calibrating import (
     place_and_width,
 )
 from unpooled.models.stacking.coordinator import StackingResult
-from unpooled.models.stacking.messages import Counts, ScoresRequest
+from unpooled.models.stacking.messages import CountsReply, ScoresRequest
 from unpooled.models.stacking.plan import design_of
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
@@ -276,7 +276,7 @@ def test_rates_that_are_none_and_counts_before_the_fit_are_refused_and_nothing_i
         party.answer(encode(plan.hash, RATE, 0, Nothing()))
     assert len(party.ledger.entries()) == before
     reply = party.answer(encode(plan.hash, PROBABILITIES, 0, ScoresRequest(0.4)))
-    assert msgspec.msgpack.decode(open_envelope(reply).body, type=Counts).counts.values.numpy().shape == (2 * CELLS,)
+    assert msgspec.msgpack.decode(open_envelope(reply).body, type=CountsReply).counts.values.numpy().shape == (2 * CELLS,)
     assert len(party.ledger.entries()) == before + 1
     other, others = opened(asked({"probabilities_share": 0.0}))
     with pytest.raises(UsageError, match="no release"):
@@ -364,7 +364,7 @@ def test_exact_counts_make_the_rate_and_the_spread_of_scores_known() -> None:
 
 
 def test_lines_are_of_the_models_own_log_odds() -> None:
-    """Counts without noise, of one party's score: what it says of a row is the log odds of its cell."""
+    """CountsReply without noise, of one party's score: what it says of a row is the log odds of its cell."""
     X, y, _, _ = made_up(2, 30_000, 1, new=0)
     table = Table({f"x{j}": X[:, j] for j in range(8)})
     columns = tuple(Column(f"x{j}", -1.0, 1.0) for j in range(8))

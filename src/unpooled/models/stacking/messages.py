@@ -25,7 +25,7 @@ class NoisyPredictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     probabilities: Released
 
 
-class Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CountsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Noisy counts: of rows of the second class, or of rows by class and cell of the party's own score."""
 
     counts: Released

@@ -10,7 +10,7 @@ from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.models.stacking.calibrating import PROBABILITIES, RATE, counted
 from unpooled.models.stacking.fits import Noise
 from unpooled.models.stacking.messages import (
-    Counts,
+    CountsReply,
     MetaRequest,
     NoisyPredictions,
     Predictions,
@@ -147,14 +147,14 @@ def _second(context: Context[StackingDesign]) -> tuple[NDArray[np.bool_], NDArra
     return _labels(context, None) > 0, context.table.blank(np.ones(context.table.n_rows, dtype=bool))
 
 
-def count_second(context: Context, request: Nothing) -> Counts:  # noqa: ARG001
+def count_second(context: Context, request: Nothing) -> CountsReply:  # noqa: ARG001
     """Release how many rows are of the second class."""
     context.planned(RATE)
     second, held = _second(context)
-    return Counts(context.release(RATE, Statistic(np.array([np.count_nonzero(second & held)], dtype=np.int64))))
+    return CountsReply(context.release(RATE, Statistic(np.array([np.count_nonzero(second & held)], dtype=np.int64))))
 
 
-def count_scores(context: Context[StackingDesign], request: ScoresRequest) -> Counts:
+def count_scores(context: Context[StackingDesign], request: ScoresRequest) -> CountsReply:
     """Release how many rows of each class have a score in each cell, by the model that this party released."""
     context.planned(PROBABILITIES)
     design, block = _own(context)
@@ -165,7 +165,7 @@ def count_scores(context: Context[StackingDesign], request: ScoresRequest) -> Co
         block = design.ranked(context.plan.study, context.name, int(context.kept(KEPT_RANK)[0]))
     second, held = _second(context)
     found = counted(block, block.rows(context.table)[held], second[held], weights, request.rate)
-    return Counts(context.release(PROBABILITIES, Statistic(found)))
+    return CountsReply(context.release(PROBABILITIES, Statistic(found)))
 
 
 def _probabilities(context: Context) -> Floats:
@@ -224,7 +224,7 @@ STEPS = (
     Step(PREDICTIONS, Nothing, NoisyPredictions, predict_noisily),
     Step(SCORE, Nothing, Score, score_columns),
     Step(RANKED, RankedRequest, Weights, fit_ranked),
-    Step(RATE, Nothing, Counts, count_second),
-    Step(PROBABILITIES, ScoresRequest, Counts, count_scores),
+    Step(RATE, Nothing, CountsReply, count_second),
+    Step(PROBABILITIES, ScoresRequest, CountsReply, count_scores),
     Step(META, MetaRequest, Weights, fit_meta),
 )
