@@ -32,7 +32,9 @@ from unpooled.audit.shares import share
 from unpooled.audit.transcripts import audit_transcript
 from unpooled.audit.witness import Act
 from unpooled.models import load
+from unpooled.models.describe import arms
 from unpooled.models.stacking import party as party_of_stacks
+from unpooled.models.survival import plan as plan_of_survival
 from unpooled.privacy import exposure, household, noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import NO_COST
@@ -299,6 +301,38 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 
         patch.setattr(party_of_stacks, "counted", upwards)
     return replay(model, study, tables, registry=load, rounds=1).violations
+
+
+@breaks("sums of every arm priced as if a row stayed in its arm (Theorem Q.2)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("describe, arms")
+    if broken:
+        patch.setattr(arms.ArmsLayout, "distance", lambda _, column: 1.0 if column else math.sqrt(2.0))
+        study = msgspec.structs.replace(study, run=2)  # plans are compiled anew
+    return replay(model, study, tables, registry=load, rounds=2).violations
+
+
+@breaks("exits that also count everybody who was at risk, priced as one cell (Theorem V.1)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("survival", trust={"aggregation": "local"})
+    if broken:
+        counted = plan_of_survival.ExitsLayout.counted
+
+        def at_risk(self: Any, blocks: Any) -> Any:
+            cells = counted(self, blocks).reshape(self.shape)
+            return np.cumsum(cells[..., ::-1], axis=-1)[..., ::-1].ravel()
+
+        patch.setattr(plan_of_survival.ExitsLayout, "counted", at_risk)
+    return replay(model, study, tables, registry=load, rounds=2).violations
+
+
+@breaks("the second of two analyses, whose parts of the rows pass for those of the first (Theorem F.26)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("analyses, columns")
+    if broken:
+        patch.setattr(exposure, "_partition", lambda _part: "")
+        study = msgspec.structs.replace(study, run=2)
+    return audit_account(model, study, tables, registry=load)
 
 
 @breaks("a part of the rows that is not debited (G1)")

@@ -20,7 +20,13 @@ COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
 MORE = {
     "multinomial": (*COLUMNS, Column("outcome", categories=("home", "ward", "died"))),
     "survival": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
-    "exits": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
+    "arms": (*COLUMNS, Column("smoker", categories=("no", "yes"))),
+    "exits": (
+        *COLUMNS,
+        Column("smoker", categories=("no", "yes")),
+        Column("days", 0.0, 60.0),
+        Column("died", categories=("no", "yes")),
+    ),
 }
 MODELS = {
     "describe": ("describe", {}),
