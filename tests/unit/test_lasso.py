@@ -854,3 +854,13 @@ def test_the_refits_inner_problem_is_solved() -> None:
         gradient = gram @ x - response
         gaps.append(float(gradient @ x + np.abs(gradient).max()) / float(np.abs(response).max()))
     assert max(gaps) < 1e-7  # ten times the tolerance that the solver is asked for
+
+
+def test_a_party_without_columns_has_nothing_to_choose_from() -> None:
+    """It held a label alone, and a plan of moments ended in the logarithm of 0."""
+    two = (Column("a", -1.0, 1.0), Column("b", -1.0, 1.0))
+    cards = (Card("one", 40, two, ("y",)), Card("two", 40, (), ("y",)))
+    for method in ("auto", "frank-wolfe"):
+        asked = {"response_bound": 1.0, "method": method, **({"radius_in_half_ranges": 1.0} if method != "auto" else {})}
+        with pytest.raises(UsageError, match="'two' declares no column to choose from"):
+            MODEL.compile(Study("lasso", cards, 1.0, 1e-6, parameters=asked, derived=()))

@@ -1,4 +1,4 @@
-"""What arms are like, and how far they are apart: the table of baseline characteristics, from noisy sums of every arm."""
+"""The table of baseline characteristics, from noisy sums: columns in every arm, and how far the arms are apart."""
 
 from __future__ import annotations
 

@@ -75,6 +75,10 @@ def compile_plan(study: Study) -> Plan:
     form = form_of(study)
     if form is Form.JOINT:
         return compile_joint(study)
+    for card in study.parties:
+        if not card.columns:
+            msg = f"party {card.name!r} declares no column to choose from: leave it out of the study"
+            raise UsageError(msg)
     return compile_standard(study) if form is Form.MOMENTS else compile_rounds(study)
 
 

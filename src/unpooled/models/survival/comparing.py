@@ -1,4 +1,4 @@
-"""From noisy exits to curves, restricted means and tests. All of it is post-processing (THEORY.md, section 3)."""
+"""Curves, restricted means and tests from noisy exits. All of it is post-processing (THEORY.md, section 3)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Draws from the null law of a test.
 DRAWS = 499
-#: An arm, or events, of fewer than so many deviations of their noise are hidden by it.
+#: Deviations of their noise below which an arm, or events, are hidden by it.
 _SURELY = 3.0
 _HIDDEN = "not identified: the noise hides whether there are people in every arm, or events"
 _NOISY = "not identified: the noise adds more to it than the draw of persons"

@@ -150,11 +150,11 @@ def survival(
     by : str
         The column whose levels are compared with the first declared one.
     bounds : Bounds, or mapping from column names to ranges or categories, optional
-        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Whoever is there at the end has not had the event.
+        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). A person who is there at the end has had no event.
     strata : str, optional
         A column of categories inside whose levels arms are compared.
     cuts : list of rising numbers, default ()
-        Ends of intervals before the end of follow-up. Without them intervals are equally long, and as many as the budget can tell.
+        Ends of intervals before the end of follow-up. Without them intervals are equally long, and their number follows from rows and budget.
     horizon : float, optional
         The end of an interval up to which mean survival is restricted. None is the end of follow-up.
     sites : array of n labels, optional
