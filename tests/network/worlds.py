@@ -106,7 +106,8 @@ class World:
 
     def write_study(self, path: Path, study: Study) -> Path:
         """The study as the file that its author writes."""
-        lines = ["[study]", f'model = "{study.model}"', f"run = {study.run}", f'coordinator = "{study.coordinator}"']
+        model = [] if study.contained else [f'model = "{study.model}"']
+        lines = ["[study]", *model, f"run = {study.run}", f'coordinator = "{study.coordinator}"']
         if study.simulation_seed is not None:
             lines.append(f"simulation_seed = {study.simulation_seed}")
         if study.ids:
@@ -115,7 +116,11 @@ class World:
         helped = [f"helpers = {json.dumps([card.name for card in study.helpers])}"] if study.helpers else []
         if study.trust or helped:
             lines += ["[trust]", *helped, *(f"{role} = {json.dumps(trusted)}" for role, trusted in study.trust.items())]
-        lines += ["[parameters]", *(f"{key} = {toml(value)}" for key, value in study.parameters.items())]
+        if not study.contained:
+            lines += ["[parameters]", *(f"{key} = {toml(value)}" for key, value in study.parameters.items())]
+        for one in study.contained:
+            lines += ["[[analysis]]", *(f"{key} = {toml(value)}" for key, value in one.items() if key != "parameters")]
+            lines += ["[analysis.parameters]", *(f"{key} = {toml(v)}" for key, v in one.get("parameters", {}).items())]
         for name in self.names:
             lines += ["[[party]]", f'card = "{self.root / name / f"{name}.card.toml"}"']
         path.write_text("\n".join(lines) + "\n")
