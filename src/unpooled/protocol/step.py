@@ -154,7 +154,8 @@ class Analysed:
     def table(self) -> str:
         """Return its result as every command prints it, under its name."""
         text = f"no result: {self.failed}" if self.failed else self.model.table(self.plan, self.result)
-        return f"{self.name} ({self.plan.study.model})\n\n{text}"
+        model = self.plan.study.model
+        return f"{self.name if self.name == model else f'{self.name} ({model})'}\n\n{text}"
 
 
 def no_parts(plan: Plan, result: Any) -> tuple[Analysed, ...]:  # noqa: ANN401, ARG001 - as above
