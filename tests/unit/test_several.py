@@ -233,9 +233,35 @@ def test_an_analysis_is_never_opened_alone() -> None:
     assert party.ledger.entries() == ()
 
 
+def test_a_party_whose_labels_an_analysis_does_not_use_is_no_part_of_it() -> None:
+    cards = (Card("a", 60, COLUMNS), Card("b", 60, (Column("x", 0.0, 1.0),), ("y",)))
+    listed = [
+        {"name": "one", "model": "describe", "columns": ["age"]},
+        {"name": "two", "model": "describe", "columns": ["x", "y"]},
+    ]
+    plan = load("analyses").compile(msgspec.structs.replace(asked(listed), parties=cards))
+    held = {name: [(card.name, card.labels) for card in one.study.parties] for name, one in plan.analyses.items()}
+    assert held == {"one": [("a", ())], "two": [("b", ("y",))]}
+
+
+@pytest.mark.parametrize("named", [{"arm": "sex", "sex": "arm"}, {"age": "stay", "stay": "age"}, {"born": "age"}])
+def test_a_party_is_asked_for_columns_by_the_names_of_its_card(named: dict[str, str]) -> None:
+    """Else values would be held against what is declared of others, and a refusal would tell which of them are there."""
+    columns = (*COLUMNS, Column("sex", categories=("f", "m", "new", "old")))
+    study = asked([{"name": "baseline", "model": "describe", "named": named}], simulation_seed=1)
+    card = Card("a", 60, columns)
+    plan = load("analyses").compile(msgspec.structs.replace(study, parties=(card,)))
+    held = {**{name: tables()["a"][name] for name in ("age", "arm", "stay")}, "sex": np.array(["f", "m"] * 30)}
+    ledger = Ledger.in_memory()
+    party = Party("a", Table(held), card, ledger, KeySource(ledger.root_key), Policy.in_process(), load)
+    with pytest.raises(PlanMismatch, match="calls columns otherwise than"):
+        drive(load("analyses"), plan, in_process({"a": party}))
+    assert ledger.entries() == ()
+
+
 def test_analyses_split_their_data_alike() -> None:
     cards = tuple(Card(name, 60, COLUMNS, ("y",)) for name in ("a", "b"))
-    sketches = {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm"]}
+    sketches = {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm", "y"]}
     with pytest.raises(UsageError, match="analyses of one study split their data alike"):
         load("analyses").compile(msgspec.structs.replace(asked([LISTED[0], sketches]), parties=cards))
 
@@ -476,6 +502,28 @@ def test_a_study_that_is_not_fitted_and_a_name_that_it_does_not_have() -> None:
         study["b"]
     with pytest.raises(KeyError, match="no analysis 'c'"):
         study.fit(frame(300))["c"]
+
+
+def test_one_estimator_that_stands_for_two_analyses_has_the_result_of_each() -> None:
+    data = frame()
+    one = unpooled.PrivateLinearRegression(
+        bounds={"age": (20, 90), "arm": ["new", "old"]}, y_bounds=(0, 20), formula="stay ~ age"
+    )
+    fits = {"up": lambda data: one.fit(data), "down": lambda data: one.fit(data.assign(stay=20 - data["stay"]))}
+    study = unpooled.Study(fits, epsilon=50.0, random_state=0).fit(data)
+    assert study["up"].coef_[0] > 0 > study["down"].coef_[0]
+    assert study["up"].plan_.hash != study["down"].plan_.hash
+
+
+def test_a_fit_of_other_columns_or_rows_the_second_time_is_refused() -> None:
+    times = iter((30.0, 40.0, 0, 1))
+    fits = {
+        "other bounds": lambda data: unpooled.describe(data[["stay"]], {"stay": (0, next(times))}),
+        "other rows": lambda data: unpooled.describe(data[["stay"]].sample(50, random_state=next(times)), {"stay": (0, 30)}),
+    }
+    for name, fit in fits.items():
+        with pytest.raises(UsageError, match="this one asked another when it was run again"):
+            unpooled.Study({name: fit}, random_state=0).fit(frame())
 
 
 def test_a_fit_that_asks_another_question_the_second_time_is_refused() -> None:

@@ -31,8 +31,7 @@ class Analysis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     model: str
     #: Its share of the budget. Given for every analysis or for none; without shares all have the same.
     share: float | None = None
-    #: The columns that it uses, of those that the cards declare, in this order, and labels; without it all of them. All labels stay where it
-    #: names none.
+    #: The columns and labels that it uses, of those that the cards declare, in this order; without it all of them.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = {}
     trust: dict[str, str] = {}
@@ -125,7 +124,7 @@ def _card(card: Card, one: Analysis) -> Card | None:
     labels = tuple(own.get(label, label) for label in card.labels if label in own or label not in one.named)
     if one.columns:
         columns = {name: columns[name] for name in one.columns if name in columns}
-        labels = tuple(label for label in labels if label in one.columns) or labels
+        labels = tuple(label for label in labels if label in one.columns)
     return msgspec.structs.replace(card, columns=tuple(columns.values()), labels=labels) if columns or labels else None
 
 

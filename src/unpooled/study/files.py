@@ -227,7 +227,10 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
         if isinstance(helpers, str) or len(trust) + (HELPERS in one.trust) != len(one.trust):
             msg = f"[analysis.trust] of {one.name!r}: {HELPERS} is a list of names; everything else under it is one word"
             raise StudyError(msg)
-        made = Analysis(one.name, one.model, one.share, one.columns, parameters, trust, helpers, origins=numbers)
+        # All labels stay where it names columns and no label.
+        labels = tuple(dict.fromkeys(label for card in cards for label in card.labels))
+        columns = one.columns if set(labels) & set(one.columns) or not one.columns else (*one.columns, *labels)
+        made = Analysis(one.name, one.model, one.share, columns, parameters, trust, helpers, origins=numbers)
         listed.append(msgspec.to_builtins(made))
     return {ANALYSES: listed}, tuple(every)
 

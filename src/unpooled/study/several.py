@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -130,7 +131,8 @@ class Study:
                 self.failed_[part.name] = part.failed
                 continue
             found = LocalRun(replace(done.outcome, result=part.result), done.ledger, _kept(done, part.plan))
-            self._results[part.name] = answered(fits[part.name], part.plan, found, asked[part.name])
+            # A copy, for one estimator may stand for two analyses, and each has a result of its own.
+            self._results[part.name] = copy(answered(fits[part.name], part.plan, found, asked[part.name]))
         return self
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - the fitted estimator, or what its function returned
