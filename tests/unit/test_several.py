@@ -21,6 +21,7 @@ from unpooled.models.analyses import coordinator
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
+from unpooled.privacy.origin import ReleasedInput
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
@@ -561,3 +562,18 @@ def test_a_study_with_one_analysis_has_the_hash_that_it_had() -> None:
     assert msgspec.to_builtins(plain)["within"] == ""
     with pytest.raises(UsageError, match="leave it out"):
         msgspec.structs.replace(plain, within="something")
+
+
+def test_what_an_analysis_cites_is_held_against_its_own_columns(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[list[tuple[str, ...]]] = []
+
+    def cites(parameters, cards, folder):
+        held.append([tuple(column.name for column in card.columns) for card in cards])
+        origin = ReleasedInput("bounds", "f" * 64, holds=True)
+        return dict(parameters), (origin,)
+
+    monkeypatch.setattr("unpooled.study.files.with_cited", cites)
+    study = read_study(world / "study.toml")
+    assert held == [[("age", "sex")] * 2, [("sex", "age")] * 2]
+    assert len(study.origins) == 1
+    assert [list(one["origins"]) for one in study.parameters["analyses"]] == [[0], [0]]

@@ -91,7 +91,7 @@ def analyses_of(study: Study) -> Analyses:
 
 def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: float) -> Study:
     """Return the study that one analysis is: its columns, its parameters, its part of the budget."""
-    cards = tuple(card for card in (_card(card, one) for card in study.parties) if card is not None)
+    cards = cards_of(study.parties, one)
     known = {name for card in cards for name in (*(column.name for column in card.columns), *card.labels)}
     if missing := [name for name in one.columns if name not in known]:
         declared = sorted({column.name for card in study.parties for column in card.columns})
@@ -110,6 +110,11 @@ def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: flo
         justification="",
         within=f"{digest} {one.name}",
     )
+
+
+def cards_of(cards: tuple[Card, ...], one: Analysis) -> tuple[Card, ...]:
+    """Return what an analysis uses of these parties, without those of whom it uses nothing."""
+    return tuple(used for used in (_card(card, one) for card in cards) if used is not None)
 
 
 def _card(card: Card, one: Analysis) -> Card | None:
