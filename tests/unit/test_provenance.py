@@ -393,7 +393,7 @@ def test_one_analysis_of_a_cited_run_is_cited_by_name_and_not_without_a_result(
     asked = alone.study.parameters | {"source": "run:."}
     _, origins = cited.with_cited(asked | {"source_analysis": "one"}, alone.study.parties, tmp_path)
     assert [origin.plan for origin in origins] == [whole.hash]
-    with pytest.raises(StudyError, match="'two' of .* has no result: no result follows"):
+    with pytest.raises(StudyError, match="has no result: no result follows"):
         cited.with_cited(asked | {"source_analysis": "two"}, alone.study.parties, tmp_path)
     with pytest.raises(StudyError, match="name one with source_analysis"):
         cited.with_cited(asked, alone.study.parties, tmp_path)

@@ -510,7 +510,7 @@ def test_one_estimator_that_stands_for_two_analyses_has_the_result_of_each() -> 
     one = unpooled.PrivateLinearRegression(
         bounds={"age": (20, 90), "arm": ["new", "old"]}, y_bounds=(0, 20), formula="stay ~ age"
     )
-    fits = {"up": lambda data: one.fit(data), "down": lambda data: one.fit(data.assign(stay=20 - data["stay"]))}
+    fits = {"up": one.fit, "down": lambda data: one.fit(data.assign(stay=20 - data["stay"]))}
     study = unpooled.Study(fits, epsilon=50.0, random_state=0).fit(data)
     assert study["up"].coef_[0] > 0 > study["down"].coef_[0]
     assert study["up"].plan_.hash != study["down"].plan_.hash
@@ -525,6 +525,30 @@ def test_a_fit_of_other_columns_or_rows_the_second_time_is_refused() -> None:
     for name, fit in fits.items():
         with pytest.raises(UsageError, match="this one asked another when it was run again"):
             unpooled.Study({name: fit}, random_state=0).fit(frame())
+
+
+def test_what_is_paid_for_can_be_read_where_another_analysis_asked_twice() -> None:
+    def twice(data):
+        baseline(data)
+        return baseline(data)
+
+    study = unpooled.Study({"twice": twice, "once": baseline}, random_state=0)
+    with pytest.raises(UsageError, match="an analysis asks one study"):
+        study.fit(frame())
+    assert study["once"]["all", "age"].mean.value == pytest.approx(55, abs=2)
+    assert list(study.failed_) == ["twice"]
+
+
+@pytest.mark.parametrize("analyses", [None, baseline, [("a", baseline, 1)]])
+def test_analyses_of_a_wrong_form_are_refused_in_words(analyses) -> None:
+    with pytest.raises(UsageError, match="analyses are a mapping"):
+        unpooled.Study(analyses).fit(frame())
+
+
+def test_shares_that_are_no_numbers_are_refused_in_words() -> None:
+    for share in ("x", None):
+        with pytest.raises(UsageError, match="shares gives every analysis"):
+            unpooled.Study({"a": baseline}, shares={"a": share}).fit(frame())
 
 
 def test_a_fit_that_asks_another_question_the_second_time_is_refused() -> None:
