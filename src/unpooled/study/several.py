@@ -312,7 +312,7 @@ def _call(one: Any) -> Callable[..., Any]:  # noqa: ANN401 - an estimator or a f
     return fit
 
 
-def _named(analyses: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def _named(analyses: Any) -> dict[str, Any]:  # noqa: ANN401 - what a caller gives
     """Return the analyses by name."""
     if not isinstance(analyses, Mapping | Sequence) or not all(len(one) == _PAIR for one in analyses if type(one) is tuple):
         raise UsageError("analyses are a mapping from names to analyses, or a list of analyses or of (name, analysis)")
