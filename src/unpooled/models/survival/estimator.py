@@ -154,7 +154,7 @@ def survival(
     strata : str, optional
         A column of categories inside whose levels arms are compared.
     cuts : list of rising numbers, default ()
-        Ends of intervals before the end of follow-up. Without them intervals are equally long, and as many as the budget can tell.
+        Ends of intervals before the end of follow-up. Without them intervals are equally long, in the number that the budget can tell.
     horizon : float, optional
         The end of an interval up to which mean survival is restricted. None is the end of follow-up.
     sites : array of n labels, optional

@@ -45,7 +45,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: str
     #: A declared column of categories inside whose levels arms are compared; empty: everybody together.
     strata: str = ""
-    #: Rising ends of intervals before the end of follow-up; empty: equally long ones, as many as the budget can tell.
+    #: Rising ends of intervals before the end of follow-up; empty: equally long ones, in the number that the budget can tell.
     cuts: tuple[float, ...] = ()
     #: The end of an interval up to which mean survival is restricted; None: the end of follow-up.
     horizon: float | None = None
