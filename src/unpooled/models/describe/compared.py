@@ -1,4 +1,4 @@
-"""What arms are like, and how far they are apart: the table of baseline characteristics, from noisy sums of every arm."""
+"""Arms as they are, and how far they are apart: the table of baseline characteristics, from noisy sums of every arm."""
 
 from __future__ import annotations
 

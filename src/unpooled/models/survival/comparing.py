@@ -1,4 +1,4 @@
-"""From noisy exits to curves, restricted means and tests. All of it is post-processing (THEORY.md, section 3)."""
+"""Curves, restricted means and tests from noisy exits. All of it is post-processing (THEORY.md, section 3)."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def survival(
     by : str
         The column whose levels are compared with the first declared one.
     bounds : Bounds, or mapping from column names to ranges or categories, optional
-        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Whoever is there at the end has not had the event.
+        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Who is there at the end counts as without the event, also with one later.
     strata : str, optional
         A column of categories inside whose levels arms are compared.
     cuts : list of rising numbers, default ()
