@@ -53,6 +53,24 @@ BOUNDS = unpooled.Bounds(
 )
 
 
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+def test_of_numbers_that_nobody_gave_and_of_arms_without_people_nothing_is_printed(epsilon: float) -> None:
+    data = frame(1000).assign(dose=np.nan)
+    lines = str(unpooled.describe(data, BOUNDS, by="arm", epsilon=epsilon, random_state=0)).splitlines()
+    assert next(line for line in lines if line.startswith("dose")).count("not identified") == 5
+    lines = str(unpooled.describe(data.assign(arm="new"), BOUNDS, by="arm", epsilon=epsilon, random_state=0)).splitlines()
+    assert all(line.count("not identified") >= 4 for line in lines[1:])
+
+
+def test_of_fewer_than_two_the_interval_is_the_whole_range() -> None:
+    data = frame(1000)
+    data["arm"] = ["none", *["new"] * 999]
+    found = unpooled.describe(data, BOUNDS, by="arm", epsilon=math.inf)
+    ages = {arm: s.mean for arm, s in found.table_.summaries if s.column == "age"}
+    assert [(ages[arm].low, ages[arm].high) for arm in ("usual", "none")] == [(20, 90)] * 2
+    assert ages["new"].high - ages["new"].low < 10
+
+
 def test_without_noise_it_is_the_table_of_pandas() -> None:
     data = frame()
     found = unpooled.describe(data, BOUNDS, by="arm", epsilon=math.inf, sites=np.repeat(["x", "y"], 2000))

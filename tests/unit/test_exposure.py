@@ -362,6 +362,21 @@ def test_a_label_moves_every_release_that_depends_on_it() -> None:
     assert blind.epsilon(0.0, Unit.ATTRIBUTE) == 1.0
 
 
+def test_a_label_of_one_analysis_may_be_a_column_of_another_under_another_name() -> None:
+    cards = (
+        Card("a", 9, (Column("u", -1.0, 1.0), Column("w: y", -1.0, 1.0)), ("y",)),
+        Card("b", 9, (Column("z", -1.0, 1.0),), ("y",)),
+    )
+    labelled = Exposure(label=pure(0.5))
+    releases = (
+        Release("s: r", "a", "s: r", Priced(pure(0.5), pure(0.5)), exposure=labelled),
+        Release("s: r", "b", "s: r", Priced(pure(0.5), pure(0.5)), exposure=labelled),
+        Release("w: r", "a", "w: r", Priced(pure(0.5), pure(0.5))),
+    )
+    plan = Plan(Study("any", cards, 1.0, 0.0, unit="attribute", derived=()), Split.VERTICAL, releases)
+    assert plan.epsilon(0.0) == pytest.approx(1.5)
+
+
 def test_a_party_that_alone_knows_its_people_shares_nothing() -> None:
     cards = tuple(Card(name, 9, (Column("x", 0.0, 1.0),)) for name in "ab")
     releases = tuple(Release("r", name, "s", Priced(pure(1.0), pure(1.0))) for name in "ab")

@@ -32,6 +32,7 @@ from unpooled.aggregation.saving import pack, unpack
 from unpooled.errors import BudgetRefusal, StudyError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.models import load
+from unpooled.models.analyses.coordinator import Failed
 from unpooled.privacy.events import Kind
 from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Study
@@ -375,6 +376,27 @@ def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkey
     assert f"the source's weights (plan {plan.hash[:12]}" in str(found)
     dearer = found.epsilon_per_unit["record"] > base.statement.epsilon_per_unit["record"]
     assert dearer is (not all(origin.rows == "others" for origin in origins))
+
+
+def test_one_analysis_of_a_cited_run_is_cited_by_name_and_not_without_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = producer("PrivateStackingClassifier", "sound")
+    listed = [{"name": name, "model": alone.study.model, "parameters": alone.study.parameters} for name in ("one", "two")]
+    whole = load("analyses").compile(
+        msgspec.structs.replace(alone.study, model="analyses", parameters={"analyses": listed}, trust={})
+    )
+    models = [SimpleNamespace(party=b.card.name, weights=(0.1,) * b.numbers) for b in alone.design.blocks]
+    results = {"one": SimpleNamespace(models=models), "two": Failed("no result follows from these replies")}
+    monkeypatch.setattr(cited, "read_record", lambda _: (None, whole, results, None))
+    (tmp_path / cited.RECORD).touch()
+    asked = alone.study.parameters | {"source": "run:."}
+    _, origins = cited.with_cited(asked | {"source_analysis": "one"}, alone.study.parties, tmp_path)
+    assert [origin.plan for origin in origins] == [whole.hash]
+    with pytest.raises(StudyError, match="has no result: no result follows"):
+        cited.with_cited(asked | {"source_analysis": "two"}, alone.study.parties, tmp_path)
+    with pytest.raises(StudyError, match="name one with source_analysis"):
+        cited.with_cited(asked, alone.study.parties, tmp_path)
 
 
 @pytest.mark.parametrize("state", ["sound", "a seed", "no noise", "published"])

@@ -21,6 +21,7 @@ from unpooled.models.analyses import coordinator
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
+from unpooled.privacy.origin import ReleasedInput
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
@@ -233,9 +234,35 @@ def test_an_analysis_is_never_opened_alone() -> None:
     assert party.ledger.entries() == ()
 
 
+def test_a_party_whose_labels_an_analysis_does_not_use_is_no_part_of_it() -> None:
+    cards = (Card("a", 60, COLUMNS), Card("b", 60, (Column("x", 0.0, 1.0),), ("y",)))
+    listed = [
+        {"name": "one", "model": "describe", "columns": ["age"]},
+        {"name": "two", "model": "describe", "columns": ["x", "y"]},
+    ]
+    plan = load("analyses").compile(msgspec.structs.replace(asked(listed), parties=cards))
+    held = {name: [(card.name, card.labels) for card in one.study.parties] for name, one in plan.analyses.items()}
+    assert held == {"one": [("a", ())], "two": [("b", ("y",))]}
+
+
+@pytest.mark.parametrize("named", [{"arm": "sex", "sex": "arm"}, {"age": "stay", "stay": "age"}, {"born": "age"}])
+def test_a_party_is_asked_for_columns_by_the_names_of_its_card(named: dict[str, str]) -> None:
+    """Else values would be held against what is declared of others, and a refusal would tell which of them are there."""
+    columns = (*COLUMNS, Column("sex", categories=("f", "m", "new", "old")))
+    study = asked([{"name": "baseline", "model": "describe", "named": named}], simulation_seed=1)
+    card = Card("a", 60, columns)
+    plan = load("analyses").compile(msgspec.structs.replace(study, parties=(card,)))
+    held = {**{name: tables()["a"][name] for name in ("age", "arm", "stay")}, "sex": np.array(["f", "m"] * 30)}
+    ledger = Ledger.in_memory()
+    party = Party("a", Table(held), card, ledger, KeySource(ledger.root_key), Policy.in_process(), load)
+    with pytest.raises(PlanMismatch, match="calls columns otherwise than"):
+        drive(load("analyses"), plan, in_process({"a": party}))
+    assert ledger.entries() == ()
+
+
 def test_analyses_split_their_data_alike() -> None:
     cards = tuple(Card(name, 60, COLUMNS, ("y",)) for name in ("a", "b"))
-    sketches = {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm"]}
+    sketches = {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm", "y"]}
     with pytest.raises(UsageError, match="analyses of one study split their data alike"):
         load("analyses").compile(msgspec.structs.replace(asked([LISTED[0], sketches]), parties=cards))
 
@@ -478,6 +505,52 @@ def test_a_study_that_is_not_fitted_and_a_name_that_it_does_not_have() -> None:
         study.fit(frame(300))["c"]
 
 
+def test_one_estimator_that_stands_for_two_analyses_has_the_result_of_each() -> None:
+    data = frame()
+    one = unpooled.PrivateLinearRegression(
+        bounds={"age": (20, 90), "arm": ["new", "old"]}, y_bounds=(0, 20), formula="stay ~ age"
+    )
+    fits = {"up": one.fit, "down": lambda data: one.fit(data.assign(stay=20 - data["stay"]))}
+    study = unpooled.Study(fits, epsilon=50.0, random_state=0).fit(data)
+    assert study["up"].coef_[0] > 0 > study["down"].coef_[0]
+    assert study["up"].plan_.hash != study["down"].plan_.hash
+
+
+def test_a_fit_of_other_columns_or_rows_the_second_time_is_refused() -> None:
+    times = iter((30.0, 40.0, 0, 1))
+    fits = {
+        "other bounds": lambda data: unpooled.describe(data[["stay"]], {"stay": (0, next(times))}),
+        "other rows": lambda data: unpooled.describe(data[["stay"]].sample(50, random_state=next(times)), {"stay": (0, 30)}),
+    }
+    for name, fit in fits.items():
+        with pytest.raises(UsageError, match="this one asked another when it was run again"):
+            unpooled.Study({name: fit}, random_state=0).fit(frame())
+
+
+def test_what_is_paid_for_can_be_read_where_another_analysis_asked_twice() -> None:
+    def twice(data):
+        baseline(data)
+        return baseline(data)
+
+    study = unpooled.Study({"twice": twice, "once": baseline}, random_state=0)
+    with pytest.raises(UsageError, match="an analysis asks one study"):
+        study.fit(frame())
+    assert study["once"]["all", "age"].mean.value == pytest.approx(55, abs=2)
+    assert list(study.failed_) == ["twice"]
+
+
+@pytest.mark.parametrize("analyses", [None, baseline, [("a", baseline, 1)]])
+def test_analyses_of_a_wrong_form_are_refused_in_words(analyses) -> None:
+    with pytest.raises(UsageError, match="analyses are a mapping"):
+        unpooled.Study(analyses).fit(frame())
+
+
+def test_shares_that_are_no_numbers_are_refused_in_words() -> None:
+    for share in ("x", None):
+        with pytest.raises(UsageError, match="shares gives every analysis"):
+            unpooled.Study({"a": baseline}, shares={"a": share}).fit(frame())
+
+
 def test_a_fit_that_asks_another_question_the_second_time_is_refused() -> None:
     asked_before: list[int] = []
 
@@ -513,3 +586,18 @@ def test_a_study_with_one_analysis_has_the_hash_that_it_had() -> None:
     assert msgspec.to_builtins(plain)["within"] == ""
     with pytest.raises(UsageError, match="leave it out"):
         msgspec.structs.replace(plain, within="something")
+
+
+def test_what_an_analysis_cites_is_held_against_its_own_columns(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[list[tuple[str, ...]]] = []
+
+    def cites(parameters, cards, folder):
+        held.append([tuple(column.name for column in card.columns) for card in cards])
+        origin = ReleasedInput("bounds", "f" * 64, holds=True)
+        return dict(parameters), (origin,)
+
+    monkeypatch.setattr("unpooled.study.files.with_cited", cites)
+    study = read_study(world / "study.toml")
+    assert held == [[("age", "sex")] * 2, [("sex", "age")] * 2]
+    assert len(study.origins) == 1
+    assert [list(one["origins"]) for one in study.parameters["analyses"]] == [[0], [0]]

@@ -67,6 +67,26 @@ def kaplan_meier(data: pd.DataFrame, at: np.ndarray) -> np.ndarray:
 # --- without noise ----------------------------------------------------------------------------------------------------------------
 
 
+def test_an_event_after_the_end_of_follow_up_has_not_happened_at_the_end() -> None:
+    layout = plan.design_of(study()).layout
+    end = {"days": [100.0, 100.0, 250.0], "died": [1.0, 0.0, 1.0], "arm": ["new"] * 3, "stage": ["one"] * 3}
+    table = Table({name: np.array(values) for name, values in end.items()})
+    exits = layout.counted(table.blocks(tuple(column.name for column in layout.columns))).reshape(layout.shape)[0, 1]
+    assert exits[-2:].tolist() == [1, 2]
+    assert exits.sum() == 3
+
+
+def test_where_all_have_the_event_in_one_interval_the_curve_moves_with_the_noise() -> None:
+    cells = np.zeros((1, 2, 9))
+    cells[0, :, 1] = 500.0, 495.0
+    constant, weights = survival_tests.areas(np.array([25.0, 50.0, 75.0, 100.0]), 3)
+    values, _, noise = survival_tests.of_curves(cells, 10.0, weights)
+    assert constant + values == pytest.approx([12.5, 12.5])
+    rng = np.random.default_rng(0)
+    moved = survival_tests.of_curves(cells + 10 * rng.normal(size=(4000, *cells.shape)), 10.0, weights)[0]
+    assert (np.sqrt(noise) > moved.std(axis=0)).all()  # a curve is at least 0, which keeps half of the noise away
+
+
 def test_without_noise_it_is_the_log_rank_test_of_the_textbook() -> None:
     """With an interval for every day; the two handle those censored on a day differently, by half a day."""
     data = people()

@@ -110,8 +110,11 @@ def of_curves(cells: Floats, deviation: float, weights: Floats) -> tuple[Floats,
     least = np.maximum(risk, _LEAST)
     gone = np.clip(events / least, 0.0, 1.0)
     curve = np.cumprod(1 - gone, axis=-1)
-    beyond = np.cumsum((weights * curve)[..., ::-1], axis=-1)[..., ::-1]
-    slope = -beyond / np.maximum(1 - gone, 1e-9)
+    # By backward sums, not by division: where all who are left have the event in one interval, the curve still moves with the noise.
+    beyond = np.broadcast_to(weights, gone.shape).copy()
+    for j in range(weights.size - 2, -1, -1):
+        beyond[..., j] += (1 - gone[..., j + 1]) * beyond[..., j + 1]
+    slope = -beyond * np.concatenate([np.ones_like(curve[..., :1]), curve[..., :-1]], axis=-1)
     gradient = _by_cell(slope / least, -slope * gone / least)
     counts = np.maximum(table, 0.0)
     people = np.maximum(counts.sum(axis=-1), _LEAST)

@@ -31,8 +31,7 @@ class Analysis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     model: str
     #: Its share of the budget. Given for every analysis or for none; without shares all have the same.
     share: float | None = None
-    #: The columns that it uses, of those that the cards declare, in this order, and labels; without it all of them. All labels stay where it
-    #: names none.
+    #: The columns and labels that it uses, of those that the cards declare, in this order; without it all of them.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = {}
     trust: dict[str, str] = {}
@@ -92,7 +91,7 @@ def analyses_of(study: Study) -> Analyses:
 
 def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: float) -> Study:
     """Return the study that one analysis is: its columns, its parameters, its part of the budget."""
-    cards = tuple(card for card in (_card(card, one) for card in study.parties) if card is not None)
+    cards = cards_of(study.parties, one)
     known = {name for card in cards for name in (*(column.name for column in card.columns), *card.labels)}
     if missing := [name for name in one.columns if name not in known]:
         declared = sorted({column.name for card in study.parties for column in card.columns})
@@ -113,6 +112,11 @@ def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: flo
     )
 
 
+def cards_of(cards: tuple[Card, ...], one: Analysis) -> tuple[Card, ...]:
+    """Return what an analysis uses of these parties, without those of whom it uses nothing."""
+    return tuple(used for used in (_card(card, one) for card in cards) if used is not None)
+
+
 def _card(card: Card, one: Analysis) -> Card | None:
     """Return what an analysis uses of a party, by its own names; None where it uses nothing there."""
     own = {whole: name for name, whole in one.named.items()}
@@ -125,7 +129,7 @@ def _card(card: Card, one: Analysis) -> Card | None:
     labels = tuple(own.get(label, label) for label in card.labels if label in own or label not in one.named)
     if one.columns:
         columns = {name: columns[name] for name in one.columns if name in columns}
-        labels = tuple(label for label in labels if label in one.columns) or labels
+        labels = tuple(label for label in labels if label in one.columns)
     return msgspec.structs.replace(card, columns=tuple(columns.values()), labels=labels) if columns or labels else None
 
 

@@ -210,12 +210,28 @@ def neighbours(
     """
     releases = plan.releases if scope is Scope.PERSON else [r for r in plan.releases if r.party == party]
     found: dict[tuple[Event, ...], None] = {}
+    labelled = {_analysis(r) for r in plan.releases if r.exposure.label is not None}
     for holders, label in _changes(plan, unit, party):
-        moved = [r for r in releases if r.party in holders and (r.exposure.label is not None or not label)]
+        # What one analysis has as a label, another may have as a column of another name: then both move.
+        moved = [
+            r
+            for r in releases
+            if r.party in holders and (not label or r.exposure.label is not None or _analysis(r) not in labelled)
+        ]
         # A row is in one part of the rows, whoever holds it, and so for every way in which analyses part them.
         for chosen in _choices({r.exposure.part for r in moved}):
             found[tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label))] = None
     return tuple(found)
+
+
+def _analysis(release: Release) -> str:
+    """Return the name of the analysis that makes a release; empty in a study of one."""
+    return release.name.partition(BETWEEN)[0] if BETWEEN in release.name else ""
+
+
+def _cost(release: Release, unit: Unit, *, label: bool) -> Event:
+    """Return the event of one release for a changed label, where it depends on labels, or else for the unit."""
+    return release.exposure.label if label and release.exposure.label is not None else release.event(unit)
 
 
 def _partition(part: str) -> str:
@@ -268,14 +284,12 @@ def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator
     if len({release.party for release in releases}) == 1:  # of alternatives one party makes the dearest of a step at most
         steps: dict[str, list[Event]] = {}
         for release in releases:
-            event = release.exposure.label if label else release.event(unit)
-            if release.exposure.alternative and event is not None:
-                steps.setdefault(release.step, []).append(event)
+            if release.exposure.alternative:
+                steps.setdefault(release.step, []).append(_cost(release, unit, label=label))
         yield from (reduce(dearer, events) for events in steps.values())
         releases = [release for release in releases if not release.exposure.alternative]
     for release in releases:
-        event = release.exposure.label if label else release.event(unit)
-        assert event is not None
+        event = _cost(release, unit, label=label)
         if release.exposure.together:
             limited.setdefault(release.name, []).append((event, release))
         else:

@@ -198,8 +198,19 @@ class Party:
             if not is_complete(self.table[label]):
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
                 raise DataError(msg).at(column=label)
+        for name, one in plan.analyses.items():
+            self._consider_names(name, one)
         self.model(plan.study.row).check(plan, self.name, self.table)
         self.table.passed(AsDeclared(card.columns))  # bad data are refused here, before anything was charged or sent
+
+    def _consider_names(self, name: str, plan: Plan) -> None:
+        """Refuse an analysis that calls columns otherwise than the card: it would read others than it declares."""
+        own = next((card for card in plan.study.parties if card.name == self.name), None)
+        if own is None or name in self.views:
+            return
+        if not ({*own.columns} <= {*self.declared.columns} and {*own.labels} <= {*self.declared.labels}):
+            msg = f"analysis {name!r} calls columns otherwise than the card of party {self.name!r} does: only fits of one process can"
+            raise PlanMismatch(msg)
 
     def _consider_rows(self, plan: Plan) -> Card:
         """Hold a plan against this party's card and the number, order and origin of its rows; return the card."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.errors import StudyError, listed
+from unpooled.models.analyses.coordinator import Failed
 from unpooled.privacy.origin import OTHERS, SAME, SOURCE, ReleasedInput
 from unpooled.study.record import RECORD, read_record
 
@@ -51,7 +52,11 @@ def with_cited(
         raise StudyError(msg)
     _, whole, result, _ = read_record(run)
     plan = whole.analysis(analysis) if analysis else whole
-    weights = _weights(run, plan, result[analysis] if analysis else result, found, cards)
+    own = result[analysis] if analysis else result
+    if isinstance(own, Failed):
+        msg = f"source: analysis {analysis!r} of {run} has no result: {own.failed}"
+        raise StudyError(msg)
+    weights = _weights(run, plan, own, found, cards)
     *inputs, origin = whole.origins(SOURCE)
     if rows == OTHERS:
         origin = msgspec.structs.replace(origin.of_others(), events=())

@@ -14,7 +14,7 @@ import tomli_w
 
 from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK, load
-from unpooled.privacy.analyses import Analysis
+from unpooled.privacy.analyses import Analysis, cards_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
 from unpooled.privacy.policy import NO
@@ -74,7 +74,7 @@ class AnalysisSection(FileSection, frozen=True):
     name: str
     model: str
     share: float | None = None
-    #: The columns that it uses, of those that the cards declare; without it all of them.
+    #: The columns that it uses, of those that the cards declare; without it all of them. All labels stay where it names none.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     #: As ``[trust]`` of a study that is one analysis.
@@ -218,17 +218,19 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
         return with_cited(text.parameters, cards, folder)
     every: list[ReleasedInput] = []
     listed = []
+    labels = tuple(dict.fromkeys(label for card in cards for label in card.labels))
     for one in text.analysis:
-        parameters, origins = with_cited(one.parameters, cards, folder)
-        numbers = tuple(range(len(every), len(every) + len(origins)))
-        every += origins
         trust = {role: who for role, who in one.trust.items() if isinstance(who, str) and role != HELPERS}
         helpers = one.trust.get(HELPERS, ())
         if isinstance(helpers, str) or len(trust) + (HELPERS in one.trust) != len(one.trust):
             msg = f"[analysis.trust] of {one.name!r}: {HELPERS} is a list of names; everything else under it is one word"
             raise StudyError(msg)
-        made = Analysis(one.name, one.model, one.share, one.columns, parameters, trust, helpers, origins=numbers)
-        listed.append(msgspec.to_builtins(made))
+        columns = one.columns if set(labels) & {*one.columns} or not one.columns else (*one.columns, *labels)
+        made = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers)
+        parameters, origins = with_cited(one.parameters, cards_of(cards, made), folder)
+        every += [origin for origin in origins if origin not in every]
+        numbers = tuple(map(every.index, origins))
+        listed.append(msgspec.to_builtins(msgspec.structs.replace(made, parameters=parameters, origins=numbers)))
     return {ANALYSES: listed}, tuple(every)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 #: The fields of a study that all of its analyses share, which the study itself asks for.
 _SHARED = ("unit", "adjacency", "calibration", "public_seed")
+
+#: The length of (name, analysis).
+_PAIR = 2
 
 
 class Study:
@@ -125,12 +129,20 @@ class Study:
         self.communication_ = done.outcome.communication
         self._results: dict[str, Any] = {}
         self.failed_: dict[str, str] = {}
+        refused: list[UnpooledError] = []
         for part in MODEL.parts(self.plan_, done.outcome.result):
             if part.failed:
                 self.failed_[part.name] = part.failed
                 continue
             found = LocalRun(replace(done.outcome, result=part.result), done.ledger, _kept(done, part.plan))
-            self._results[part.name] = answered(fits[part.name], part.plan, found, asked[part.name])
+            try:
+                # A copy, for one estimator may stand for two analyses, and each has a result of its own.
+                self._results[part.name] = copy(answered(fits[part.name], part.plan, found, asked[part.name]))
+            except UnpooledError as error:  # the others are paid for, and can be read
+                self.failed_[part.name] = str(error)
+                refused.append(error)
+        if refused:
+            raise refused[0]
         return self
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - the fitted estimator, or what its function returned
@@ -209,7 +221,8 @@ class Study:
         if self.shares is None:
             return dict.fromkeys(names)
         given = self.shares if isinstance(self.shares, Mapping) else dict(zip(names, self.shares, strict=False))
-        if set(given) != set(names) or len(self.shares) != len(names):
+        numbers = all(isinstance(share, int | float | np.number) for share in given.values())
+        if set(given) != set(names) or len(self.shares) != len(names) or not numbers:
             msg = f"shares gives every analysis its share of the budget: {listed(names)}"
             raise UsageError(msg)
         return {name: float(given[name]) for name in names}
@@ -299,8 +312,10 @@ def _call(one: Any) -> Callable[..., Any]:  # noqa: ANN401 - an estimator or a f
     return fit
 
 
-def _named(analyses: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+def _named(analyses: Any) -> dict[str, Any]:  # noqa: ANN401 - what a caller gives
     """Return the analyses by name."""
+    if not isinstance(analyses, Mapping | Sequence) or not all(len(one) == _PAIR for one in analyses if type(one) is tuple):
+        raise UsageError("analyses are a mapping from names to analyses, or a list of analyses or of (name, analysis)")
     pairs = list(analyses.items()) if isinstance(analyses, Mapping) else [_pair(one) for one in analyses]
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
@@ -311,7 +326,7 @@ def _named(analyses: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
 
 
 def _pair(one: Any) -> tuple[str, Any]:  # noqa: ANN401 - as above
-    if isinstance(one, tuple):
+    if type(one) is tuple:
         name, analysis = one
         return str(name), analysis
     return getattr(one, "__name__", type(one).__name__), one

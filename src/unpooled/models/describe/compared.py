@@ -1,4 +1,4 @@
-"""The table of baseline characteristics, from noisy sums: columns in every arm, and how far the arms are apart."""
+"""Arms as they are, and how far they are apart: the table of baseline characteristics, from noisy sums of every arm."""
 
 from __future__ import annotations
 
@@ -205,7 +205,8 @@ def render(result: ArmsSummary) -> str:
 
 
 def _cell(s: Summary, people: Estimate) -> str:
-    if people.value < _SURELY * people.noise:
+    # Of numbers those count that are not missing.
+    if any(e.value < max(2.0, _SURELY * e.noise) for e in (people, *([] if s.mean is None else [s.count]))):
         return "not identified"
     if s.mean is not None and s.sd is not None:
         return f"{s.mean.value:.4g} ({s.sd.value:.3g})" if s.sd.value else f"{s.mean.value:.4g} (below the noise)"

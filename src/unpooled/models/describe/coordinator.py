@@ -148,12 +148,13 @@ def numeric(source: str, column: Column, rows: int, sums: list[float], noise: li
     the mean and, as for normal data, 2 V^2 / N for V.
     """
     n = max(sums[0], 2.0)
+    unknown = math.inf if sums[0] < n else 0.0  # of fewer than two nothing is known, whatever noise there is
     mean = min(max(sums[1] / n, -1.0), 1.0)
     v = min(max(sums[2] / n - mean**2, 0.0), 1.0)
     mean_noise = (noise[1] + mean**2 * noise[0]) / n**2
     v_noise = (noise[2] + 4 * mean**2 * noise[1] + (mean**2 - v) ** 2 * noise[0]) / n**2
-    mean_error = z * math.sqrt(mean_noise + v / n)
-    v_error = z * math.sqrt(v_noise + 2 * v**2 / n)
+    mean_error = z * math.sqrt(mean_noise + v / n) + unknown
+    v_error = z * math.sqrt(v_noise + 2 * v**2 / n) + unknown
     unbias = n / (n - 1)
     half, centre = column.half_width, column.centre
     low, high = column.range

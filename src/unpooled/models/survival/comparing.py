@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Draws from the null law of a test.
 DRAWS = 499
-#: Deviations of their noise below which an arm, or events, are hidden by it.
+#: An arm, or events, of fewer than this number of deviations of their noise are hidden by it.
 _SURELY = 3.0
 _HIDDEN = "not identified: the noise hides whether there are people in every arm, or events"
 _NOISY = "not identified: the noise adds more to it than the draw of persons"

@@ -45,7 +45,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: str
     #: A declared column of categories inside whose levels arms are compared; empty: everybody together.
     strata: str = ""
-    #: Rising ends of intervals before the end of follow-up; empty: equally long ones, whose number follows from rows and budget.
+    #: Rising ends of intervals before the end of follow-up; empty: equally long ones, in the number that the budget can tell.
     cuts: tuple[float, ...] = ()
     #: The end of an interval up to which mean survival is restricted; None: the end of follow-up.
     horizon: float | None = None
@@ -96,6 +96,7 @@ class ExitsLayout:
         for block in blocks:
             levels, present = zip(*(_level(c, raw) for c, raw in zip(self.columns, block, strict=True)), strict=True)
             time, event, arm = levels[:3]
+            event = np.where(block[0] > self.edges[-1], 0.0, event)  # an event after the end has not happened at the end
             interval = np.searchsorted(np.array(self.edges), time, side="left").clip(0, len(self.edges) - 1)
             # Whoever was followed to the end without an event stayed.
             stayed = (time >= self.edges[-1]) & (event == 0)
