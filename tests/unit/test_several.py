@@ -601,3 +601,41 @@ def test_what_an_analysis_cites_is_held_against_its_own_columns(world: Path, mon
     assert held == [[("age", "sex")] * 2, [("sex", "age")] * 2]
     assert len(study.origins) == 1
     assert [list(one["origins"]) for one in study.parameters["analyses"]] == [[0], [0]]
+
+
+HELPED = [LISTED[0], {**LISTED[1], "helpers": ["registry"]}]
+
+
+@pytest.mark.parametrize(
+    ("listed", "changes", "words"),
+    [
+        ([], {}, "lists at least one"),
+        ([{**LISTED[0], "name": "a: b"}, LISTED[1]], {}, "the name of an analysis is"),
+        ([{**LISTED[0], "name": "stay"}, LISTED[1]], {}, "2 analyses are called 'stay'"),
+        ([{**LISTED[0], "model": "analyses"}, LISTED[1]], {}, "contains analyses itself"),
+        ([{**LISTED[0], "model": "link"}, LISTED[1]], {}, "links rows"),
+        (HELPED, {}, "names helper 'registry'"),
+        ([{**LISTED[0], "origins": [0]}, LISTED[1]], {}, "names an origin"),
+        (LISTED, {"trust": {"aggregation": "trusted"}}, "stands with it"),
+        (LISTED, {"calibration": "published"}, "has no published form|in their sound forms"),
+        ([{**LISTED[0], "share": 0.4}, LISTED[1]], {}, "sum to 1.1"),
+        ([{k: v for k, v in LISTED[0].items() if k != "share"}, LISTED[1]], {}, "every analysis needs a share"),
+        ([{**LISTED[0], "columns": ["age", "none"]}, LISTED[1]], {}, "uses column 'none', which no card declares"),
+    ],
+)
+def test_a_text_that_is_no_study_of_several_analyses_is_refused(listed, changes, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        load(asked(listed, **changes).row).compile(asked(listed, **changes))
+
+
+def test_without_a_delta_shares_are_parts_of_epsilon() -> None:
+    pure = {"model": "stacking", "parameters": {"split": "features"}}
+    cards = (Card("a", 60, COLUMNS[:1], ("y",)), Card("b", 60, COLUMNS[1:2], ("y",)))
+    listed = [{"name": "one", "share": 0.25, **pure}, {"name": "two", "share": 0.75, **pure}]
+    plan = load("analyses").compile(msgspec.structs.replace(asked(listed, delta=0.0), parties=cards))
+    assert [inner.study.epsilon for inner in plan.analyses.values()] == pytest.approx([0.25, 0.75])
+    assert plan.epsilon(0.0) == pytest.approx(1.0)
+    with pytest.raises(UsageError, match="no analysis 'three'; its analyses are one, two"):
+        plan.analysis("three")
+    with pytest.raises(UsageError, match="none: it is one analysis"):
+        plan.analyses["one"].analysis("three")

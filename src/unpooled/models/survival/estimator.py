@@ -150,12 +150,12 @@ def survival(
     by : str
         The column whose levels are compared with the first declared one.
     bounds : Bounds, or mapping from column names to ranges or categories, optional
-            Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Who is there at the end counts as without the event, also with one later.
+        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Who is there at the end counts as without the event, also with one later.
     strata : str, optional
         A column of categories inside whose levels arms are compared.
     cuts : list of rising numbers, default ()
         Ends of intervals before the end of follow-up. Without them intervals are equally long, in the number that the budget can tell.
-        horizon : float, optional
+    horizon : float, optional
         The end of an interval up to which mean survival is restricted. None is the end of follow-up.
     sites : array of n labels, optional
         Which party each row belongs to. None is one party.
