@@ -12,7 +12,9 @@ import pytest
 import unpooled
 from unpooled import Bounds, PrivacyLeakWarning
 from unpooled.errors import DataError, UnpooledError, UsageError
+from unpooled.models.describe import MODEL
 from unpooled.models.describe.coordinator import Estimate, Summary, render, shares_of
+from unpooled.privacy.plan import Card, Study
 
 RNG = np.random.default_rng(5)
 N = 1200
@@ -292,3 +294,9 @@ def test_a_deviation_that_the_noise_swallowed_is_said_to_be() -> None:
     constant = Summary("a", "x", None, Estimate(9.0, 9.0, 9.0, 0.0), number, Estimate(0.0, 0.0, 0.0, 0.0))
     assert "below the noise, at most 34.8" in render((swallowed,))
     assert "0 [0, 0]" in render((constant,))
+
+
+def test_a_card_with_labels_alone_has_nothing_to_describe() -> None:
+    card = Card("a", 60, (), ("y",))
+    with pytest.raises(UsageError, match="declares no columns to describe"):
+        MODEL.compile(Study("describe", (card,), 1.0, 1e-6, derived=()))

@@ -362,6 +362,12 @@ def test_a_label_moves_every_release_that_depends_on_it() -> None:
     assert blind.epsilon(0.0, Unit.ATTRIBUTE) == 1.0
 
 
+def renaming(cards: tuple[Card, ...], **named: str) -> Study:
+    """A study of two analyses, the second of which knows columns by other names."""
+    listed = [{"name": "s", "model": "any"}, {"name": "w", "model": "any", "named": named}]
+    return Study("analyses", cards, 1.0, 0.0, unit="attribute", derived=(), parameters={"analyses": listed})
+
+
 def test_a_label_of_one_analysis_may_be_a_column_of_another_under_another_name() -> None:
     cards = (
         Card("a", 9, (Column("u", -1.0, 1.0), Column("w: y", -1.0, 1.0)), ("y",)),
@@ -371,10 +377,20 @@ def test_a_label_of_one_analysis_may_be_a_column_of_another_under_another_name()
     releases = (
         Release("s: r", "a", "s: r", Priced(pure(0.5), pure(0.5)), exposure=labelled),
         Release("s: r", "b", "s: r", Priced(pure(0.5), pure(0.5)), exposure=labelled),
-        Release("w: r", "a", "w: r", Priced(pure(0.5), pure(0.5))),
+        # An analysis with labels of its own, for which the first one's label is a column: a value costs more here than a label.
+        Release("w: r", "a", "w: r", Priced(pure(0.5), pure(0.5)), exposure=Exposure(label=pure(0.1))),
     )
-    plan = Plan(Study("any", cards, 1.0, 0.0, unit="attribute", derived=()), Split.VERTICAL, releases)
+    plan = Plan(renaming(cards, y="w: y"), Split.VERTICAL, releases)
     assert plan.epsilon(0.0) == pytest.approx(1.5)
+    # From files no analysis names columns otherwise, and a label is no column.
+    assert replace(plan, study=renaming(cards)).epsilon(0.0) == pytest.approx(1.1)
+
+
+def test_a_value_that_two_analyses_call_otherwise_at_two_parties_is_one_value() -> None:
+    cards = (Card("a", 9, (Column("age", 0.0, 1.0),)), Card("b", 9, (Column("w: age", 0.0, 2.0),)))
+    releases = tuple(Release(f"{k}: r", who, f"{k}: r", Priced(pure(1.0), pure(0.4))) for k, who in (("s", "a"), ("w", "b")))
+    plan = Plan(renaming(cards, age="w: age"), Split.VERTICAL, releases)
+    assert plan.epsilon(0.0) == pytest.approx(0.8)
 
 
 def test_a_party_that_alone_knows_its_people_shares_nothing() -> None:

@@ -33,7 +33,7 @@ def contrast(
         from unpooled.cli.say import say_json
 
         data = {
-            "plan": found.plan.hash,
+            "plan": (found.whole or found.plan).hash,
             "holds": found.statement.holds,
             "level": level,
             "ratio": told.ratio,

@@ -43,7 +43,7 @@ def predict(
     if as_json:
         from unpooled.cli.say import say_json
 
-        told = {"plan": found.plan.hash, "holds": found.statement.holds}
+        told = {"plan": (found.whole or found.plan).hash, "holds": found.statement.holds}
         told["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
         say_json("predict", told)
         return

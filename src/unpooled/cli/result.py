@@ -33,7 +33,7 @@ def result(
 
         study, tables = found.plan.study, found.model.tables(found.plan, found.result)
         data = {
-            "plan": found.plan.hash,
+            "plan": (found.whole or found.plan).hash,
             "model": study.model,
             "holds": found.statement.holds,
             "statement": str(found.statement),

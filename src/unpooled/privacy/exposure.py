@@ -210,28 +210,25 @@ def neighbours(
     """
     releases = plan.releases if scope is Scope.PERSON else [r for r in plan.releases if r.party == party]
     found: dict[tuple[Event, ...], None] = {}
-    labelled = {_analysis(r) for r in plan.releases if r.exposure.label is not None}
+    renamed = _renames(plan.study)
     for holders, label in _changes(plan, unit, party):
-        # What one analysis has as a label, another may have as a column of another name: then both move.
-        moved = [
-            r
-            for r in releases
-            if r.party in holders and (not label or r.exposure.label is not None or _analysis(r) not in labelled)
-        ]
+        moved = [r for r in releases if r.party in holders and (not label or renamed or r.exposure.label is not None)]
         # A row is in one part of the rows, whoever holds it, and so for every way in which analyses part them.
         for chosen in _choices({r.exposure.part for r in moved}):
-            found[tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label))] = None
+            found[tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label, renamed=renamed))] = None
     return tuple(found)
 
 
-def _analysis(release: Release) -> str:
-    """Return the name of the analysis that makes a release; empty in a study of one."""
-    return release.name.partition(BETWEEN)[0] if BETWEEN in release.name else ""
+def _renames(study: Study) -> bool:
+    """Return True if an analysis knows columns by other names: then one value may be a label in one analysis and a column in another."""
+    return any(one.get("named") for one in study.contained)
 
 
-def _cost(release: Release, unit: Unit, *, label: bool) -> Event:
-    """Return the event of one release for a changed label, where it depends on labels, or else for the unit."""
-    return release.exposure.label if label and release.exposure.label is not None else release.event(unit)
+def _cost(release: Release, unit: Unit, *, label: bool, renamed: bool) -> Event:
+    """Return the event of one release for a changed label, where it depends on labels, or else for the unit; the dearer one where it may be either."""
+    if not label or release.exposure.label is None:
+        return release.event(unit)
+    return dearer(release.event(unit), release.exposure.label) if renamed else release.exposure.label
 
 
 def _partition(part: str) -> str:
@@ -268,8 +265,8 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
         holders: dict[str, set[str]] = {}
         for card in plan.study.parties:
             for column in card.columns:
-                holders.setdefault(column.name, set()).add(card.name)
-        mine = {column.name for card in cards for column in card.columns}
+                holders.setdefault(_value(plan.study, column.name), set()).add(card.name)
+        mine = {_value(plan.study, column.name) for card in cards for column in card.columns}
         groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
     for group in groups:
         yield group, False
@@ -278,18 +275,23 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
             yield group, True
 
 
-def _events(releases: Sequence[Release], unit: Unit, *, label: bool) -> Iterator[Event]:
+def _value(study: Study, column: str) -> str:
+    """Return the value that a column holds by its first name, where an analysis knows it by another one."""
+    return column.rpartition(BETWEEN)[2] if _renames(study) else column
+
+
+def _events(releases: Sequence[Release], unit: Unit, *, label: bool, renamed: bool = False) -> Iterator[Event]:
     """The costs of these releases to one change; those that are limited together are counted up to their limit, the dearest first."""
     limited: dict[str, list[tuple[Event, Release]]] = {}
     if len({release.party for release in releases}) == 1:  # of alternatives one party makes the dearest of a step at most
         steps: dict[str, list[Event]] = {}
         for release in releases:
             if release.exposure.alternative:
-                steps.setdefault(release.step, []).append(_cost(release, unit, label=label))
+                steps.setdefault(release.step, []).append(_cost(release, unit, label=label, renamed=renamed))
         yield from (reduce(dearer, events) for events in steps.values())
         releases = [release for release in releases if not release.exposure.alternative]
     for release in releases:
-        event = _cost(release, unit, label=label)
+        event = _cost(release, unit, label=label, renamed=renamed)
         if release.exposure.together:
             limited.setdefault(release.name, []).append((event, release))
         else:

@@ -48,7 +48,8 @@ class Study:
     ----------
     analyses : mapping, or list of (name, analysis) or of analyses
         An analysis is an estimator that takes its columns out of a frame (with ``formula=``), or a function of the frame that makes one fit:
-        ``lambda frame, **rows: PrivateGLM(...).fit(frame, "died", **rows)``, or ``unpooled.describe`` with its bounds. Without a name an
+        ``lambda frame, **rows: PrivateGLM(...).fit(frame, "died", **rows)``, or ``unpooled.describe`` with its bounds. It makes its one fit in
+        the thread that calls it: a fit in another thread would be a study of its own. Without a name an
         analysis is called as its class.
     epsilon, delta : float
         What all analyses together may cost. What they ask for themselves is not read.

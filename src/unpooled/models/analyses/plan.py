@@ -114,6 +114,10 @@ def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> d
 
 
 def _check_splits(plans: Mapping[str, Plan]) -> None:
+    for name, plan in plans.items():
+        if plan.links:  # a model of another distribution
+            msg = f"analysis {name!r} links rows, which is a study of its own that comes first"
+            raise UsageError(msg)
     if len({plan.split for plan in plans.values()}) > 1:
         said = [f"{name} has {plan.split} data" for name, plan in plans.items()]
         msg = f"analyses of one study split their data alike, and here {listed(said)}: make two studies of them"

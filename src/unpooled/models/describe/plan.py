@@ -102,6 +102,9 @@ class DescribeDesign:
 def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
     """Return the layout of one party's vector."""
     wanted = parameters.columns or tuple(c.name for c in study.parties[0].columns)
+    if not wanted:
+        msg = f"party {study.parties[0].name!r} declares no columns to describe: labels are its own affair"
+        raise UsageError(msg)
     columns = tuple(card.column(name) for name in wanted)
     for column, first in zip(columns, (study.parties[0].column(name) for name in wanted), strict=True):
         if column != first:

@@ -48,7 +48,7 @@ def foot(plan: Plan, result: SurvivalResult) -> tuple[str, ...]:  # noqa: ARG001
     """Return what the table does not say by itself."""
     inside = f", compared inside {len(result.strata)} strata" if result.strata else ""
     said = [
-        f"{len(result.edges)} intervals up to {result.edges[-1]:g}; restricted means up to {result.horizon:g}{inside}",
+        f"{len(result.edges)} intervals up to {result.edges[-1]:g}; restricted means up to {result.horizon:g}, of curves that are straight inside an interval{inside}",
         f"numbers of persons have noise of standard deviation {result.deviation:.3g} in each of {result.cells.numpy().size} cells",
     ]
     if any(test.p_value is not None for test in result.tests):
