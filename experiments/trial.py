@@ -82,7 +82,7 @@ def main(full: bool) -> None:  # noqa: ARG001 - there is one size
     rows = [(group, term, words(private.get((group, term))), words(one)) for (group, term), one in exact.items()]
     write_table(
         "trial",
-        "The trial of the tutorial at epsilon 1: every number beside the one without privacy",
+        "The trial of the tutorial at epsilon 1: every number, and the one without privacy",
         ("analysis", "number", "epsilon 1", "without privacy"),
         rows,
         "Noise is from a seed. Counts hold the noise alone, so that without privacy they have no interval. Without cuts the number of intervals of "
