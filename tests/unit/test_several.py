@@ -22,12 +22,12 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.origin import ReleasedInput
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import NoRows, Table
 from unpooled.privacy.unit import Scope, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
-from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.local import drive, in_process, recorded_only
 from unpooled.protocol.messages import encode, open_envelope
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
@@ -639,3 +639,51 @@ def test_without_a_delta_shares_are_parts_of_epsilon() -> None:
         plan.analysis("three")
     with pytest.raises(UsageError, match="none: it is one analysis"):
         plan.analyses["one"].analysis("three")
+
+
+@pytest.mark.slow
+def test_joint_moments_with_proofs_are_analyses_like_others() -> None:
+    """A regression and correlations of columns at two parties with a helper: masks, proofs and shares of each are its own, and a replay has equal bits."""
+    columns = {"east": (Column("age", 18.0, 100.0), Column("dose", 0.0, 4.0)), "west": (Column("pressure", 60.0, 240.0),)}
+    rng, rows = np.random.default_rng(8), 40
+    age, dose = rng.uniform(20, 95, rows), rng.uniform(0, 4, rows)
+    held = {
+        "east": Table({"age": age, "dose": dose}),
+        "west": Table({"pressure": np.clip(90 + 0.6 * age + 5 * dose, 60, 240)}),
+    }
+    listed = [
+        {
+            "name": "fit",
+            "model": "bayes",
+            "parameters": {"response": "pressure", "split": "columns", "method": "moments"},
+            "helpers": ["registry"],
+        },
+        {"name": "correlations", "model": "describe", "parameters": {"split": "columns"}, "helpers": ["registry"]},
+    ]
+    study = Study(
+        "analyses",
+        tuple(Card(name, rows, own) for name, own in columns.items()),
+        10.0,
+        1e-5,
+        helpers=(HelperCard("registry"),),
+        parameters={"analyses": listed},
+        derived=(),
+    )
+    model = load("analyses")
+    plan = model.compile(study)
+    assert plan.joint == "allowed"
+    assert 9.8 < plan.epsilon(1e-5) <= 10
+    parties_ = {}
+    for card in study.members:
+        ledger = Ledger.in_memory(root_key=bytes(32))
+        rules = Policy.in_process()
+        table = held.get(card.name, NoRows())
+        parties_[card.name] = Party(card.name, table, card, ledger, KeySource(ledger.root_key), rules, load)
+    transcript = Transcript()
+    found = drive(model, plan, in_process(parties_), transcript).result
+    assert found == drive(model, plan, recorded_only, transcript.replay()).result
+    for name in columns:
+        spent = parties_[name].ledger.composition(Unit.RECORD, Scope.PERSON).epsilon(1e-5)
+        assert spent == pytest.approx(plan.epsilon(1e-5), rel=1e-9)
+    assert found["fit"].coefficients
+    assert len(found["correlations"].summaries) == 3

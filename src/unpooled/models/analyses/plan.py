@@ -104,7 +104,9 @@ def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> d
             best = plans
             if scale == 1.0 or spent >= _ENOUGH * study.epsilon:
                 return best
-        scale = min(scale * min(study.epsilon / spent, 2.0) * (1 - 2.0 ** (tried - 20)), 1.0) if spent > 0 else scale / 2
+        # Nothing is proved of what costs too much, and nothing is spent where noise hides all: then half of it, or twice.
+        guess = study.epsilon / spent if 0 < spent < math.inf else 0.5 if spent else 2.0
+        scale = min(scale * min(guess, 2.0) * (1 - 2.0 ** (tried - 20)), 1.0)
         plans = parts(scale)
     if not best:
         raise UsageError(
