@@ -213,7 +213,7 @@ def neighbours(
     renamed = _renames(plan.study)
     for holders, label in _changes(plan, unit, party):
         moved = [r for r in releases if r.party in holders and (not label or renamed or r.exposure.label is not None)]
-        # A row is in one part of the rows, whoever holds it, and so for every way in which analyses part them.
+        # A row is in one part of the rows at every party, and in one part of every way in which analyses part them.
         for chosen in _choices({r.exposure.part for r in moved}):
             found[tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label, renamed=renamed))] = None
     return tuple(found)

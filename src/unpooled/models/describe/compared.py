@@ -189,7 +189,7 @@ def render(result: ArmsSummary) -> str:
     """Return the table of baseline characteristics: of all sites where there are several, else of the only one."""
     source = result.rows[0][0] if result.rows else ""
     rows = {arm: e for s, arm, e in result.rows if s == source}
-    heads = [f"{arm} (n = {rows[arm].value:.0f} ±{(rows[arm].high - rows[arm].low) / 2:.0f})" for arm in result.arms]
+    heads = [f"{arm} (n = {rows[arm].value:.0f} ±{_half(rows[arm]):.0f})" for arm in result.arms]
     apart = [f"{arm} - {result.arms[0]} (in sd)" for arm in result.arms[1:]]
     lines = [[result.by, *heads, *apart]]
     own = [(arm, s) for arm, s in result.summaries if s.source == source]
@@ -209,8 +209,13 @@ def _cell(s: Summary, people: Estimate) -> str:
     if any(e.value < max(2.0, _SURELY * e.noise) for e in (people, *([] if s.mean is None else [s.count]))):
         return "not identified"
     if s.mean is not None and s.sd is not None:
-        return f"{s.mean.value:.4g} ({s.sd.value:.3g})" if s.sd.value else f"{s.mean.value:.4g} (below the noise)"
-    return f"{s.count.value:.0f} ({100 * min(s.count.value / max(people.value, 1.0), 1.0):.1f})"
+        spread = f"{s.sd.value:.3g}" if s.sd.low > 0 else "not identified"
+        return f"{s.mean.value:.4g} ±{_half(s.mean):.2g} ({spread})"
+    return f"{s.count.value:.0f} ±{_half(s.count):.0f} ({100 * min(s.count.value / max(people.value, 1.0), 1.0):.1f})"
+
+
+def _half(e: Estimate) -> float:
+    return (e.high - e.low) / 2
 
 
 def _apart(value: Estimate | None) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from unpooled.aggregation.saving import Savable
 from unpooled.errors import listed
+from unpooled.estimation.planned import PlannedResult
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.compared import ArmsSummary, Difference
 from unpooled.models.describe.coordinator import Correlation, Estimate, JointSummary, Summary, render
@@ -20,23 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.plan import Plan, Study
-    from unpooled.privacy.statement import Statement
+    from unpooled.privacy.plan import Plan
 
 
-class _Described(Savable):
+class _Described(PlannedResult):
     """The part that results of every kind of description share."""
 
-    plan_: Plan
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
+    _model: ClassVar = MODEL
 
 
 @dataclass(frozen=True, repr=False)

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import logit
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check
+from unpooled.estimation.planned import PlannedResult
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.diagnose import MODEL, reading
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from unpooled.models.diagnose.reading import Banded, CalibrationTest, CellReading, RocBand
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.statement import Statement
 
 #: What the response is called; no feature can be.
 _RESPONSE = "(response)"
@@ -47,7 +46,7 @@ _RESIDUALS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True, repr=False)
-class Diagnosis(Savable):
+class Diagnosis(PlannedResult):
     """Diagnosis of a model's fit; printing it gives a table.
 
     Attributes
@@ -65,20 +64,12 @@ class Diagnosis(Savable):
 
     """
 
+    _model: ClassVar = MODEL
     _saved_types: ClassVar = (Cells, Array)
     cells_: Cells
     plan_: Plan
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
 
     @property
     def auc(self) -> Banded:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.parameters import check as check_given
+from unpooled.estimation.planned import PlannedResult
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.survival import MODEL
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from unpooled.aggregation.life_table import KaplanMeier
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.statement import Statement
 
 
 @dataclass(frozen=True, repr=False)
-class SurvivalComparison(Savable):
+class SurvivalComparison(PlannedResult):
     """Private survival of arms, and tests of one against the other; printing it gives a table.
 
     Attributes
@@ -51,20 +50,12 @@ class SurvivalComparison(Savable):
 
     """
 
+    _model: ClassVar = MODEL
     _saved_types: ClassVar = (Array, ArmMean, ArmsTest, CurveDifference, SurvivalResult)
     result_: SurvivalResult
     plan_: Plan
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
 
     def curve(self, arm: str) -> KaplanMeier:
         """Return the survival curve of an arm with its band; free of charge."""

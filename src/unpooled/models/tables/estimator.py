@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WORD, plain, taking
 from unpooled.estimation.parameters import check as check_given
+from unpooled.estimation.planned import PlannedResult
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
 from unpooled.models.tables import MODEL
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from unpooled.models.tables.plan import TablesDesign
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.statement import Statement
 
 
 @dataclass(frozen=True, repr=False)
-class Tabulation(Savable):
+class Tabulation(PlannedResult):
     """Private counts of a table's cells, and what follows from them; printing it gives a table.
 
     Attributes
@@ -54,20 +53,12 @@ class Tabulation(Savable):
 
     """
 
+    _model: ClassVar = MODEL
     _saved_types: ClassVar = (Cell, Contingency, Effect, TableEstimate, Independence, TableQuantile, LineShare)
     table_: Contingency
     plan_: Plan
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the privacy statement of this result."""
-        return self.plan_.statement
-
-    @staticmethod
-    def _compiles(study: Study) -> Plan:
-        return MODEL.compile(study)
 
     def __getitem__(self, key: str | tuple[str, ...]) -> TableEstimate:
         """Return the count of a cell, by the levels of the columns in their order; a first name more is a source."""
