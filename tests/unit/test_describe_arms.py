@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +16,8 @@ import unpooled
 from unpooled.errors import UsageError
 from unpooled.models.describe import MODEL, arms
 from unpooled.models.describe.arms import ARMS, ArmsLayout
-from unpooled.models.describe.compared import ArmsSummary, _compared
+from unpooled.models.describe.compared import ArmsSummary, _cell, _compared
+from unpooled.models.describe.coordinator import Estimate, Summary
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -257,3 +259,14 @@ def test_a_result_of_no_party_prints_nothing() -> None:
     empty = ArmsSummary("arm", ("usual", "new"), (), (), ())
     assert MODEL.panels(MODEL.compile(study()), empty) == ()
     assert replace(MODEL).name == "describe"
+
+
+@pytest.mark.parametrize(("low", "spread"), [(1.5, "2"), (0.0, "not identified")])
+def test_a_printed_cell_says_its_noise_and_hides_what_noise_hides(low: float, spread: str) -> None:
+    people = Estimate(400.0, 390.0, 410.0, 5.0)
+    number = Summary("all", "age", None, people, Estimate(50.0, 47.0, 53.0, 1.5), Estimate(2.0, low, 2.5, 0.3))
+    assert _cell(number, people) == f"50 ±3 ({spread})"
+    share = Summary("all", "sex", "f", Estimate(100.0, 92.0, 108.0, 4.0))
+    assert _cell(share, people) == "100 ±8 (25.0)"
+    rare = Estimate(10.0, 0.0, 20.0, 5.0)
+    assert _cell(msgspec.structs.replace(number, count=rare), people) == "not identified"
