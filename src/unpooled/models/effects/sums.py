@@ -1,0 +1,176 @@
+"""Sums that tell an effect: contributions and their squares, how the effect moves with coefficients, and columns by arm (THEORY.md, section 2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from unpooled.aggregation.totals import Summed
+from unpooled.privacy.bounds import integer_grid
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.sensitivity import clipped_products, column_moments, contributions_of_arms
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.aggregation.totals import Total
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: The weight of a square at which it costs nothing beside its contribution (Theorem F.1), and where every row is in one of two arms (Theorem E.1).
+_FREE, _FREE_OF_ARMS = 1.66, 1.0
+#: Weights of rows in a table of balance are cut here, in those of a row whose arm is certain.
+MOST_WEIGHT = 5.0
+#: The weight of squares of columns there.
+_SQUARES = 0.5
+
+
+def units_of(adjacency: Adjacency) -> dict[Unit, Adjacency]:
+    """Return how each unit moves a row: one value that goes missing may leave another row behind."""
+    return {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}
+
+
+class Contributed(NamedTuple):
+    """Released sums of contributions and of their squares, and the deviations of their noise."""
+
+    first: float
+    second: float
+    first_noise: float
+    second_noise: float
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Sums of contributions t in [-1, 1] and of their squares: of all rows, or of each arm."""
+
+    name: str
+    count: int
+    rows: int
+
+    @cached_property
+    def grid(self) -> int:
+        """Return steps per unit."""
+        return integer_grid(self.rows, 2)
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return the statistic with its noise (Theorems F.1 and E.1)."""
+        g, square = float(self.grid), _FREE if self.count == 1 else _FREE_OF_ARMS
+        blocks = (Block(1, g), Block(1, g * g / square)) * self.count
+        reach = {who: Reach(self._distance(how), 2 * self.count) for who, how in units_of(adjacency).items()}
+        return Summed(self.name, blocks, reach, self.grid**2, share)
+
+    def _distance(self, adjacency: Adjacency) -> float:
+        if self.count == 1:
+            return column_moments(0.0, 1.0, _FREE, adjacency, may_be_absent=False)
+        return contributions_of_arms(_FREE_OF_ARMS, adjacency)
+
+    def added_up(self, parts: list[Floats]) -> Ints:
+        """Return the exact sums of these contributions, a list for each piece; what is beyond 1 counts as 1."""
+        total = []
+        for part in parts:
+            steps = np.trunc(np.clip(part, -1.0, 1.0) * self.grid).astype(np.int64)
+            total += [steps.sum(), np.square(steps).sum()]
+        return np.array(total, dtype=np.int64)
+
+    def decode(self, total: Total) -> list[Contributed]:
+        """Return the sums of every piece."""
+        g = float(self.grid)
+        scale = np.array([g, g * g])
+        values, noise = ((part.reshape(self.count, 2) / scale).tolist() for part in (total.values, total.deviations))
+        return [Contributed(*own, *near) for own, near in zip(values, noise, strict=True)]
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Sums of vectors of bounded length, one for each model: derivatives of contributions with respect to its coefficients, as they were fitted."""
+
+    name: str
+    #: The number of fitted coordinates of every model.
+    sizes: tuple[int, ...]
+    rows: int
+
+    @cached_property
+    def grid(self) -> int:
+        """Return steps per unit of length."""
+        return integer_grid(self.rows, 1)
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return the statistic with its noise (Theorem B.5): a row's vectors together are as long as the root of their number."""
+        size, longest = sum(self.sizes), math.sqrt(len(self.sizes))
+        reach = {who: Reach(clipped_products(longest, how), size) for who, how in units_of(adjacency).items()}
+        return Summed(self.name, (Block(size, float(self.grid)),), reach, self.grid, share)
+
+    def added_up(self, parts: list[Floats]) -> Ints:
+        """Return the exact sums of these vectors; a longer one is shortened to 1. Rounded toward zero, none becomes longer."""
+        total = []
+        for rows in parts:
+            length = np.sqrt(np.square(rows).sum(axis=1))
+            short = rows * np.minimum(1.0, (1 - 2.0**-40) / np.maximum(length, 1e-300))[:, None]
+            total.append(np.trunc(short * self.grid).astype(np.int64).sum(axis=0))
+        return np.concatenate(total)
+
+    def decode(self, total: Total) -> list[tuple[Floats, Floats]]:
+        """Return (sum, deviations of its noise) for every model."""
+        ends = np.cumsum(self.sizes)[:-1]
+        values, noise = (np.split(part / self.grid, ends) for part in (total.values, total.deviations))
+        return list(zip(values, noise, strict=True))
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Sums of coded columns in both arms, without and with weights, and of their squares over all rows."""
+
+    name: str
+    layout: MomentsLayout
+    rows: int
+
+    @property
+    def size(self) -> int:
+        """Return the number of coded columns, the constant last, whose sums are the persons."""
+        return self.layout.size
+
+    @property
+    def length(self) -> float:
+        """Return the longest coded row."""
+        return self.layout.radius
+
+    @cached_property
+    def grid(self) -> int:
+        """Return steps per unit."""
+        return integer_grid(self.rows * math.ceil(MOST_WEIGHT), 2)
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return the statistic with its noise (Theorem E.2)."""
+        unit, p = self.length * self.grid, self.size
+        blocks = (Block(4 * p, unit), Block(p, unit / _SQUARES))
+        longest = math.sqrt(2 + _SQUARES**2)
+        reach = {who: Reach(clipped_products(longest, how), 5 * p) for who, how in units_of(adjacency).items()}
+        return Summed(self.name, blocks, reach, self.grid, share)
+
+    def added_up(self, coded: Floats, treated: NDArray[np.bool_], weights: Floats) -> Ints:
+        """Return the exact sums of these coded rows in [-1, 1]; weights are parts of the largest, between 0 and 1."""
+        arms = np.stack([~treated, treated]).astype(np.float64)
+        sums = [
+            np.trunc(coded * (arm * weight)[:, None] * self.grid).astype(np.int64).sum(axis=0)
+            for weight in (1.0, weights)
+            for arm in arms
+        ]
+        squares = np.trunc(np.square(coded) * self.grid).astype(np.int64).sum(axis=0)
+        return np.concatenate([*sums, squares])
+
+    def decode(self, total: Total) -> Mapping[str, tuple[Floats, Floats]]:
+        """Return (values, deviations of noise) of the sums, by what they are of; arms stand row by row."""
+        p, g = self.size, float(self.grid)
+        values, noise = total.values / g, total.deviations / g
+        parts = {"before": slice(0, 2 * p), "after": slice(2 * p, 4 * p)}
+        found = {name: (values[at].reshape(2, p), noise[at].reshape(2, p)) for name, at in parts.items()}
+        return found | {"squares": (values[4 * p :], noise[4 * p :])}
