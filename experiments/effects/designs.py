@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from unpooled.estimation.imagined import Imagined, imagine
 from unpooled.models.effects import MODEL
-from unpooled.models.effects.party import STATISTICS
+from unpooled.models.effects.outlook import play
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -35,6 +32,7 @@ class Design:
     #: The deviation of the log odds of treatment that no outcome depends on: less overlap, without more confounding.
     apart: float = 0.0
     binary: bool = False
+    survival: bool = False
     outcome: str = RIGHT
     propensity: str = RIGHT
     effect: float = 0.5
@@ -42,6 +40,8 @@ class Design:
     @property
     def bounds(self) -> dict[str, object]:
         """Everything that is declared."""
+        if self.survival:
+            return BOUNDS | {"y": (0, 2), "died": (0, 1)}
         return BOUNDS | {"y": ["no", "yes"] if self.binary else (-8, 8)}
 
     def columns(self, rng: np.random.Generator, rows: int) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
@@ -60,6 +60,10 @@ class Design:
         """Return the rows of a study."""
         found, base, other = self.columns(rng, rows)
         mean = np.where(found["arm"] == "new", other, base)
+        if self.survival:
+            until, left = rng.exponential(np.exp(mean)), rng.exponential(3.0, rows)
+            time = np.minimum(np.minimum(until, left), 2.0)
+            return found | {"y": time, "died": (until <= np.minimum(left, 2.0)).astype(float)}
         if self.binary:
             y = np.where(rng.uniform(size=rows) < 1 / (1 + np.exp(-mean)), "yes", "no")
         else:
@@ -69,13 +73,16 @@ class Design:
     def truth(self, rows: int = 2_000_000) -> float:
         """Return the effect in the population."""
         _, base, other = self.columns(np.random.default_rng(12345), rows)
+        if self.survival:
+            return float(np.mean(np.exp(-np.exp(-other)) - np.exp(-np.exp(-base))))
         if self.binary:
             return float(np.mean(1 / (1 + np.exp(-other)) - 1 / (1 + np.exp(-base))))
         return float(np.mean(other - base))
 
     def parameters(self, **more: object) -> dict[str, object]:
         """Return the parameters of the study."""
-        family = "logistic" if self.binary else "linear"
+        family = "logistic" if self.binary else "survival" if self.survival else "linear"
+        more = more | ({"event": "died", "horizon": 1.0} if self.survival else {})
         own = {"covariates": self.outcome, "propensity": self.propensity} if more.get("estimator") != "g-formula" else {"covariates": self.outcome}
         return {"response": "y", "treatment": "arm", "family": family, **own, **more}
 
@@ -97,15 +104,4 @@ class Design:
 def played(plan, data: dict[str, np.ndarray], rng: np.random.Generator):
     """Return the result of one study of these rows."""
     table = Table({name: values.astype(object) if values.dtype.kind == "U" else values for name, values in data.items()})
-    parts = {}
-    for name, part in plan.parts.items():
-        statistics = importlib.import_module(f"unpooled.models.{part.study.model}.party").STATISTICS
-        own = part.design.seen(table)
-        aggregation = Imagined(part.design.aggregation.parties, 0, table=own, real=part, rng=rng, statistics=statistics)
-        parts[name] = replace(part, design=replace(part.design, aggregation=aggregation))
-    return imagine(replace(plan, parts=parts), MODEL.coordinate, STATISTICS, table, rng)
-
-
-def normal_half(level: float = 0.95) -> float:
-    """Return the half-width of an interval in standard errors."""
-    return 1.959964 if level == 0.95 else math.nan
+    return play(plan, table, rng)

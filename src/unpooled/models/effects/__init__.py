@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation.contained import steps_under
 from unpooled.models import load
 from unpooled.models.effects.coordinator import coordinate
+from unpooled.models.effects.outlook import outlook
 from unpooled.models.effects.party import STEPS
 from unpooled.models.effects.plan import compile_plan
 from unpooled.models.effects.result import EffectResult
@@ -30,6 +31,7 @@ MODEL: Model = Model(
     STEPS,
     coordinate,
     panels=panels,
+    outlook=outlook,
     results=(EffectResult,),
     terms=terms,
     foot=foot,

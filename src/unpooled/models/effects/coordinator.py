@@ -63,7 +63,9 @@ def _by_weights(rounds: Rounds[EffectDesign], found: Found) -> Generator[list[As
     if design.estimator is Estimator.AIPW:
         found.more = (found.spreads[0].centre, *found.more)
     yield from _sums(rounds, found)
-    found.balance = yield from rounds.total(BALANCE, settings)
+    lift = next(lift for lift, _ in found.slopes if lift.name == PROPENSITY)
+    more = tuple(lift.matrix.ravel().tolist())
+    found.balance = lift, (yield from rounds.total(BALANCE, replace(found.models, more=more).settings))
 
 
 def _by_outcome(rounds: Rounds[EffectDesign], found: Found) -> Generator[list[Ask], Replies, None]:

@@ -68,7 +68,7 @@ class Found:
     more: tuple[float, ...] = ()
     #: Released slopes with the deviations of their noise, and what they are slopes of.
     slopes: list[tuple[Lift, tuple[Floats, Floats]]] = field(default_factory=list)
-    balance: Total | None = None
+    balance: tuple[Lift, Total] | None = None
     exits: Floats | None = None
     exits_noise: float = 0.0
 
@@ -173,7 +173,7 @@ def effect(found: Found) -> EffectResult:
         max((one.bound for one in found.spreads), default=0.0),
         sum(one.beyond for one in found.spreads),
         math.hypot(*(one.beyond_noise for one in found.spreads)),
-        () if found.balance is None else _balance(design, found.balance),
+        () if found.balance is None else _balance(design, *found.balance),
         () if found.exits is None or overlap is None else _life_tables(found, overlap),
         lines.get(PROPENSITY, ()),
         lines[OUTCOME],
@@ -301,29 +301,20 @@ def _of_outcome(found: Found) -> Estimated:
     return _number("effect", value, over + sampling, privacy)
 
 
-def _balance(design: EffectDesign, total: Total) -> tuple[BalanceLine, ...]:
-    """Return standardised differences of the propensity's columns."""
-    assert design.propensity is not None
-    sums = design.balance.decode(total)
-    squares, _ = sums["squares"]
-    people = max(float(squares[-1]), 1.0)
-    middle = sums["before"][0].sum(axis=0)[:-1] / people
-    deviation = np.sqrt(np.maximum(squares[:-1] / people - middle**2, 0.0))
-    found: dict[str, tuple[Floats, Floats]] = {}
-    for name in ("before", "after"):
-        values, noise = sums[name]
-        persons = np.maximum(values[:, -1:], 1.0)
+def _balance(design: EffectDesign, lift: Lift, total: Total) -> tuple[BalanceLine, ...]:
+    """Return differences of the propensity's columns between the arms, in the deviations by which its fit standardised them."""
+    assert design.propensity is not None  # it was weighted
+    told = []
+    for values, noise in design.balance.decode(total):
+        one = float(lift.matrix[-1, -1]) or 1.0
+        persons, near = np.maximum(values[:, -1:] / one, 1.0), noise[:, -1:] / one
         means = values[:, :-1] / persons
         # The noise of the persons moves a mean by the mean itself.
-        variances = (noise[:, :-1] ** 2 + (means * noise[:, -1:]) ** 2) / persons**2
-        found[name] = means[1] - means[0], np.sqrt(variances.sum(axis=0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        told = [(gap / deviation, near / deviation) for gap, near in found.values()]
-    names = design.propensity.names
+        variances = (noise[:, :-1] ** 2 + (means * near) ** 2) / persons**2
+        told.append((means[1] - means[0], np.sqrt(variances.sum(axis=0))))
     return tuple(
         BalanceLine(name, *(float(part[k]) for pair in told for part in pair))
-        for k, name in enumerate(names)
-        if deviation[k] > 0
+        for k, name in enumerate(design.propensity.names)
     )
 
 

@@ -45,7 +45,7 @@ STATISTICS = {
     SUMS: _added(lambda design, rows: design.pieces.added_up(rows.pieces())),
     SLOPES: _added(lambda design, rows: design.slopes.added_up(rows.slopes())),
     BALANCE: _added(
-        lambda design, rows: design.balance.added_up(rows.coded, rows.treated, rows.parts_of_weights(MOST_WEIGHT))
+        lambda design, rows: design.balance.added_up(rows.standard, rows.treated, rows.parts_of_weights(MOST_WEIGHT))
     ),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -41,9 +41,25 @@ if TYPE_CHECKING:
 OVERLAP, SPREAD, SUMS, SLOPES, BALANCE, EXITS = "overlap", "spread", "sums", "slopes", "balance", "exits"
 #: Shares of the squared budget, fixed by simulation of declared shapes (experiments/effects/shares.py).
 _SHARES: dict[Estimator, dict[str, float]] = {
-    Estimator.AIPW: {PROPENSITY: 0.25, OUTCOME: 0.25, OVERLAP: 0.03, SPREAD: 0.05, SUMS: 0.28, SLOPES: 0.1, BALANCE: 0.04},
-    Estimator.IPTW: {PROPENSITY: 0.3, OUTCOME: 0.08, OVERLAP: 0.03, SPREAD: 0.05, SUMS: 0.37, SLOPES: 0.1, BALANCE: 0.07},
-    Estimator.OUTCOME: {OUTCOME: 0.75, SUMS: 0.15, SLOPES: 0.1},
+    Estimator.AIPW: {
+        PROPENSITY: 0.25,
+        OUTCOME: 0.25,
+        OVERLAP: 0.03,
+        SPREAD: 0.12,
+        SUMS: 0.23,
+        SLOPES: 0.08,
+        BALANCE: 0.04,
+    },
+    Estimator.IPTW: {
+        PROPENSITY: 0.35,
+        OUTCOME: 0.05,
+        OVERLAP: 0.03,
+        SPREAD: 0.12,
+        SUMS: 0.25,
+        SLOPES: 0.15,
+        BALANCE: 0.05,
+    },
+    Estimator.OUTCOME: {OUTCOME: 0.8, SUMS: 0.1, SLOPES: 0.1},
 }
 #: Of survival: the part of the share of sums that exits get.
 _EXITS = 0.25
@@ -100,7 +116,7 @@ class EffectDesign:
     def balance(self) -> Balance:
         """Return the sums of columns by arm, before and after weighting."""
         assert self.propensity is not None  # there is none without weights
-        return Balance(BALANCE, self.propensity, self.rows)
+        return Balance(BALANCE, self.propensity.size, self.rows)
 
     @cached_property
     def exits(self) -> ExitsOfArms:
@@ -160,7 +176,7 @@ def compile_plan(study: Study) -> Plan:
 def _analyses(study: Study, declared: Declared) -> Iterator[Analysis]:
     """The studies of the parts. Each is one of the columns that it reads."""
     p = declared.parameters
-    told = {"tolerate": p.tolerate, "nodes": list(p.nodes)}
+    told: dict[str, Any] = {"tolerate": p.tolerate, "nodes": list(p.nodes)}
     if p.estimator != Estimator.OUTCOME:
         columns = (*declared.propensity_needs, p.treatment)
         asked = {"response": p.treatment, "family": "logistic", "formula": declared.propensity_formula}
@@ -169,15 +185,15 @@ def _analyses(study: Study, declared: Declared) -> Iterator[Analysis]:
     columns = (*declared.outcome_needs, p.treatment, p.response)
     if p.estimator == Estimator.IPTW:  # the arms' own means, about which weighted ones are taken
         formula, columns = declared.arm_formula, (p.treatment, p.response)
-    asked = {"response": p.response, "formula": formula}
+    own: dict[str, Any] = {"response": p.response, "formula": formula}
     if declared.family is Family.LINEAR:
-        yield Analysis(OUTCOME, "bayes", None, columns, asked | told, dict(study.trust))
+        yield Analysis(OUTCOME, "bayes", None, columns, own | told, dict(study.trust))
         return
-    asked |= {"family": p.family}
+    own |= {"family": p.family}
     if p.event:
-        asked |= {"event": p.event, "cuts": list(declared.hazard_cuts)}
+        own |= {"event": p.event, "cuts": list(declared.hazard_cuts)}
         columns = (*columns, p.event)
-    yield Analysis(OUTCOME, "glm", None, columns, asked | told, dict(study.trust))
+    yield Analysis(OUTCOME, "glm", None, columns, own | told, dict(study.trust))
 
 
 def _part(study: Study) -> Plan:

@@ -16,11 +16,8 @@ from unpooled.privacy.sensitivity import clipped_products, column_moments, contr
 from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.totals import Total
 
     Floats = NDArray[np.float64]
@@ -30,8 +27,8 @@ if TYPE_CHECKING:
 _FREE, _FREE_OF_ARMS = 1.66, 1.0
 #: Weights of rows in a table of balance are cut here, in those of a row whose arm is certain.
 MOST_WEIGHT = 5.0
-#: The weight of squares of columns there.
-_SQUARES = 0.5
+#: Standardised rows are shortened there to so many times their usual length.
+_ROWS = 1.5
 
 
 def units_of(adjacency: Adjacency) -> dict[Unit, Adjacency]:
@@ -111,12 +108,7 @@ class Slopes:
 
     def added_up(self, parts: list[Floats]) -> Ints:
         """Return the exact sums of these vectors; a longer one is shortened to 1. Rounded toward zero, none becomes longer."""
-        total = []
-        for rows in parts:
-            length = np.sqrt(np.square(rows).sum(axis=1))
-            short = rows * np.minimum(1.0, (1 - 2.0**-40) / np.maximum(length, 1e-300))[:, None]
-            total.append(np.trunc(short * self.grid).astype(np.int64).sum(axis=0))
-        return np.concatenate(total)
+        return np.concatenate([np.trunc(_shortened(rows) * self.grid).astype(np.int64).sum(axis=0) for rows in parts])
 
     def decode(self, total: Total) -> list[tuple[Floats, Floats]]:
         """Return (sum, deviations of its noise) for every model."""
@@ -127,50 +119,48 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Balance:
-    """Sums of coded columns in both arms, without and with weights, and of their squares over all rows."""
+    """Sums of standardised rows in both arms, without and with weights; the constant, which is their last coordinate, counts persons."""
 
     name: str
-    layout: MomentsLayout
+    #: The number of standardised columns, the constant among them.
+    size: int
     rows: int
 
     @property
-    def size(self) -> int:
-        """Return the number of coded columns, the constant last, whose sums are the persons."""
-        return self.layout.size
-
-    @property
-    def length(self) -> float:
-        """Return the longest coded row."""
-        return self.layout.radius
+    def longest(self) -> float:
+        """Return the length to which standardised rows are shortened."""
+        return _ROWS * math.sqrt(self.size)
 
     @cached_property
     def grid(self) -> int:
-        """Return steps per unit."""
-        return integer_grid(self.rows * math.ceil(MOST_WEIGHT), 2)
+        """Return steps per longest row."""
+        return integer_grid(self.rows, 1)
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
-        """Return the statistic with its noise (Theorem E.2)."""
-        unit, p = self.length * self.grid, self.size
-        blocks = (Block(4 * p, unit), Block(p, unit / _SQUARES))
-        longest = math.sqrt(2 + _SQUARES**2)
-        reach = {who: Reach(clipped_products(longest, how), 5 * p) for who, how in units_of(adjacency).items()}
-        return Summed(self.name, blocks, reach, self.grid, share)
+        """Return the statistic with its noise: a row is as long as the root of 2, of its two copies (Theorem E.2)."""
+        count, longest = 4 * self.size, math.sqrt(2.0)
+        reach = {who: Reach(clipped_products(longest, how), count) for who, how in units_of(adjacency).items()}
+        return Summed(self.name, (Block(count, float(self.grid)),), reach, self.grid, share)
 
-    def added_up(self, coded: Floats, treated: NDArray[np.bool_], weights: Floats) -> Ints:
-        """Return the exact sums of these coded rows in [-1, 1]; weights are parts of the largest, between 0 and 1."""
+    def added_up(self, rows: Floats, treated: NDArray[np.bool_], weights: Floats) -> Ints:
+        """Return the exact sums of standardised rows; weights are parts of the largest, between 0 and 1."""
+        short = _shortened(rows / self.longest)
         arms = np.stack([~treated, treated]).astype(np.float64)
         sums = [
-            np.trunc(coded * (arm * weight)[:, None] * self.grid).astype(np.int64).sum(axis=0)
+            np.trunc(short * (arm * weight * self.grid)[:, None]).astype(np.int64).sum(axis=0)
             for weight in (1.0, weights)
             for arm in arms
         ]
-        squares = np.trunc(np.square(coded) * self.grid).astype(np.int64).sum(axis=0)
-        return np.concatenate([*sums, squares])
+        return np.concatenate(sums)
 
-    def decode(self, total: Total) -> Mapping[str, tuple[Floats, Floats]]:
-        """Return (values, deviations of noise) of the sums, by what they are of; arms stand row by row."""
-        p, g = self.size, float(self.grid)
-        values, noise = total.values / g, total.deviations / g
-        parts = {"before": slice(0, 2 * p), "after": slice(2 * p, 4 * p)}
-        found = {name: (values[at].reshape(2, p), noise[at].reshape(2, p)) for name, at in parts.items()}
-        return found | {"squares": (values[4 * p :], noise[4 * p :])}
+    def decode(self, total: Total) -> list[tuple[Floats, Floats]]:
+        """Return (sums, deviations of their noise) before and after weighting, arms row by row."""
+        unit = self.longest / self.grid
+        values, noise = (part.reshape(2, 2, self.size) * unit for part in (total.values, total.deviations))
+        return list(zip(values, noise, strict=True))
+
+
+def _shortened(rows: Floats) -> Floats:
+    """Return rows of which longer ones are shortened to 1, by a part in 2^40 more, so that no rounding exceeds it."""
+    length = np.sqrt(np.square(rows).sum(axis=1))
+    return np.asarray(rows * np.minimum(1.0, (1 - 2.0**-40) / np.maximum(length, 1e-300))[:, None])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: A difference of columns that is said to be large, in standard deviations.
 _LARGE = 0.1
+#: With more noise than this a difference is not printed.
+_TOLD = 0.25
 
 
 def terms(plan: Plan, result: EffectResult) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
@@ -30,7 +32,8 @@ def terms(plan: Plan, result: EffectResult) -> tuple[ResultTerm, ...]:  # noqa: 
     for when in ("before", "after"):
         for one in result.balance:
             value, noise = getattr(one, when), getattr(one, f"{when}_noise")
-            lines.append(ResultTerm(one.term, value, privacy=noise, group=f"standardised difference {when} weighting"))
+            if noise <= _TOLD:
+                lines.append(ResultTerm(one.term, value, privacy=noise, group=f"standardised difference {when} weighting"))
     return tuple(lines)
 
 
@@ -72,8 +75,8 @@ def _said(result: EffectResult) -> Iterator[str]:
         )
     if large := [one.term for one in result.balance if abs(one.after) - 2 * one.after_noise > _LARGE]:
         yield f"after weighting the arms still differ by more than {_LARGE:g} standard deviations in {', '.join(large)}"
-    if result.balance:
-        yield "standardised differences have the noise of the column 'privacy': a deviation"
+    if hidden := [one.term for one in result.balance if one.after_noise > _TOLD]:
+        yield f"the noise hides the balance after weighting of {', '.join(hidden)}"
     yield "it is an effect if everything that decided about the treatment and the outcome is among the covariates: no number here can tell"
 
 

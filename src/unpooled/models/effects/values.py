@@ -45,12 +45,6 @@ class ReleasedModel:
         raw = made.values(held, names) if made is not None else [held[name] for name in names]
         return np.asarray(Coding(self.layout.features, 1).natural(raw))
 
-    def coded(self, held: Held) -> Floats:
-        """Return the rows in parts of the declared ranges, with the constant."""
-        widths, centres = self.layout.half_widths, self.layout.centres
-        rows = (self.natural(held) - centres[: self.slopes.size]) / widths[: self.slopes.size]
-        return np.column_stack([rows, np.ones(len(rows))]) if self.layout.intercept else rows
-
     def fitted(self, held: Held, lift: Floats) -> Floats:
         """Return the rows in the coordinates in which the model was fitted; ``lift`` leads from these to coefficients and constant."""
         natural = self.natural(held)
@@ -78,7 +72,8 @@ class Models:
     def of(cls, design: EffectDesign, settings: tuple[float, ...]) -> Models:
         """Return the models of a request; refuse another count of numbers, or wild ones. No sensitivity depends on them."""
         numbers = np.asarray(settings, dtype=np.float64)
-        models, at = [], 0
+        models: list[ReleasedModel | None] = []
+        at = 0
         least = sum(len(layout.names) + 1 for layout in (design.outcome, design.propensity) if layout is not None)
         survival = design.declared.family is Family.SURVIVAL
         ends = 2 * len(design.exits.edges) if survival else 0
@@ -194,10 +189,11 @@ class Rows:
         return np.minimum(self.weights / most, 1.0)
 
     @property
-    def coded(self) -> Floats:
-        """Return the columns of the propensity in parts of their declared ranges, and the constant."""
-        assert self.models.propensity is not None
-        return self.models.propensity.coded(self.held)
+    def standard(self) -> Floats:
+        """Return the rows in the coordinates in which the propensity was fitted: standardised columns, and the constant."""
+        model = self.models.propensity
+        assert model is not None  # weights have one
+        return model.fitted(self.held, np.array(self.models.more).reshape(len(model.layout.names) + 1, -1))
 
     def contributions(self) -> Floats:
         """Return what every row adds to n times the effect, as the estimator has it."""
