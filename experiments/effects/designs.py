@@ -70,9 +70,11 @@ class Design:
             y = np.clip(mean + rng.normal(size=rows), -8, 8)
         return found | {"y": y}
 
-    def truth(self, rows: int = 2_000_000) -> float:
-        """Return the effect in the population."""
-        _, base, other = self.columns(np.random.default_rng(12345), rows)
+    def truth(self, rows: int = 2_000_000, *, treated: bool = False) -> float:
+        """Return the effect in the population, or among the treated."""
+        found, base, other = self.columns(np.random.default_rng(12345), rows)
+        if treated:
+            base, other = (means[found["arm"] == "new"] for means in (base, other))
         if self.survival:
             return float(np.mean(np.exp(-np.exp(-other)) - np.exp(-np.exp(-base))))
         if self.binary:

@@ -13,7 +13,6 @@ from unpooled.models.effects.cells import middle_of, spread_of
 from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Declared, Estimand, Estimator, Family
 from unpooled.models.effects.plan import SUMS
 from unpooled.models.effects.result import BalanceLine, EffectResult, Estimated, Overlap
-from unpooled.models.effects.sums import MOST_WEIGHT
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
@@ -95,8 +94,9 @@ def lifts(found: Found) -> list[Lift]:
         matrix, covariance, sampling = np.zeros((p + 1, size)), np.zeros((size, size)), np.zeros((size, size))
         if estimates is not None:
             lift = estimates.square(estimates.lift)
-            back = np.linalg.pinv(lift)
-            covariance, sampling = (back @ estimates.square(m) @ back.T for m in (estimates.covariance, estimates.sampling))
+            back, own = np.linalg.pinv(lift), lift.shape[1]
+            for told, numbers in ((covariance, estimates.covariance), (sampling, estimates.sampling)):
+                told[:own, :own] = back @ estimates.square(numbers) @ back.T
             parts = np.ones(lift.shape[0] - p)
             if (
                 name == OUTCOME and design.declared.family is Family.SURVIVAL
@@ -104,7 +104,7 @@ def lifts(found: Found) -> list[Lift]:
                 parts = np.zeros(parts.size)
                 hazards = hazards_to(design.declared, list(estimates.estimate[p:]))
                 parts[: hazards.size] = hazards / max(float(hazards.sum()), 1e-300)
-            matrix[:p, : lift.shape[1]], matrix[p, : lift.shape[1]] = lift[:p], parts @ lift[p:]
+            matrix[:p, :own], matrix[p, :own] = lift[:p], parts @ lift[p:]
         typical = _LONG * math.sqrt(size)
         longest = typical * (bound / 2 if name == PROPENSITY else 2 * steepest(design))
         made.append(Lift(name, matrix, longest, covariance, sampling))
@@ -216,7 +216,8 @@ def _estimated(found: Found, overlap: Overlap | None) -> tuple[Estimated, list[E
     value, noise = bound * own.first / people, bound * own.first_noise / people
     (spread,) = found.spreads
     whole = found.rows / people  # what is missing was a mean over all rows
-    privacy = noise**2 + (value * doubt) ** 2 + (whole * spread.missing_error) ** 2 + _through_models(found, people)
+    privacy = noise**2 + (value * doubt) ** 2 + (whole * spread.missing_error) ** 2
+    privacy += _through_models(found, people) + _through_exits(found)
     sampling = _spread(own, value, bound, people, 0.0 if treated else 1.0)
     return _number("effect", centre + value + whole * spread.missing, sampling, privacy), []
 
@@ -256,7 +257,8 @@ def _of_weights(found: Found, people: float, doubt: float) -> tuple[Estimated, l
     together = sum(sampling) - centred * 2 * values[0] * values[1] / people
     reduced = _through_models(found, people, sampling=True)
     together = max(together - reduced, _LEAST * together)
-    return _number("effect", base[1] - base[0] + sum(values), together, sum(privacy) + _through_models(found, people)), means
+    added = sum(privacy) + _through_models(found, people) + _through_exits(found)
+    return _number("effect", base[1] - base[0] + sum(values), together, added), means
 
 
 def _arm_means(found: Found) -> list[float]:
@@ -278,6 +280,22 @@ def _through_models(found: Found, people: float, *, sampling: bool = False) -> f
             total += _form(values * scale, noise * scale, lift.sampling, 3.0)
         elif not sampling:
             total += _form(values * scale, noise * scale, lift.covariance - lift.sampling, 1.0)
+    return total
+
+
+def _through_exits(found: Found) -> float:
+    """Return what the noise of the life table adds: a mean outcome S moves by about S (1 - S) for a relative error of the chance to be watched."""
+    if found.exits is None:
+        return 0.0
+    exits, total = found.design.exits, 0.0
+    logs = np.log(exits.watched(found.exits))[:, -1]
+    for arm, own in enumerate(found.exits):
+        table = exits.life_table(own, found.exits_noise, 1.0)
+        alive = table.kaplan_meier().survival[-1]
+        for cell in range(own.size):
+            moved = found.exits.copy()
+            moved[arm, cell] += found.exits_noise
+            total += (alive * (1 - alive) * float(np.log(exits.watched(moved))[arm, -1] - logs[arm])) ** 2
     return total
 
 
@@ -328,7 +346,7 @@ def _life_tables(found: Found, overlap: Overlap) -> tuple[LifeTable, ...]:
     weights = (e / (1 - e) if treated else 1 / (1 - e)), (np.ones_like(e) if treated else 1 / e)
     tables = []
     for own, cells, weight in zip(counts, found.exits, weights, strict=True):
-        kept = np.minimum(weight, MOST_WEIGHT)
+        kept = np.minimum(weight, found.design.most)
         worth = float(own @ kept) / max(float(own @ kept**2), 1e-300)
         tables.append(found.design.exits.life_table(cells, found.exits_noise, worth))
     return tuple(tables)

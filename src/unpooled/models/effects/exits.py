@@ -10,7 +10,6 @@ import numpy as np
 
 from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.totals import Summed
-from unpooled.models.effects.sums import MOST_WEIGHT
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts
@@ -36,6 +35,8 @@ class ExitsOfArms:
 
     name: str
     declared: Declared
+    #: The largest weight.
+    most: float
     rows: int
 
     @property
@@ -92,7 +93,7 @@ class ExitsOfArms:
 
     def decode(self, total: Total) -> tuple[Floats, float]:
         """Return (weighted persons in every cell, arm by arm; the deviation of their noise)."""
-        unit = MOST_WEIGHT / self.grid
+        unit = self.most / self.grid
         return total.values.reshape(2, -1) * unit, float(total.deviations.max()) * unit
 
     def watched(self, cells: Floats) -> Floats:

@@ -10,7 +10,6 @@ from unpooled.aggregation.keys import KEYS
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
-from unpooled.models.effects.sums import MOST_WEIGHT
 from unpooled.models.effects.values import Models, Rows
 
 if TYPE_CHECKING:
@@ -39,14 +38,12 @@ def _added(added_up: Callable[[EffectDesign, Rows], Ints]) -> Callable[[Context[
 #: What a party adds up, by the name of the total.
 STATISTICS = {
     COUNT: rows_counted,
-    EXITS: _added(lambda design, rows: design.exits.added_up(rows.held, rows.treated, rows.parts_of_weights(MOST_WEIGHT))),
+    EXITS: _added(lambda design, rows: design.exits.added_up(rows.held, rows.treated, rows.parts_of_weights)),
     OVERLAP: _added(lambda design, rows: design.overlap.added_up(rows.propensity, rows.treated)),
     SPREAD: _added(lambda design, rows: design.spread.added_up(rows.contributions(), rows.treated)),
     SUMS: _added(lambda design, rows: design.pieces.added_up(rows.pieces())),
     SLOPES: _added(lambda design, rows: design.slopes.added_up(rows.slopes())),
-    BALANCE: _added(
-        lambda design, rows: design.balance.added_up(rows.standard, rows.treated, rows.parts_of_weights(MOST_WEIGHT))
-    ),
+    BALANCE: _added(lambda design, rows: design.balance.added_up(rows.standard, rows.treated, rows.parts_of_weights)),
 }
 
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

@@ -21,6 +21,7 @@ from unpooled.models.effects.declared import (
     OUTCOME,
     PROPENSITY,
     Declared,
+    Estimand,
     Estimator,
     Family,
     declared_of,
@@ -61,6 +62,8 @@ _SHARES: dict[Estimator, dict[str, float]] = {
     },
     Estimator.OUTCOME: {OUTCOME: 0.8, SUMS: 0.1, SLOPES: 0.1},
 }
+#: Weights are cut here in a table of balance and in a life table: the odds of the control are smaller than one over a probability.
+_MOST = {Estimand.ALL: 5.0, Estimand.TREATED: 3.0}
 #: Of survival: the part of the share of sums that exits get.
 _EXITS = 0.25
 #: The methods of a part that have no standard errors and may leave most of a confounder out.
@@ -84,6 +87,11 @@ class EffectDesign:
     def estimator(self) -> Estimator:
         """Return the way to the effect."""
         return Estimator(self.declared.parameters.estimator)
+
+    @property
+    def most(self) -> float:
+        """Return the largest weight in a table of balance and in a life table, where a row whose arm is certain has 1."""
+        return _MOST[Estimand(self.declared.parameters.estimand)]
 
     @cached_property
     def overlap(self) -> ArmCells:
@@ -121,7 +129,7 @@ class EffectDesign:
     @cached_property
     def exits(self) -> ExitsOfArms:
         """Return the weighted life table of both arms."""
-        return ExitsOfArms(EXITS, self.declared, self.rows)
+        return ExitsOfArms(EXITS, self.declared, self.most, self.rows)
 
 
 def _totals(design: EffectDesign, adjacency: Adjacency) -> Iterator[Summed]:

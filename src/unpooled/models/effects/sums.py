@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: The weight of a square at which it costs nothing beside its contribution (Theorem F.1), and where every row is in one of two arms (Theorem E.1).
 _FREE, _FREE_OF_ARMS = 1.66, 1.0
-#: Weights of rows in a table of balance are cut here, in those of a row whose arm is certain.
-MOST_WEIGHT = 5.0
 #: Standardised rows are shortened there to so many times their usual length.
 _ROWS = 1.5
 

@@ -184,9 +184,10 @@ class Rows:
             return np.where(self.treated, 1.0, e / (1 - e))
         return np.where(self.treated, 1 / e, 1 / (1 - e))
 
-    def parts_of_weights(self, most: float) -> Floats:
+    @property
+    def parts_of_weights(self) -> Floats:
         """Return the same as parts of the largest weight that counts."""
-        return np.minimum(self.weights / most, 1.0)
+        return np.minimum(self.weights / self.models.design.most, 1.0)
 
     @property
     def standard(self) -> Floats:
