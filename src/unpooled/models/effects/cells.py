@@ -91,6 +91,8 @@ def spread_of(counts: ResidualCounts, noise_per_bound: float, farthest: float, *
     """
     deviation = max(math.sqrt(counts.mean_square()), _LEAST * counts.cuts[0])
     centre = middle_of(counts) if about is None else about
+    if not noise_per_bound:  # without noise nothing need be cut
+        return Spread(centre, farthest + abs(centre), 0.0, 0.0, 0.0, 0.0)
     own = counts.from_cut(deviation)
     shift, best = centre / deviation, None
     for times in _TIMES:

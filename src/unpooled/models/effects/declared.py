@@ -78,6 +78,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cuts: tuple[float, ...] = ()
     #: Propensities are kept between this number and 1 less it.
     overlap: float = 0.05
+    #: The most passes over the data for each of both models.
+    max_passes: int = 105
     #: Parties that may collude or drop out.
     tolerate: int = 0
     #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.models import load
 from unpooled.models.effects.cells import middle_of, spread_of
 from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Declared, Estimand, Estimator, Family
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 #: An arm of fewer persons than this, or than so many deviations of their noise, is hidden.
 _FEWEST, _SURELY = 20.0, 4.0
 #: With more than this share of persons whose propensity is cut, overlap is weak, or there is none.
-_WEAK, _NONE = 0.02, 0.5
+_WEAK, _NONE = 0.02, 0.2
 #: Rows of the coordinates of a fit are shortened to so many times their usual length.
 _LONG = 1.2
 #: A variance that squares tell is never taken for less than this part of them.
@@ -154,11 +155,13 @@ def effect(found: Found) -> EffectResult:
     design = found.design
     p = design.declared.parameters
     overlap = None if found.overlap is None else _overlap(design, found.overlap)
+    lines = {name: load(part.study.row).terms(part, found.parts[name]) for name, part in found.plan.parts.items()}
     why = "" if overlap is None else _hidden(design, overlap)
+    if not why and not any(term.term != CONSTANT_TERM for told in lines.values() for term in told):
+        why = "not identified: the noise hides what the columns say of treatment and outcome"
     number, means = (None, ()) if why else _estimated(found, overlap)
     if number is not None and not (math.isfinite(number.value) and math.isfinite(number.std_error)):
         number, means, why = None, (), "not identified: the noise hides what the outcome model says of the difference"
-    lines = {name: load(part.study.row).terms(part, found.parts[name]) for name, part in found.plan.parts.items()}
     return EffectResult(
         p.estimand,
         p.estimator,
@@ -195,7 +198,7 @@ def _hidden(design: EffectDesign, overlap: Overlap) -> str:
         if own.sum() < max(_FEWEST, _SURELY * overlap.deviation * math.sqrt(own.size)):
             return f"not identified: the noise hides whether anybody is in arm {arm!r}, or hardly anybody is"
     if overlap.cut > _NONE:
-        return "not identified: most people could hardly have been in either arm, so there is nobody to compare them with"
+        return "not identified: too many people could hardly have been in one of the arms, where there is nobody to compare them with"
     return ""
 
 

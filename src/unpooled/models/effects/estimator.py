@@ -82,6 +82,8 @@ class TreatmentEffect(StudyEstimator):
         Propensities are kept between this number and 1 less it.
     level : float, default 0.95
         Of the intervals.
+    max_passes : int, default 105
+        The most passes over every party's data for each of both models.
     epsilon : float, default 1.0
         The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
     delta : float, optional
@@ -147,6 +149,7 @@ class TreatmentEffect(StudyEstimator):
         | taking("horizon", NUMBER, NONE)
         | taking("cuts", NUMBERS, NONE)
         | taking("overlap level", NUMBER)
+        | taking("max_passes", WHOLE)
     )
     _saved_types: ClassVar = (
         *StudyEstimator._saved_types,  # noqa: SLF001 - its base
@@ -175,6 +178,7 @@ class TreatmentEffect(StudyEstimator):
         cuts: Sequence[float] | None = None,
         overlap: float = 0.05,
         level: float = 0.95,
+        max_passes: int = 105,
         epsilon: float = 1.0,
         delta: float | None = None,
         bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
@@ -203,6 +207,7 @@ class TreatmentEffect(StudyEstimator):
         self.cuts = cuts
         self.overlap = overlap
         self.level = level
+        self.max_passes = max_passes
         self.unit = unit
         self.rows_per_household = rows_per_household
         self.aggregation = aggregation
@@ -263,6 +268,7 @@ class TreatmentEffect(StudyEstimator):
             "horizon": None if self.horizon is None else float(self.horizon),
             "cuts": [] if self.cuts is None else [float(cut) for cut in self.cuts],
             "overlap": float(self.overlap),
+            "max_passes": int(self.max_passes),
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
             "level": float(self.level),

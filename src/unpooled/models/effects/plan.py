@@ -184,7 +184,7 @@ def compile_plan(study: Study) -> Plan:
 def _analyses(study: Study, declared: Declared) -> Iterator[Analysis]:
     """The studies of the parts. Each is one of the columns that it reads."""
     p = declared.parameters
-    told: dict[str, Any] = {"tolerate": p.tolerate, "nodes": list(p.nodes)}
+    told: dict[str, Any] = {"tolerate": p.tolerate, "nodes": list(p.nodes), "max_passes": p.max_passes}
     if p.estimator != Estimator.OUTCOME:
         columns = (*declared.propensity_needs, p.treatment)
         asked = {"response": p.treatment, "family": "logistic", "formula": declared.propensity_formula}

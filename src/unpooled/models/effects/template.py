@@ -19,6 +19,7 @@ covariates = "."                    # what is adjusted for, as the right side of
 # horizon = 365.0                   # of survival: the time at which people are alive or not
 # cuts = []                         # of survival: where hazards may change; else six equal intervals
 # overlap = 0.05                    # propensities are kept between this number and 1 less it
+# max_passes = 105                  # the most passes over every party's data for each of both models
 # tolerate = 0                      # parties that may collude or drop out
 # level = 0.95                      # of the intervals""",
 )

@@ -241,7 +241,7 @@ class Rows:
         treated = design.declared.parameters.estimand == Estimand.TREATED
         own = self.mean(0) if treated else np.where(self.treated, self.mean(1), self.mean(0))
         residual = np.where(inside, self.known * (self.outcome - own), 0.0)
-        odds = np.where(inside, e / (1 - e), 1.0)
+        odds = np.divide(e, 1 - e, out=np.ones_like(e), where=inside)
         steep = np.where(self.treated, 0.0, odds) if treated else np.where(self.treated, 1 / odds, odds)
         return np.asarray((-residual * steep)[:, None] * model.fitted(self.held, lift))
 
