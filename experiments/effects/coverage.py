@@ -26,7 +26,7 @@ CELLS = [
     *((name, rows, epsilon) for name in DESIGNS for rows in (5000, 20_000) for epsilon in (1.0, 3.0)),
     *((name, 20_000, 0.5) for name in DESIGNS if not name.startswith("C")),
 ]
-FULL, REDUCED = 200, 40
+FULL, REDUCED = 100, 20
 
 
 def naive(data: dict[str, np.ndarray]) -> float:
@@ -68,15 +68,42 @@ def main(full: bool) -> None:
         bias = float(np.mean(values[told]) - truth)
         often_weak = float(flagged.mean()) > 0.5
         (weak if often_weak else ordinary).append(covered)
-        line = (name, f"{rows:,}", f"{epsilon:g}", f"{truth:.3f}", f"{np.mean(apart):.3f}", f"{np.nanmean(free):.3f} ± {np.nanstd(free):.3f}")
-        line += (f"{np.mean(values[told]):.3f} ± {np.std(values[told]):.3f}", f"{np.median(errors[told]):.3f}", f"{bias / np.median(errors[told]):+.2f}")
-        lines.append((*line, f"{covered:.3f}", f"{1 - told.mean():.3f}", f"{np.mean(cut):.1%}", "weak" if often_weak else ""))
+        line = (
+            name,
+            f"{rows:,}",
+            f"{epsilon:g}",
+            f"{truth:.3f}",
+            f"{np.mean(apart):.3f}",
+            f"{np.nanmean(free):.3f} ± {np.nanstd(free):.3f}",
+        )
+        line += (
+            f"{np.mean(values[told]):.3f} ± {np.std(values[told]):.3f}",
+            f"{np.median(errors[told]):.3f}",
+            f"{bias / np.median(errors[told]):+.2f}",
+        )
+        lines.append(
+            (*line, f"{covered:.3f}", f"{1 - told.mean():.3f}", f"{np.mean(cut):.1%}", "weak" if often_weak else "")
+        )
         print(*lines[-1], flush=True)
     off = sum(not 0.93 <= one <= 0.97 for one in ordinary)
     write_table(
         "effects/coverage",
         "Coverage of 95% intervals of treatment effects by AIPW",
-        ("design", "rows", "epsilon", "truth", "naive", "AIPW without privacy", "private", "standard error", "bias / error", "coverage", "refused", "cut", "overlap"),
+        (
+            "design",
+            "rows",
+            "epsilon",
+            "truth",
+            "naive",
+            "AIPW without privacy",
+            "private",
+            "standard error",
+            "bias / error",
+            "coverage",
+            "refused",
+            "cut",
+            "overlap",
+        ),
         lines,
         f"{runs} runs a cell, one site, delta 1e-6, seven columns. Cells without weak overlap: mean coverage {np.mean(ordinary):.3f}, from {min(ordinary):.3f} to "
         f"{max(ordinary):.3f}, {off} of {len(ordinary)} outside .93 to .97"

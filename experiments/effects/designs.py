@@ -85,7 +85,11 @@ class Design:
         """Return the parameters of the study."""
         family = "logistic" if self.binary else "survival" if self.survival else "linear"
         more = more | ({"event": "died", "horizon": 1.0} if self.survival else {})
-        own = {"covariates": self.outcome, "propensity": self.propensity} if more.get("estimator") != "g-formula" else {"covariates": self.outcome}
+        own = (
+            {"covariates": self.outcome, "propensity": self.propensity}
+            if more.get("estimator") != "g-formula"
+            else {"covariates": self.outcome}
+        )
         return {"response": "y", "treatment": "arm", "family": family, **own, **more}
 
     def plan(self, rows: int, epsilon: float, **more: object):

@@ -176,8 +176,9 @@ def test_shared_parameters_stand_in_one_order_and_only_the_first_may_go_without_
 def test_a_parameter_of_two_estimators_has_one_default_and_one_type(one: str, other: str) -> None:
     first, second = parameters(ESTIMATORS[one]), parameters(ESTIMATORS[other])
     # Sources are a list of one model's weights, or such a list per party; a dispersion is learnt from rows of one party's responses alone.
+    # The ordinary outcome of a treatment is a number, and that of a generalised linear model is not.
     # Parties are None where rows may be split instead of columns.
-    for name in (first.keys() & second.keys()) - {"source", "dispersion", "parties"}:
+    for name in (first.keys() & second.keys()) - {"source", "dispersion", "parties", "family"}:
         # Where columns are split a value is protected if nothing else is said, where rows may be split a row.
         split = ["parties" in one and one["parties"].default is not None for one in (first, second)]
         same = name != "unit" or split[0] == split[1]

@@ -16,7 +16,7 @@ from unpooled.models.effects.cells import overlap_cells, spread_cuts, spread_of
 from unpooled.models.effects.declared import declared_of
 from unpooled.models.effects.exits import ExitsOfArms
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
-from unpooled.models.effects.sums import Balance, Pieces, Slopes
+from unpooled.models.effects.sums import Balance, EffectSlopes, Pieces
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.sensitivity import column_moments, contributions_of_arms
@@ -82,7 +82,7 @@ def test_no_row_moves_a_sum_farther_than_its_reach(adjacency: Adjacency) -> None
     pieces, arms, slopes, balance = (
         Pieces(SUMS, 1, 500),
         Pieces(SUMS, 2, 500),
-        Slopes(SLOPES, (3, 4), 500),
+        EffectSlopes(SLOPES, (3, 4), 500),
         Balance(BALANCE, 3, 500),
     )
     exits = ExitsOfArms(EXITS, declared_of(study(SURVIVAL)), 5.0, 500)

@@ -12,7 +12,7 @@ from unpooled.aggregation.rounds import Rounds
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UnpooledError
 from unpooled.models import load
 from unpooled.models.effects import estimating
-from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Estimator, Family
+from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Estimator, OutcomeFamily
 from unpooled.models.effects.estimating import Found
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
 from unpooled.models.effects.result import EffectResult
@@ -101,7 +101,7 @@ def _models(plan: Plan[EffectDesign], parts: dict[str, Any]) -> Models:
             else [*tables.estimates.estimate]
         )
         slopes, constants = np.array(values[: len(layout.names)]), values[len(layout.names) :]
-        if name == OUTCOME and design.declared.family is Family.SURVIVAL:
+        if name == OUTCOME and design.declared.family is OutcomeFamily.SURVIVAL:
             hazard = float(estimating.hazards_to(design.declared, constants).sum())
             constants = [0.0]
         made[name] = ReleasedModel(layout, slopes, constants[0] if constants else 0.0)

@@ -41,7 +41,7 @@ class Estimand(StrEnum):
     TREATED = "ATT"
 
 
-class Family(StrEnum):
+class OutcomeFamily(StrEnum):
     """The outcome model."""
 
     LINEAR = "linear"
@@ -53,7 +53,7 @@ class Family(StrEnum):
 
 
 #: Families whose mean is the exponential of the linear predictor.
-_LOGS = frozenset({Family.POISSON, Family.GAMMA, Family.NEGATIVE_BINOMIAL})
+_LOGS = frozenset({OutcomeFamily.POISSON, OutcomeFamily.GAMMA, OutcomeFamily.NEGATIVE_BINOMIAL})
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +69,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     propensity: str = ""
     estimator: str = Estimator.AIPW
     estimand: str = Estimand.ALL
-    family: str = Family.LINEAR
+    family: str = OutcomeFamily.LINEAR
     #: Whether every arm has an outcome model of its own; else the treatment adds one number to one model.
     interactions: bool = True
     #: Of survival: the declared column that says whether there was an event, the time at which people are alive or not, and where hazards may change.
@@ -89,7 +89,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredEffect:
     """The columns and the two formulas of a study of an effect, checked."""
 
     parameters: Parameters
@@ -110,9 +110,9 @@ class Declared:
         return control, treated
 
     @property
-    def family(self) -> Family:
+    def family(self) -> OutcomeFamily:
         """Return the outcome model."""
-        return Family(self.parameters.family)
+        return OutcomeFamily(self.parameters.family)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class Declared:
     @property
     def limits(self) -> tuple[float, float]:
         """Return the smallest and the largest outcome, as the effect counts it."""
-        if self.family is Family.SURVIVAL or self.response.categories is not None:
+        if self.family is OutcomeFamily.SURVIVAL or self.response.categories is not None:
             return 0.0, 1.0
         return self.response.range
 
@@ -156,7 +156,7 @@ class Declared:
         return self.family in _LOGS
 
 
-def declared_of(study: Study) -> Declared:
+def declared_of(study: Study) -> DeclaredEffect:
     """Return what a study declares; refuse in words what no effect follows from."""
     p = check_parameters(study, Parameters)
     first = study.one_card_for_all()
@@ -169,7 +169,7 @@ def declared_of(study: Study) -> Declared:
     propensity = _closed("propensity", p.propensity, p, others) if p.propensity else adjusted
     arm, right = quoted(p.treatment), _right(adjusted)
     sign = "*" if p.interactions else "+"
-    return Declared(
+    return DeclaredEffect(
         p,
         response,
         treatment,
@@ -182,7 +182,7 @@ def declared_of(study: Study) -> Declared:
 
 
 def _check_words(p: Parameters) -> None:
-    for name, words in (("estimator", Estimator), ("estimand", Estimand), ("family", Family)):
+    for name, words in (("estimator", Estimator), ("estimand", Estimand), ("family", OutcomeFamily)):
         if getattr(p, name) not in set(words):
             msg = f"{name} is one of {listed(list(words))}, not {getattr(p, name)!r}"
             raise UsageError(msg)
@@ -192,7 +192,7 @@ def _check_words(p: Parameters) -> None:
         raise UsageError("level must lie between 0 and 1")
     if len({p.response, p.treatment, p.event}) < 3:  # noqa: PLR2004
         raise UsageError("response, treatment and event name different columns")
-    survival = p.family == Family.SURVIVAL
+    survival = p.family == OutcomeFamily.SURVIVAL
     if survival != bool(p.event) or survival != (p.horizon is not None) or (p.cuts and not survival):
         raise UsageError(
             "event (the declared column that says whether there was one), horizon (the time at which people are alive or not) and cuts go with "
@@ -213,7 +213,7 @@ def _check_columns(p: Parameters, response: Column, treatment: Column, event: Co
             msg = f'{column.name!r} must not be missing: declare missing = "refuse"'
             raise UsageError(msg).at(column=column.name)
     two = response.categories is not None
-    if two != (p.family == Family.LOGISTIC) or (two and len(response.categories or ()) != _TWO):
+    if two != (p.family == OutcomeFamily.LOGISTIC) or (two and len(response.categories or ()) != _TWO):
         msg = f"response = {p.response!r}: family 'logistic' has two declared categories, the second of which counts as 1, and every other family a number"
         raise UsageError(msg).at(column=p.response)
     if event is None:

@@ -11,9 +11,9 @@ import numpy as np
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.models import load
 from unpooled.models.effects.cells import middle_of, spread_of
-from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Declared, Estimand, Estimator, Family
+from unpooled.models.effects.declared import OUTCOME, PROPENSITY, DeclaredEffect, Estimand, Estimator, OutcomeFamily
 from unpooled.models.effects.plan import SUMS
-from unpooled.models.effects.result import BalanceLine, EffectResult, Estimated, Overlap
+from unpooled.models.effects.result import BalanceLine, EffectNumber, EffectResult, Overlap
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _FEWEST, _SURELY = 20.0, 4.0
 #: With more than this share of persons whose propensity is cut, overlap is weak, or there is none.
 _WEAK, _NONE = 0.02, 0.2
+#: The most of a standard error that what the noise hides of a model may be.
+_ASTRAY = 0.7
 #: Rows of the coordinates of a fit are shortened to so many times their usual length.
 _LONG = 1.2
 #: A variance that squares tell is never taken for less than this part of them.
@@ -50,6 +52,9 @@ class Lift:
     #: The covariances of the fitted coordinates: all of it, and the part that there would be without privacy.
     covariance: Floats
     sampling: Floats
+    #: The directions of these coordinates that the noise hides, a column each, and the length of what is known of the slopes.
+    hidden: Floats
+    shown: float
 
 
 @dataclass
@@ -93,14 +98,24 @@ def lifts(found: Found) -> list[Lift]:
         assert layout is not None  # it has a size
         p, estimates = len(layout.names), found.estimates(name)
         matrix, covariance, sampling = np.zeros((p + 1, size)), np.zeros((size, size)), np.zeros((size, size))
+        hidden, shown = np.zeros((size, 0)), 0.0
         if estimates is not None:
             lift = estimates.square(estimates.lift)
-            back, own = np.linalg.pinv(lift), lift.shape[1]
+            own = lift.shape[1]
+            # In parts of the constant's coordinate, which has the unit of the outcome.
+            lift = lift / (abs(float(lift[-1, -1])) or 1.0)
+            back = np.linalg.pinv(lift)
             for told, numbers in ((covariance, estimates.covariance), (sampling, estimates.sampling)):
                 told[:own, :own] = back @ estimates.square(numbers) @ back.T
+            known = np.array(estimates.estimate)[:p]
+            shown = float(np.linalg.norm(np.linalg.lstsq(lift[:p], known, rcond=None)[0]))
+            if estimates.unknown:
+                unknown = back @ estimates.square(estimates.unknown)
+                hidden = np.zeros((size, unknown.shape[1]))
+                hidden[:own] = unknown / np.maximum(np.linalg.norm(unknown, axis=0), 1e-300)
             parts = np.ones(lift.shape[0] - p)
             if (
-                name == OUTCOME and design.declared.family is Family.SURVIVAL
+                name == OUTCOME and design.declared.family is OutcomeFamily.SURVIVAL
             ):  # every interval's hazard has its part of the constant's slope
                 parts = np.zeros(parts.size)
                 hazards = hazards_to(design.declared, list(estimates.estimate[p:]))
@@ -108,14 +123,16 @@ def lifts(found: Found) -> list[Lift]:
             matrix[:p, :own], matrix[p, :own] = lift[:p], parts @ lift[p:]
         typical = _LONG * math.sqrt(size)
         longest = typical * (bound / 2 if name == PROPENSITY else 2 * steepest(design))
-        made.append(Lift(name, matrix, longest, covariance, sampling))
+        made.append(Lift(name, matrix, longest, covariance, sampling, hidden, shown))
     return made
 
 
 def steepest(design: EffectDesign) -> float:
     """Return the most that a mean moves with its linear predictor."""
     family = design.declared.family
-    return {Family.LINEAR: 1.0, Family.LOGISTIC: 0.25, Family.SURVIVAL: math.exp(-1)}.get(family, design.declared.limits[1])
+    return {OutcomeFamily.LINEAR: 1.0, OutcomeFamily.LOGISTIC: 0.25, OutcomeFamily.SURVIVAL: math.exp(-1)}.get(
+        family, design.declared.limits[1]
+    )
 
 
 def spreads(found: Found, total: Total, rows: int) -> list[Spread]:
@@ -144,7 +161,7 @@ def spreads(found: Found, total: Total, rows: int) -> list[Spread]:
     return [replace(spread_of(counts, noise, farthest, about=0.0), centre=middle_of(treated))]
 
 
-def hazards_to(declared: Declared, log_hazards: list[float]) -> Floats:
+def hazards_to(declared: DeclaredEffect, log_hazards: list[float]) -> Floats:
     """Return the integrated baseline hazard of every interval up to the horizon."""
     widths = np.diff(np.array([0.0, *declared.edges]))
     return np.asarray(np.exp(np.minimum(np.array(log_hazards[: widths.size]), 50.0)) * widths)
@@ -160,8 +177,11 @@ def effect(found: Found) -> EffectResult:
     if not why and not any(term.term != CONSTANT_TERM for told in lines.values() for term in told):
         why = "not identified: the noise hides what the columns say of treatment and outcome"
     number, means = (None, ()) if why else _estimated(found, overlap)
-    if number is not None and not (math.isfinite(number.value) and math.isfinite(number.std_error)):
-        number, means, why = None, (), "not identified: the noise hides what the outcome model says of the difference"
+    # Where an effect rests on one model, what the noise hides of it is a bias; aipw is right if the other model is.
+    rests = found.slopes if design.estimator is not Estimator.AIPW else []
+    astray = max((_astray(lift, *(part * lift.longest / found.rows for part in told)) for lift, told in rests), default=0.0)
+    if number is not None and (not math.isfinite(number.std_error) or astray > _ASTRAY * number.std_error):
+        number, means, why = None, (), "not identified: the noise hides columns of a model on which the effect rests"
     return EffectResult(
         p.estimand,
         p.estimator,
@@ -202,7 +222,7 @@ def _hidden(design: EffectDesign, overlap: Overlap) -> str:
     return ""
 
 
-def _estimated(found: Found, overlap: Overlap | None) -> tuple[Estimated, list[Estimated]]:
+def _estimated(found: Found, overlap: Overlap | None) -> tuple[EffectNumber, list[EffectNumber]]:
     """Return the effect, and the outcomes of the arms where the estimator has them."""
     design = found.design
     if design.estimator is Estimator.OUTCOME:
@@ -232,11 +252,11 @@ def _spread(own: Contributed, value: float, bound: float, people: float, centred
     return max(square - centred * value**2, least) / people
 
 
-def _number(name: str, value: float, sampling: float, privacy: float) -> Estimated:
-    return Estimated(name, value, math.sqrt(sampling + privacy), math.sqrt(privacy))
+def _number(name: str, value: float, sampling: float, privacy: float) -> EffectNumber:
+    return EffectNumber(name, value, math.sqrt(sampling + privacy), math.sqrt(privacy))
 
 
-def _of_weights(found: Found, people: float, doubt: float) -> tuple[Estimated, list[Estimated]]:
+def _of_weights(found: Found, people: float, doubt: float) -> tuple[EffectNumber, list[EffectNumber]]:
     """Return the difference of weighted means, and the means: about those of a model of the arms alone."""
     treated = found.design.declared.parameters.estimand == Estimand.TREATED
     starts = _arm_means(found)
@@ -283,7 +303,15 @@ def _through_models(found: Found, people: float, *, sampling: bool = False) -> f
             total += _form(values * scale, noise * scale, lift.sampling, 3.0)
         elif not sampling:
             total += _form(values * scale, noise * scale, lift.covariance - lift.sampling, 1.0)
+            if found.design.estimator is not Estimator.AIPW:  # which is right if the other model is
+                total += _astray(lift, values * scale, noise * scale) ** 2
     return total
+
+
+def _astray(lift: Lift, moves: Floats, noise: Floats) -> float:
+    """Return how far the effect may be off if what the noise hides of a model is no longer than what it shows."""
+    found = float(np.square(moves @ lift.hidden).sum() - (noise**2) @ np.square(lift.hidden).sum(axis=1))
+    return lift.shown * math.sqrt(max(found, 0.0))
 
 
 def _through_exits(found: Found) -> float:
@@ -307,17 +335,17 @@ def _form(moves: Floats, noise: Floats, matrix: Floats, times: float) -> float:
     return max(float(moves @ matrix @ moves) - times * float(noise**2 @ np.maximum(matrix.diagonal(), 0.0)), 0.0)
 
 
-def _of_outcome(found: Found) -> Estimated:
+def _of_outcome(found: Found) -> EffectNumber:
     """Return the mean difference of expected outcomes: its variance over people, and that of the coefficients."""
     (own,), (_, bound) = found.contributed, found.more
     value = bound * own.first / found.rows
     estimates = found.estimates(OUTCOME)
     ((lift, (slopes, noise)),) = found.slopes
     if estimates is None:
-        return Estimated("effect", math.nan, math.nan, math.nan)
+        return EffectNumber("effect", math.nan, math.nan, math.nan)
     moves, noise = slopes * lift.longest / found.rows, noise * lift.longest / found.rows
     sampling, whole = (float(moves @ matrix @ moves) for matrix in (lift.sampling, lift.covariance))
-    privacy = whole - sampling + (bound * own.first_noise / found.rows) ** 2
+    privacy = whole - sampling + (bound * own.first_noise / found.rows) ** 2 + _astray(lift, moves, noise) ** 2
     over = _spread(own, value, bound, found.rows, 1.0)
     return _number("effect", value, over + sampling, privacy)
 

@@ -16,7 +16,7 @@ from unpooled.estimation.tables import table_of
 from unpooled.formula.arithmetic import quoted
 from unpooled.models.effects import MODEL
 from unpooled.models.effects.figures import figure
-from unpooled.models.effects.result import BalanceLine, EffectResult, Estimated, Overlap
+from unpooled.models.effects.result import BalanceLine, EffectNumber, EffectResult, Overlap
 from unpooled.models.effects.terms import foot, line, terms
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
@@ -89,7 +89,7 @@ class TreatmentEffect(StudyEstimator):
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds, or mapping from column names to ranges or categories
-        Declared ranges and categories of all columns that are used, treatment and outcome too.
+        DeclaredEffect ranges and categories of all columns that are used, treatment and outcome too.
     unit : {"record", "attribute", "household"}, default "record"
         Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
     rows_per_household : int, default 1
@@ -156,7 +156,7 @@ class TreatmentEffect(StudyEstimator):
         Array,
         BalanceLine,
         EffectResult,
-        Estimated,
+        EffectNumber,
         LifeTable,
         Overlap,
         ResultTerm,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.totals import Total
-    from unpooled.models.effects.declared import Declared
+    from unpooled.models.effects.declared import DeclaredEffect
 
     Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ class ExitsOfArms:
     """Cells of arm by exit: interval by interval censored and event, and last who stayed to the horizon."""
 
     name: str
-    declared: Declared
+    declared: DeclaredEffect
     #: The largest weight.
     most: float
     rows: int

@@ -16,7 +16,7 @@ from unpooled.estimation.imagined import Imagined, imagine
 from unpooled.estimation.made_up import made_up_features
 from unpooled.estimation.outlook import EPSILONS, Expected, Outlook, Range, check_range, drawn, in_words
 from unpooled.models.effects.coordinator import coordinate
-from unpooled.models.effects.declared import Family
+from unpooled.models.effects.declared import OutcomeFamily
 from unpooled.models.effects.party import STATISTICS
 from unpooled.models.effects.plan import compile_plan
 from unpooled.privacy.table import Table
@@ -166,7 +166,7 @@ def _features(design: EffectDesign) -> list[Any]:
 def _outcome(design: EffectDesign, latent: np.ndarray, ranges: float, rng: np.random.Generator) -> dict[str, Any]:
     declared = design.declared
     response = declared.response
-    if declared.family is Family.SURVIVAL:
+    if declared.family is OutcomeFamily.SURVIVAL:
         assert declared.event is not None  # of survival
         end = declared.parameters.horizon or 1.0
         time = -np.log(rng.uniform(size=latent.size)) * end * 2 / np.exp(latent / 2)

@@ -20,14 +20,15 @@ from unpooled.models.effects.cells import ArmCells, overlap_cells, spread_cuts
 from unpooled.models.effects.declared import (
     OUTCOME,
     PROPENSITY,
-    Declared,
+    DeclaredEffect,
     Estimand,
     Estimator,
-    Family,
+    OutcomeFamily,
+    Parameters,
     declared_of,
 )
 from unpooled.models.effects.exits import ExitsOfArms
-from unpooled.models.effects.sums import Balance, Pieces, Slopes, units_of
+from unpooled.models.effects.sums import Balance, EffectSlopes, Pieces, units_of
 from unpooled.privacy.analyses import Analysis, budget_of, part_of
 from unpooled.privacy.plan import Plan, digest_of
 from unpooled.privacy.study import Study
@@ -74,7 +75,7 @@ _SHRUNK = frozenset({"direction", "mean", "gradient"})
 class EffectDesign:
     """A study, understood."""
 
-    declared: Declared
+    declared: DeclaredEffect
     aggregation: Aggregation
     totals: dict[str, Summed]
     shares: dict[str, float]
@@ -82,6 +83,11 @@ class EffectDesign:
     outcome: MomentsLayout
     propensity: MomentsLayout | None
     rows: int
+
+    @property
+    def parameters(self) -> Parameters:
+        """Return the parameters of the study."""
+        return self.declared.parameters
 
     @property
     def estimator(self) -> Estimator:
@@ -109,14 +115,14 @@ class EffectDesign:
         return Pieces(SUMS, 2 if self.estimator is Estimator.IPTW else 1, self.rows)
 
     @cached_property
-    def slopes(self) -> Slopes:
+    def slopes(self) -> EffectSlopes:
         """Return how the effect moves with the coefficients of a model."""
-        return Slopes(SLOPES, tuple(self.sizes.values()), self.rows)
+        return EffectSlopes(SLOPES, tuple(self.sizes.values()), self.rows)
 
     @property
     def sizes(self) -> dict[str, int]:
         """Return the number of fitted coordinates of every model whose coefficients move the effect."""
-        hazards = len(self.declared.hazard_cuts) if self.declared.family is Family.SURVIVAL else 0
+        hazards = len(self.declared.hazard_cuts) if self.declared.family is OutcomeFamily.SURVIVAL else 0
         found = {} if self.propensity is None else {PROPENSITY: self.propensity.size}
         return found if self.estimator is Estimator.IPTW else found | {OUTCOME: self.outcome.size + hazards}
 
@@ -149,7 +155,7 @@ def compile_plan(study: Study) -> Plan:
     declared = declared_of(study)
     p = declared.parameters
     shares = dict(_SHARES[Estimator(p.estimator)])
-    if declared.family is Family.SURVIVAL and PROPENSITY in shares:
+    if declared.family is OutcomeFamily.SURVIVAL and PROPENSITY in shares:
         shares |= {EXITS: _EXITS * shares[SUMS], SUMS: (1 - _EXITS) * shares[SUMS]}
     aggregation, digest = aggregation_of(study, p.tolerate, p.nodes), digest_of(study)
     rows = sum(card.rows for card in study.parties)
@@ -181,7 +187,7 @@ def compile_plan(study: Study) -> Plan:
     )
 
 
-def _analyses(study: Study, declared: Declared) -> Iterator[Analysis]:
+def _analyses(study: Study, declared: DeclaredEffect) -> Iterator[Analysis]:
     """The studies of the parts. Each is one of the columns that it reads."""
     p = declared.parameters
     told: dict[str, Any] = {"tolerate": p.tolerate, "nodes": list(p.nodes), "max_passes": p.max_passes}
@@ -194,7 +200,7 @@ def _analyses(study: Study, declared: Declared) -> Iterator[Analysis]:
     if p.estimator == Estimator.IPTW:  # the arms' own means, about which weighted ones are taken
         formula, columns = declared.arm_formula, (p.treatment, p.response)
     own: dict[str, Any] = {"response": p.response, "formula": formula}
-    if declared.family is Family.LINEAR:
+    if declared.family is OutcomeFamily.LINEAR:
         yield Analysis(OUTCOME, "bayes", None, columns, own | told, dict(study.trust))
         return
     own |= {"family": p.family}
@@ -220,7 +226,7 @@ def method_of(plan: Plan) -> str:
     return str(getattr(design, "method", None) or design.schedule.method)
 
 
-def _notes(parts: dict[str, Plan], declared: Declared, shares: dict[str, float]) -> Iterator[str]:
+def _notes(parts: dict[str, Plan], declared: DeclaredEffect, shares: dict[str, float]) -> Iterator[str]:
     p = declared.parameters
     control, treated = declared.arms
     yield f"{p.estimand} of {treated} against {control} by {p.estimator}; propensities are kept between {p.overlap:g} and {1 - p.overlap:g}"

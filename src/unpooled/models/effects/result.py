@@ -9,7 +9,7 @@ from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import ResultTerm
 
 
-class Estimated(msgspec.Struct, frozen=True):
+class EffectNumber(msgspec.Struct, frozen=True):
     """A number with its standard error, and the part of it that privacy adds."""
 
     name: str
@@ -51,11 +51,11 @@ class EffectResult(msgspec.Struct, frozen=True):
     level: float
     participants: tuple[str, ...]
     rows: int
-    effect: Estimated | None = None
+    effect: EffectNumber | None = None
     #: Why there is no effect, in words.
     why: str = ""
     #: Outcomes of both arms, where the estimator has them.
-    means: tuple[Estimated, ...] = ()
+    means: tuple[EffectNumber, ...] = ()
     overlap: Overlap | None = None
     #: The bound on a contribution, the share of persons beyond it, and the deviation of its noise.
     bound: float = 0.0

@@ -85,7 +85,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Slopes:
+class EffectSlopes:
     """Sums of vectors of bounded length, one for each model: derivatives of contributions with respect to its coefficients, as they were fitted."""
 
     name: str

@@ -13,7 +13,7 @@ from unpooled.protocol.terms import ResultTerm
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unpooled.models.effects.result import EffectResult, Estimated
+    from unpooled.models.effects.result import EffectNumber, EffectResult
     from unpooled.privacy.plan import Plan
 
 #: A difference of columns that is said to be large, in standard deviations.
@@ -37,7 +37,7 @@ def terms(plan: Plan, result: EffectResult) -> tuple[ResultTerm, ...]:  # noqa: 
     return tuple(lines)
 
 
-def line(result: EffectResult, one: Estimated, name: str, *, tested: bool = False) -> ResultTerm:
+def line(result: EffectResult, one: EffectNumber, name: str, *, tested: bool = False) -> ResultTerm:
     """Return a number with its interval; ``tested``: also the test that it is 0."""
     normal = NormalDist()
     half = normal.inv_cdf(0.5 + result.level / 2) * one.std_error

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from unpooled.errors import PlanMismatch
-from unpooled.models.effects.declared import PROPENSITY, Estimand, Estimator, Family
+from unpooled.models.effects.declared import PROPENSITY, Estimand, Estimator, OutcomeFamily
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Models:
         models: list[ReleasedModel | None] = []
         at = 0
         least = sum(len(layout.names) + 1 for layout in (design.outcome, design.propensity) if layout is not None)
-        survival = design.declared.family is Family.SURVIVAL
+        survival = design.declared.family is OutcomeFamily.SURVIVAL
         ends = 2 * len(design.exits.edges) if survival else 0
         if numbers.size < least + survival + ends or not (np.abs(numbers) <= _LARGEST).all():
             msg = f"a request about an effect carries at least {least + survival + ends} finite numbers"
@@ -100,7 +100,7 @@ class Models:
         found: list[float] = []
         for model in (self.outcome, self.propensity):
             found += [] if model is None else [*model.slopes.tolist(), model.constant]
-        if self.design.declared.family is Family.SURVIVAL:
+        if self.design.declared.family is OutcomeFamily.SURVIVAL:
             assert self.watched is not None
             found += [self.hazard, *self.watched.ravel().tolist()]
         return (*found, *self.more)
@@ -158,9 +158,9 @@ class Rows:
 
     def _mean_of(self, u: Floats) -> Floats:
         declared = self.models.design.declared
-        if declared.family is Family.LOGISTIC:
+        if declared.family is OutcomeFamily.LOGISTIC:
             return np.asarray(expit(u))
-        if declared.family is Family.SURVIVAL:
+        if declared.family is OutcomeFamily.SURVIVAL:
             return np.asarray(np.exp(-self.models.hazard * np.exp(np.minimum(u, 50.0))))
         return np.clip(np.exp(u) if declared.logs else u, *declared.limits)
 
@@ -169,8 +169,10 @@ class Rows:
         held = self._under(arm)
         declared, model = self.models.design.declared, self.models.outcome
         mean = self._mean_of(model.predictor(held))
-        steep = {Family.LINEAR: np.ones_like(mean), Family.LOGISTIC: mean * (1 - mean)}.get(declared.family, mean)
-        if declared.family is Family.SURVIVAL:
+        steep = {OutcomeFamily.LINEAR: np.ones_like(mean), OutcomeFamily.LOGISTIC: mean * (1 - mean)}.get(
+            declared.family, mean
+        )
+        if declared.family is OutcomeFamily.SURVIVAL:
             steep = mean * np.log(np.maximum(mean, 1e-300))
         return np.asarray(steep[:, None] * model.fitted(held, lift))
 
