@@ -68,7 +68,7 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
     frame = replace(frame_of(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
     promise = plan.statement
     released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
-    moments = replace(released, covariance=design.covariance, meat=meat)
+    moments = replace(released, covariance=design.covariance, meat=meat).with_sites(alike=design.weighting is None)
     return LinearStudy(moments.posterior(), frame, moments)
 
 

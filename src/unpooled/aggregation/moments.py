@@ -22,6 +22,7 @@ from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.sampling import behind_prior, sampling_covariance
+from unpooled.aggregation.sites import known_moments, noise_norm
 from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
@@ -156,7 +157,7 @@ class Moments:
             np.linalg.solve(self.frame.back(intercept=layout.intercept), layout.still),
             dtype=np.float64,
         )
-        return KnownDirections.of(gram, variance, still)
+        return KnownDirections.of(gram, variance, still, level=None if layout.sites is None else noise_norm(variance))
 
     @cached_property
     def _cross(self) -> Row:
@@ -180,6 +181,25 @@ class Moments:
         square = self.layout.mean_square if self.frame.mean_square is None else self.frame.mean_square
         prior = GramPrior(self.rows * square, self.layout.intercept, self.known.still)
         return replace(self.noisy, gram_prior=prior)
+
+    def with_sites(self, *, alike: bool) -> Self:
+        """Return the moments with what is known beforehand of the sites' part, in coordinates in which a site's constant is as long as the others.
+
+        ``alike``: rows count alike but for those that were shortened.
+        """
+        layout, frame = self.layout, self.frame
+        if layout.sites is None:
+            return self
+        places, parts, d = layout.at_sites, layout.sites.parts, layout.size
+        lengths = 1 / float(frame.widths[places[0]]), 1 / float(frame.widths[-1])
+        gram, variance = self.gram.copy(), self.variance.copy()
+        gram[:d, :d], variance[:d, :d] = known_moments(*self.xx, places, parts, lengths, alike=alike)
+        longer = np.ones(d + 1)
+        longer[places] = 1 / np.sqrt(parts)
+        squares, both = longer**2, np.outer(longer, longer)
+        meat = None if self.meat is None else (self.meat[0] * both[:d, :d], self.meat[1] * both[:d, :d] ** 2)
+        standard = replace(frame, widths=frame.widths / longer[:d], start=frame.start / longer[:d])
+        return replace(self, gram=gram * both, variance=variance * np.outer(squares, squares), standard=standard, meat=meat)
 
     # --- models ----------------------------------------------------------------------------------------------------------
 
@@ -366,7 +386,8 @@ class Moments:
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
-        return StoredMoments(*head, *released, *own)
+        sites = () if d.sites is None else d.sites.rows
+        return StoredMoments(*head, *released, *own, sites)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:

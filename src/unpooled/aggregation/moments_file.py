@@ -12,6 +12,7 @@ from unpooled.aggregation.coordinates import Coordinates, StoredCoordinates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.saving import read_saved, write_saved
+from unpooled.aggregation.sites import SITE, Sites
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
@@ -58,6 +59,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     meat_variance: Array | None = None
     #: Columns that were taken out of the rows.
     nuisance: tuple[str, ...] = ()
+    #: The rows of every site, where each has a constant of its own.
+    site_rows: tuple[int, ...] = ()
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -68,13 +71,23 @@ def parts_of(stored: StoredMoments) -> Parts:
     geometry = Geometry(stored.geometry)
     shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
     weighting = None if stored.weights is None else Weighting(stored.weights, stored.rows)
-    layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting)
+    layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting, sites=_sites(stored))
     square = (layout.size + 1, layout.size + 1)
     frame = None if stored.frame is None else Coordinates.of(stored.frame)
     fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
     if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
         raise DataError("moments whose matrices do not fit their columns")
     return layout, frame, stored.gram.numpy(), stored.variance.numpy()
+
+
+def _sites(stored: StoredMoments) -> Sites | None:
+    """Return the sites that have constants of their own."""
+    if not stored.site_rows:
+        return None
+    names = next((c.categories for c in (*stored.sources, *stored.features) if c.name == SITE), None) or ()
+    if len(names) != len(stored.site_rows) or min(stored.site_rows) < 1:
+        raise DataError("moments whose sites do not fit their columns")
+    return Sites(names, stored.site_rows)
 
 
 def meat_of(stored: StoredMoments, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

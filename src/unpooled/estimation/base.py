@@ -18,6 +18,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
+from unpooled.estimation.at_sites import natural_at, sites_in
 from unpooled.estimation.exporting import linear_model, mean_of_lines
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
@@ -289,11 +290,15 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
                 found[column.name] = np.full(values.size, np.nan)
         return found
 
-    def _natural(self, X: Any) -> Any:  # noqa: ANN401
+    def _natural(self, X: Any, sites: Any = None) -> Any:  # noqa: ANN401
         """New rows in the columns of ``coef_``, in the data's own units: categories and indicators as 0 and 1.
 
-        A missing value is the middle of its range, where it contributed nothing to the fit.
+        A missing value is the middle of its range, where it contributed nothing to the fit. ``sites``: labels of rows, where sites have constants.
         """
+        if sites_in(self._source) is not None:
+            return natural_at(self._source, self._new(X), sites)
+        if sites is not None:
+            raise UsageError("sites: this model has one constant for all sites, so predictions do not depend on them: leave sites out")
         made = self._made
         if made is not None:
             new = self._new(X)
@@ -313,10 +318,10 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             return rows
         return Coding(self._columns, 1).natural(list(self._new(X).values()))
 
-    def _linear(self, X: Any) -> Vector:  # noqa: ANN401
+    def _linear(self, X: Any, sites: Any = None) -> Vector:  # noqa: ANN401
         """``X @ coef_ + intercept_``."""
         check_is_fitted(self)
-        rows = self._natural(X)
+        rows = self._natural(X, sites)
         result: Vector = rows @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
         return result
 
@@ -330,6 +335,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             raise UsageError(
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
             )
+        if sites_in(self._source) is not None:
+            raise UsageError("to_sklearn is for one constant, and in this model every site has its own: use coef_ and intercept_")
         if self._made is not None:
             raise UsageError(
                 "to_sklearn is for declared columns as they are, and this model has a formula: fit scikit-learn's to the columns that it makes"

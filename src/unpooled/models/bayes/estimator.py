@@ -12,6 +12,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import ROUNDS
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.sites import SiteEffects, asked_effects
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
@@ -111,6 +112,9 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         With ``parties``, whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
     weights_bounds : (low, high), optional
         Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a row adds to a sum is multiplied.
+    site_effects : {"pooled", "fixed", "random"}, default "pooled"
+        Whether ``sites`` differ: one constant for all; one for each, with a line for each against the first (``summary(coding="sum")``: against
+        their mean); or constants that are drawn around a mean, whose spread tau^2 the table prints.
     fit_intercept : bool, default True
         Whether to fit a constant.
     formula : str, optional
@@ -174,7 +178,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         | taking("multiple", NUMBER, NONE)
         | taking("weights_bounds", PAIR, NONE)
         | taking("formula response_at", WORD, NONE)
-        | taking("check", WORD)
+        | taking("check site_effects", WORD)
         | taking("helpers", WHOLE)
         | taking("parties", WHOLE, MAPPING, NONE)
     )
@@ -208,6 +212,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         helpers: int = 1,
         check: str = PROOF,
         weights_bounds: tuple[float, float] | None = None,
+        site_effects: str = SiteEffects.POOLED.value,
         fit_intercept: bool = True,
         formula: str | None = None,
         public_seed: int = 0,
@@ -236,6 +241,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.helpers = helpers
         self.check = check
         self.weights_bounds = weights_bounds
+        self.site_effects = site_effects
         self.fit_intercept = fit_intercept
         self.formula = formula
 
@@ -268,6 +274,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         }
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
         parameters |= {"focus": [str(name) for name in self.focus]} if len(self.focus) else {}
+        parameters |= asked_effects(self.site_effects)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(
@@ -313,7 +320,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         """Return a fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
         design = moments.layout
         estimator = cls(fit_intercept=design.intercept, geometry=str(design.geometry), **parameters)
-        columns = design.sources or design.features
+        columns = design.declared
         estimator.n_features_in_ = len(columns)
         names = [column.name for column in columns]
         if names != [f"x{j}" for j in range(len(names))]:
@@ -322,7 +329,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
     def _from(self, moments: Moments) -> Self:
         self.moments_ = moments
-        self._columns = moments.layout.sources or moments.layout.features
+        self._columns = moments.layout.declared
         prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
         noise = self._row.filled("noise_precision", self.noise_precision, ESTIMATE)
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
@@ -333,9 +340,12 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.noise_variance_ = fit.noise_variance
         return self
 
-    def predict(self, X: Any, *, return_std: bool = False) -> Any:  # noqa: ANN401
-        """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for."""
-        rows = self._natural(X)
+    def predict(self, X: Any, *, return_std: bool = False, sites: Any = None) -> Any:  # noqa: ANN401
+        """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for.
+
+        Where sites have constants, ``sites`` says at which site each row is; without it the rows are at the mean of all sites.
+        """
+        rows = self._natural(X, sites)
         mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
             return mean

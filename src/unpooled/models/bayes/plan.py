@@ -25,6 +25,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.aggregation.sites import SiteEffects, sites_of
 from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
@@ -90,6 +91,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coding: str = TREATMENT
     #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
     formula: str = ""
+    #: Whether sites differ by a constant: "pooled" (they do not), "fixed" or "random" (``aggregation/sites.py``).
+    site_effects: str = SiteEffects.POOLED
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,10 @@ class BayesDesign:
     def seen(self, table: Table) -> Table:
         """Return a party's table with the columns that the formula makes."""
         return self.layout.seen(table)
+
+    def at_site(self, table: Table, party: str) -> Table:
+        """Return a party's table with the column of sites, where they have constants of their own."""
+        return table if self.layout.sites is None else self.layout.sites.seen(table, party)
 
     @property
     def weighting(self) -> Weighting | None:
@@ -204,6 +211,14 @@ def _check(parameters: Parameters) -> None:
         msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
         raise UsageError(msg)
     _check_method(parameters)
+    if parameters.site_effects != SiteEffects.POOLED and (
+        _paper(parameters) or parameters.method not in {Method.AUTO, Method.REFINEMENT, Method.MOMENTS} or parameters.focus
+    ):
+        msg = (
+            f"site_effects {parameters.site_effects!r} goes with methods 'auto', 'refinement' and 'moments', and without focus, norm, geometry, "
+            "projection, posterior and the precisions"
+        )
+        raise UsageError(msg)
 
 
 def _check_method(parameters: Parameters) -> None:
@@ -252,12 +267,15 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         intercept=parameters.fit_intercept,
         formula=parameters.formula,
         weights=parameters.weights,
+        sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
     )
     check_formula(parameters.formula, (parameters.response,))
     if layout.made is not None and layout.made.derived.offset_column is not None:
         raise UsageError("a linear model has no offset: subtract it from the response")
     check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
     wanted = Method.MOMENTS if _paper(parameters) else Method.FOCUS if parameters.focus else parameters.method
+    if layout.sites is not None and wanted == Method.AUTO:  # a table is what sites are for
+        wanted = Method.MOMENTS if study.epsilon == math.inf else Method.REFINEMENT
     design = _spent(study, parameters, aggregation, layout, Method(method or wanted))
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:
@@ -275,7 +293,7 @@ def _spent(
     rows = sum(card.rows for card in study.parties)
     covariance = covariance_of(parameters.covariance, study)
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
-    coefficients = len(layout.coding.attribute) + 1
+    coefficients = layout.unit_columns + 1 + (layout.sites is not None)
     strong = strength(study, aggregation, layout.weighting)
     schedule = schedule_of(wanted, strong / coefficients, coefficients, parameters.max_passes, meat)
     used = layout

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.sites import SHORT, known_moments, noise_norm
+from unpooled.aggregation.standard import CONSTANT
 from unpooled.kernels.known_directions import KnownDirections
 
 if TYPE_CHECKING:
@@ -74,4 +76,24 @@ def curvature_of_intervals(
     return Curvature(whole, noises, inverse, known.unknown, eliminated, lost)
 
 
-__all__ = ["Curvature", "curvature", "curvature_of_intervals"]
+def curvature_of_sites(
+    information: Matrix, variance: Matrix, penalty: Row, still: Matrix, places: NDArray[np.intp], parts: Row
+) -> Curvature:
+    """Return the same where sites have constants: with what is known of them beforehand, and held against noise where each is as long as the others.
+
+    ``places`` are those of the sites' coordinates, ``parts`` the sites' parts of all rows.
+    """
+    if variance.any():
+        information, variance = known_moments(information, variance, places, parts, (SHORT, CONSTANT), alike=False)
+    longer = np.ones(penalty.size)
+    longer[places] = 1 / np.sqrt(parts)
+    both = np.outer(longer, longer)
+    noise = variance * both**2
+    known = KnownDirections.of(
+        information * both, noise, still / longer[:, None], penalty * longer**2, noise_norm(noise)
+    )
+    nothing = np.empty(0, dtype=np.intp)
+    return Curvature(known.matrix / both, variance, known.inverse * both, known.unknown, np.diag(longer), nothing)
+
+
+__all__ = ["Curvature", "curvature", "curvature_of_intervals", "curvature_of_sites"]

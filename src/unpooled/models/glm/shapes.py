@@ -17,7 +17,7 @@ from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
 from unpooled.kernels import noisy_gram
-from unpooled.models.glm.curvature import curvature, curvature_of_intervals
+from unpooled.models.glm.curvature import curvature, curvature_of_intervals, curvature_of_sites
 from unpooled.models.glm.rounds import PRIOR
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class GlmShape:
 
     def curvature(self, rows: float) -> Row | float:
         """Return the addend of a unit of a coefficient to the gradient, if columns are independent and typical rows are scaled down as planned."""
-        return rows * self.units[1] / self.units[0] * self.design.shrinks
+        curvature = rows * self.units[1] / self.units[0] * self.design.shrinks
+        return curvature if self.layout.sites is None else curvature / self.layout.steps
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
         """Return released second moments and the variances of their noise likewise."""
@@ -99,7 +100,10 @@ class GlmShape:
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
         """Return the curvature that a Newton step takes of the second moments."""
-        return curvature(gram, variance, penalty, still)
+        sites = self.layout.sites
+        if sites is None:
+            return curvature(gram, variance, penalty, still)
+        return curvature_of_sites(gram, variance, penalty, still, self.layout.at_sites, sites.parts)
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -233,6 +237,10 @@ class Contrasts(GlmShape):
     def lift(self) -> Matrix:
         """V (x) I."""
         return np.asarray(np.kron(self._basis[1], np.eye(self.layout.size)), dtype=np.float64)
+
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
+        """Return the curvature of all contrasts together."""
+        return curvature(gram, variance, penalty, still)
 
     def back(self, standard: Standard) -> Matrix:
         """V (x) that of one linear predictor."""

@@ -1,0 +1,163 @@
+r"""A constant of its own for every site: the column of sites, which every party makes of its own name, and what is known of its moments before data.
+
+The indicator of the own site is one short coordinate of a row, so a row is hardly longer than without it, however many sites there are (Theorem B.14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.errors import UsageError, listed
+from unpooled.formula import Formula
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.table import BLOCK_ROWS, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.study import Study
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+#: The name of the column of sites, in formulas and in tables.
+SITE = "site"
+#: Length of the indicator of the own site: as short as the constant's (``aggregation/standard.py``).
+SHORT = 0.7
+#: A descent steps at most this many times farther along a site's constant than along a column.
+_FASTEST = 10.0
+#: How far a site's part of the sum of squared constants may be from its part of the rows, as a part of it: at least, and where rows differ in weight.
+_LEAST_DOUBT, _DOUBT = 0.02, 0.5
+
+
+class SiteEffects(StrEnum):
+    """The parameter ``site_effects``: whether sites differ by a constant."""
+
+    POOLED = "pooled"
+    FIXED = "fixed"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The sites of a study, with the rows of each by its card."""
+
+    names: tuple[str, ...]
+    rows: tuple[int, ...]
+
+    @property
+    def column(self) -> Column:
+        """Return the column of sites: every row has the level of its party."""
+        return Column(SITE, categories=self.names)
+
+    @cached_property
+    def parts(self) -> Row:
+        """Return each site's part of all rows."""
+        rows = np.array(self.rows, dtype=np.float64)
+        return np.asarray(rows / rows.sum())
+
+    @property
+    def steps(self) -> Row:
+        """Return how many times farther a descent steps along each site's constant: its rows alone tell of it."""
+        return np.minimum(1 / self.parts, _FASTEST)
+
+    def seen(self, table: Table, party: str) -> Table:
+        """Return the party's table with the column of sites; a table that has one, such as made-up rows, is left as it is."""
+        if SITE in table.names or party not in self.names:
+            return table
+        # One view of a table, so that what is remembered of it in one round is found in the next. The table holds it: both go together.
+        views: dict[str, Table] = vars(table).setdefault("_at_sites", {})
+        if party not in views:
+            views[party] = AtSite(table, party)
+        return views[party]
+
+
+class AtSite(Table):
+    """A table whose rows lie at one site, which is a column of it."""
+
+    def __init__(self, table: Table, site: str) -> None:
+        self._raw, self._site = table, site
+        self.names = (*table.names, SITE)
+        self.n_rows, self.household = table.n_rows, table.household
+
+    @property
+    def owners(self) -> NDArray[Any]:
+        """Return the numbers that the table gives to its ids."""
+        return self._raw.owners
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns; the site is the same in every row."""
+        others = tuple(name for name in names if name != SITE) or self._raw.names[:1]
+        for block in self._raw.blocks(others, rows):
+            held = dict(zip(others, block, strict=True))
+            yield tuple(np.full(block[0].size, self._site, dtype=object) if name == SITE else held[name] for name in names)
+
+
+def sites_of(study: Study, site_effects: str, formula: str, *, intercept: bool) -> Sites | None:
+    """Return the sites whose constants the study asks for; None where it pools them. Refuse words and studies that cannot have them."""
+    if site_effects not in set(SiteEffects):
+        msg = f"site_effects is one of {listed([repr(str(word)) for word in SiteEffects])}, not {site_effects!r}"
+        raise UsageError(msg)
+    columns = [column.name for column in study.parties[0].columns]
+    if site_effects == SiteEffects.POOLED:
+        return None
+    if len(study.parties) == 1:
+        msg = f"site_effects {site_effects!r} is for several sites, and this study has one: leave it out"
+        raise UsageError(msg)
+    if SITE in columns:
+        msg = f"site_effects {site_effects!r} makes a column {SITE!r} of the parties' names, and the cards declare one: rename that one, or leave site_effects out"
+        raise UsageError(msg).at(column=SITE)
+    if not intercept or (formula and not Formula.parse(formula).constant):
+        msg = f"site_effects {site_effects!r} gives every site a constant: it goes with an intercept"
+        raise UsageError(msg)
+    return Sites(tuple(card.name for card in study.parties), tuple(card.rows for card in study.parties))
+
+
+def asked_effects(site_effects: str) -> dict[str, str]:
+    """Return the parameter of a study; none where sites are pooled, so that such a study keeps its hash."""
+    return {} if site_effects == SiteEffects.POOLED else {"site_effects": site_effects}
+
+
+def with_sites(formula: str, declared: Sequence[str]) -> str:
+    """Return a formula with the sites' constants, whether or not it names them itself."""
+    said = Formula.parse(formula).closed(declared)
+    return formula if any(term == SITE or term.startswith(f"C({SITE}") for term in said.terms) else f"{formula} + {SITE}"
+
+
+def known_moments(
+    gram: Matrix, variance: Matrix, places: NDArray[np.intp], parts: Row, short: tuple[float, float], *, alike: bool
+) -> tuple[Matrix, Matrix]:
+    """Return second moments of rows with what is known of the sites' beforehand, and the variances of the noise that is left.
+
+    No row is at two sites, so their products are 0. A site's part of the sum of squared constants is about its part of the rows: a little off where
+    rows are shortened (``alike``), and more where they are weighted. ``short``: the lengths of the indicator and of the constant, which stands last.
+    """
+    gram, variance = gram.copy(), variance.copy()
+    cross = np.ix_(places, places)
+    own, noise = gram.diagonal()[places], variance.diagonal()[places]
+    ratio = short[0] / short[1]
+    beside, beside_noise = gram[places, -1] * ratio, variance[places, -1] * ratio**2
+    expected = np.maximum(gram[-1, -1], 0.0) * ratio**2 * parts
+    doubt = (_LEAST_DOUBT if alike else _DOUBT) * expected
+    gram[cross], variance[cross] = 0.0, 0.0
+    # Three numbers tell one: the released square, the released product with the constant, and the part of all rows.
+    weights = np.array([1 / np.maximum(each, 1e-300) for each in (noise, beside_noise, doubt**2)])
+    if variance.any():
+        own = (weights * np.array([own, beside, expected])).sum(axis=0) / weights.sum(axis=0)
+        noise = 1 / weights.sum(axis=0)
+    gram[places, places], variance[places, places] = own, noise
+    gram[places, -1] = gram[-1, places] = own / ratio
+    variance[places, -1] = variance[-1, places] = noise / ratio**2
+    return gram, variance
+
+
+def noise_norm(variance: Matrix) -> float:
+    """About the operator norm of symmetric noise whose entries have these variances, however unlike: twice the root of the largest sum of a row."""
+    return 2 * float(np.sqrt((variance.sum(axis=1) - variance.diagonal() / 2).max(initial=0.0)))
