@@ -21,8 +21,9 @@ from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, me
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.random_sites import random_tables
 from unpooled.aggregation.sampling import behind_prior, sampling_covariance
-from unpooled.aggregation.sites import known_moments, noise_norm
+from unpooled.aggregation.sites import known_moments, longer_sites, noise_norm
 from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
@@ -194,8 +195,7 @@ class Moments:
         lengths = 1 / float(frame.widths[places[0]]), 1 / float(frame.widths[-1])
         gram, variance = self.gram.copy(), self.variance.copy()
         gram[:d, :d], variance[:d, :d] = known_moments(*self.xx, places, parts, lengths, alike=alike)
-        longer = np.ones(d + 1)
-        longer[places] = 1 / np.sqrt(parts)
+        longer = longer_sites(d + 1, places, parts)
         squares, both = longer**2, np.outer(longer, longer)
         meat = None if self.meat is None else (self.meat[0] * both[:d, :d], self.meat[1] * both[:d, :d] ** 2)
         standard = replace(frame, widths=frame.widths / longer[:d], start=frame.start / longer[:d])
@@ -334,7 +334,8 @@ class Moments:
 
     def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
         """Return everything that a table, a contrast or a test of columns needs."""
-        return inference.tables_of(self, reference or {}, coding)
+        make = random_tables if self.layout.sites is not None and self.layout.sites.random else inference.tables_of
+        return make(self, reference or {}, coding)
 
     def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
@@ -386,8 +387,8 @@ class Moments:
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
-        sites = () if d.sites is None else d.sites.rows
-        return StoredMoments(*head, *released, *own, sites)
+        sites = (() if d.sites is None else d.sites.rows), bool(d.sites and d.sites.random)
+        return StoredMoments(*head, *released, *own, site_rows=sites[0], random_sites=sites[1])
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:

@@ -61,6 +61,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nuisance: tuple[str, ...] = ()
     #: The rows of every site, where each has a constant of its own.
     site_rows: tuple[int, ...] = ()
+    #: Whether these constants are drawn around a mean.
+    random_sites: bool = False
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -87,7 +89,7 @@ def _sites(stored: StoredMoments) -> Sites | None:
     names = next((c.categories for c in (*stored.sources, *stored.features) if c.name == SITE), None) or ()
     if len(names) != len(stored.site_rows) or min(stored.site_rows) < 1:
         raise DataError("moments whose sites do not fit their columns")
-    return Sites(names, stored.site_rows)
+    return Sites(names, stored.site_rows, stored.random_sites)
 
 
 def meat_of(stored: StoredMoments, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

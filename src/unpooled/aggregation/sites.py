@@ -5,6 +5,7 @@ The indicator of the own site is one short coordinate of a row, so a row is hard
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
+#: Below this number of sites the spread between them is hardly known.
+FEW = 8
 #: The name of the column of sites, in formulas and in tables.
 SITE = "site"
 #: Length of the indicator of the own site: as short as the constant's (``aggregation/standard.py``).
@@ -51,6 +54,8 @@ class Sites:
 
     names: tuple[str, ...]
     rows: tuple[int, ...]
+    #: Whether their constants are drawn around a mean.
+    random: bool = False
 
     @property
     def column(self) -> Column:
@@ -117,7 +122,26 @@ def sites_of(study: Study, site_effects: str, formula: str, *, intercept: bool) 
     if not intercept or (formula and not Formula.parse(formula).constant):
         msg = f"site_effects {site_effects!r} gives every site a constant: it goes with an intercept"
         raise UsageError(msg)
-    return Sites(tuple(card.name for card in study.parties), tuple(card.rows for card in study.parties))
+    if site_effects == SiteEffects.RANDOM and formula and SITE in Formula.parse(formula).needs:
+        msg = f"site_effects 'random' has one slope for all sites: leave {SITE!r} out of the formula, or use 'fixed'"
+        raise UsageError(msg)
+    names, rows = (tuple(getattr(card, what) for card in study.parties) for what in ("name", "rows"))
+    return Sites(names, rows, site_effects == SiteEffects.RANDOM)
+
+
+def spread_words(spread: float, used: int, sites: int) -> tuple[str, ...]:
+    """Return sentences about the spread between sites: tau^2, the sites that it rests on, and whether they are few."""
+    if math.isnan(spread):
+        return (f"the noise hides the constants of all but {used} of {sites} sites, so nothing is known of the spread between them",)
+    words = [f"constants of sites are drawn around a mean: tau^2 = {spread:.4g} (restricted maximum likelihood)"]
+    if used < sites:
+        words.append(f"tau^2 and the constant rest on {used} of {sites} sites: the noise hides the constants of the others")
+    return (*words, *few_words(used))
+
+
+def few_words(sites: int) -> tuple[str, ...]:
+    """Return the sentence about few sites; none from eight sites on."""
+    return () if sites >= FEW else (f"{sites} sites: below {FEW} sites the spread between sites is hardly known",)
 
 
 def asked_effects(site_effects: str) -> dict[str, str]:
@@ -158,6 +182,18 @@ def known_moments(
     return gram, variance
 
 
+def longer_sites(size: int, places: NDArray[np.intp], parts: Row) -> Row:
+    """Return the factors by which coordinates are longer in which every site's constant is as long as the constant of all rows."""
+    longer = np.ones(size)
+    longer[places] = 1 / np.sqrt(parts)
+    return longer
+
+
 def noise_norm(variance: Matrix) -> float:
-    """About the operator norm of symmetric noise whose entries have these variances, however unlike: twice the root of the largest sum of a row."""
-    return 2 * float(np.sqrt((variance.sum(axis=1) - variance.diagonal() / 2).max(initial=0.0)))
+    """About the operator norm of symmetric noise whose entries have these variances, however unlike: twice the root of their largest eigenvalue.
+
+    The diagonal is halved. Of equal variances off the diagonal, and twice those on it, it is ``noisy_gram.noise_level``.
+    """
+    return (
+        2 * math.sqrt(float(np.linalg.eigvalsh(variance - np.diag(variance.diagonal() / 2))[-1])) if variance.any() else 0.0
+    )

@@ -41,7 +41,9 @@ def natural_at(source: Any, new: Mapping[str, NDArray[Any]], sites: Any) -> Rows
     assert known is not None
     count = next(iter(new.values())).size
     if sites is None:
-        rows = [part * _coded(layout, new, np.full(count, name)) for name, part in zip(known.names, known.parts, strict=True)]
+        rows = [
+            part * _coded(layout, new, np.full(count, name)) for name, part in zip(known.names, known.parts, strict=True)
+        ]
         return np.asarray(np.sum(rows, axis=0))
     labels = np.array([str(label) for label in np.asarray(sites).ravel().tolist()])
     if labels.size != count:

@@ -298,7 +298,9 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         if sites_in(self._source) is not None:
             return natural_at(self._source, self._new(X), sites)
         if sites is not None:
-            raise UsageError("sites: this model has one constant for all sites, so predictions do not depend on them: leave sites out")
+            raise UsageError(
+                "sites: this model has one constant for all sites, so predictions do not depend on them: leave sites out"
+            )
         made = self._made
         if made is not None:
             new = self._new(X)
@@ -318,10 +320,10 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             return rows
         return Coding(self._columns, 1).natural(list(self._new(X).values()))
 
-    def _linear(self, X: Any, sites: Any = None) -> Vector:  # noqa: ANN401
+    def _linear(self, X: Any) -> Vector:  # noqa: ANN401
         """``X @ coef_ + intercept_``."""
         check_is_fitted(self)
-        rows = self._natural(X, sites)
+        rows = self._natural(X)
         result: Vector = rows @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
         return result
 
@@ -336,7 +338,9 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
             )
         if sites_in(self._source) is not None:
-            raise UsageError("to_sklearn is for one constant, and in this model every site has its own: use coef_ and intercept_")
+            raise UsageError(
+                "to_sklearn is for one constant, and in this model every site has its own: use coef_ and intercept_"
+            )
         if self._made is not None:
             raise UsageError(
                 "to_sklearn is for declared columns as they are, and this model has a formula: fit scikit-learn's to the columns that it makes"

@@ -211,6 +211,10 @@ def _check(parameters: Parameters) -> None:
         msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
         raise UsageError(msg)
     _check_method(parameters)
+
+
+def _check_sites(parameters: Parameters) -> None:
+    """Refuse site effects where no table follows, or rows are bounded otherwise."""
     if parameters.site_effects != SiteEffects.POOLED and (
         _paper(parameters) or parameters.method not in {Method.AUTO, Method.REFINEMENT, Method.MOMENTS} or parameters.focus
     ):
@@ -256,6 +260,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check(parameters)
+    _check_sites(parameters)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     layout = MomentsLayout.of(

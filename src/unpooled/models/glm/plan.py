@@ -173,7 +173,9 @@ def _check(parameters: Parameters) -> None:
             "site_effects 'random' is of linear regression: for this model pool the sites' own estimates (unpooled.meta_analysis), or use 'fixed'"
         )
     if parameters.site_effects != SiteEffects.POOLED and parameters.method not in {GlmMethod.AUTO, GlmMethod.NEWTON}:
-        msg = f"site_effects {parameters.site_effects!r} goes with methods 'auto' and 'newton', not with {parameters.method!r}"
+        msg = (
+            f"site_effects {parameters.site_effects!r} goes with methods 'auto' and 'newton', not with {parameters.method!r}"
+        )
         raise UsageError(msg)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.life_table import LifeTable
+from unpooled.aggregation.sites import SHORT, known_moments, longer_sites
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
 from unpooled.kernels import noisy_gram
@@ -240,7 +241,11 @@ class Contrasts(GlmShape):
 
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
         """Return the curvature of all contrasts together."""
-        return curvature(gram, variance, penalty, still)
+        sites = self.layout.sites
+        if sites is None:
+            return curvature(gram, variance, penalty, still)
+        at = self.layout.at_sites, sites.parts, self.rates.size - 1
+        return curvature_of_sites(gram, variance, penalty, still, *at)
 
     def back(self, standard: Standard) -> Matrix:
         """V (x) that of one linear predictor."""
@@ -302,7 +307,22 @@ class Intervals(GlmShape):
             return super().known(gram, variance, penalty, still)
         events = np.array(self.table.events) + 1.0 + self.table.noise
         believed = PRIOR**2 + self.table.log_hazard_variances
-        return curvature_of_intervals(gram, variance, penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed)
+        own = penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed
+        sites, places = self.layout.sites, self.layout.at_sites
+        if sites is None:
+            return curvature_of_intervals(gram, variance, *own)
+        gram, variance = gram.copy(), variance.copy()
+        # The intervals' hazards add up to a constant, of which a site has its part.
+        p, added = (
+            self.columns,
+            np.vstack(
+                [np.eye(self.columns + 1), *[np.eye(self.columns + 1)[-1:]] * (self.lift.shape[0] - self.columns - 1)]
+            ),
+        )
+        told = added.T @ gram @ added, added.T @ variance @ added
+        told = known_moments(*told, places, sites.parts, (SHORT, CONSTANT), alike=False)
+        gram[:p, :p], variance[:p, :p] = (moments[:p, :p] for moments in told)
+        return curvature_of_intervals(gram, variance, *own, longer_sites(self.columns, places, sites.parts))
 
     @cached_property
     def lift(self) -> Matrix:
