@@ -111,9 +111,7 @@ def _middle(coded: CodedTerms, centres: Row) -> Row:
     return np.array(found)
 
 
-def _around_mean(
-    estimates: Estimates, whole: CodedTerms, coded: CodedTerms, centres: Row
-) -> tuple[Estimates, float, int]:
+def _around_mean(estimates: Estimates, whole: CodedTerms, coded: CodedTerms, centres: Row) -> tuple[Estimates, float, int]:
     """Return (estimates with one constant, tau^2, the sites whose constants are determined); nan and no covariance where fewer than two are."""
     sites = np.array([SITE in term.factors for term in whole.terms])
     middle = _middle(coded, centres[~sites])

@@ -64,7 +64,18 @@ def pooled(values: Row, variances: Row, level: float) -> Pooled:
         predicted = mean - far, mean + far
     i_squared = max(0.0, 1 - free / q) if q else 0.0
     tail = float(chdtrc(free, q))
-    return Pooled((fixed, 1 / float((1 / variances).sum())), q, tail, i_squared, spread, mean, error, (mean - half, mean + half), p_value, predicted)
+    return Pooled(
+        (fixed, 1 / float((1 / variances).sum())),
+        q,
+        tail,
+        i_squared,
+        spread,
+        mean,
+        error,
+        (mean - half, mean + half),
+        p_value,
+        predicted,
+    )
 
 
 def reml(values: Row, covariance: Matrix) -> float:

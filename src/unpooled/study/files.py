@@ -79,6 +79,9 @@ class AnalysisSection(FileSection, frozen=True):
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     #: As ``[trust]`` of a study that is one analysis.
     trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
+    #: Whether it is fitted at every site by itself, and the terms of these fits that are pooled.
+    apart: bool = False
+    pool: tuple[str, ...] = ()
 
 
 class PartyReference(FileSection, frozen=True):
@@ -226,7 +229,7 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
             msg = f"[analysis.trust] of {one.name!r}: {HELPERS} is a list of names; everything else under it is one word"
             raise StudyError(msg)
         columns = one.columns if set(labels) & {*one.columns} or not one.columns else (*one.columns, *labels)
-        made = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers)
+        made = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers, apart=one.apart, pool=one.pool)
         parameters, origins = with_cited(one.parameters, cards_of(cards, made), folder)
         every += [origin for origin in origins if origin not in every]
         numbers = tuple(map(every.index, origins))

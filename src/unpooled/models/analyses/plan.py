@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError, listed
 from unpooled.models import load
-from unpooled.privacy.analyses import Analyses, analyses_of, budget_of, part_of
+from unpooled.models.analyses.apart import check_pool, names_of
+from unpooled.privacy.analyses import Analyses, Analysis, analyses_of, budget_of, part_of
 from unpooled.privacy.exposure import BETWEEN, Release, Releases
 from unpooled.privacy.plan import TRUSTING, Plan, digest_of
-from unpooled.privacy.unit import Calibration
+from unpooled.privacy.unit import Calibration, Split
 from unpooled.protocol.entries import LINK
 
 if TYPE_CHECKING:
@@ -37,16 +39,26 @@ def compile_plan(study: Study) -> Plan:
     """Return the plan of all analyses of a study together."""
     asked = analyses_of(study)
     shares = {one.name: share for one, share in zip(asked.analyses, asked.shares, strict=True)}
+    every_share = {
+        name: share for one, share in zip(asked.analyses, asked.shares, strict=True) for name in names_of(study, one)
+    }
     _check(study, asked)
     digest = digest_of(study)
 
     def parts(scale: float) -> dict[str, Plan]:
         return {
-            one.name: _compiled(part_of(study, one, digest, *budget_of(study, shares[one.name], scale)), one.name)
+            name: _compiled(part_of(study, one, digest, *budget_of(study, shares[one.name], scale), name, party), name)
             for one in asked.analyses
+            for name, party in names_of(study, one).items()
         }
 
+    for name, times in Counter(name for one in asked.analyses for name in names_of(study, one)).items():
+        if times > 1:
+            msg = f"{times} analyses would be called {name!r}, of which one is a fit at a single site: rename the other"
+            raise UsageError(msg)
     plans = _within_budget(study, parts)
+    for one in asked.analyses:
+        _check_apart(study, one, plans)
     every = tuple(plans.values())
     joint = sorted({plan.joint for plan in every if plan.joint})
     return Plan(
@@ -59,8 +71,8 @@ def compile_plan(study: Study) -> Plan:
         voids=_union(plan.voids for plan in every),
         trusted=_union(plan.trusted for plan in every),
         hidden=_union(plan.hidden for plan in every),
-        notes=tuple(_notes(plans, shares)),
-        design=AnalysesDesign(asked, shares),
+        notes=(*_notes(plans, every_share), *_notes_apart(asked)),
+        design=AnalysesDesign(asked, every_share),
         joint=TRUSTING if TRUSTING in joint else "".join(joint),
         against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
         maker=", ".join(sorted({plan.maker for plan in every if plan.maker})),
@@ -77,6 +89,26 @@ def _check(study: Study, asked: Analyses) -> None:
         if one.model == LINK:
             msg = f"analysis {one.name!r} links rows, which is a study of its own that comes first"
             raise UsageError(msg)
+
+
+def _check_apart(study: Study, one: Analysis, plans: Mapping[str, Plan]) -> None:
+    """Refuse fits at single sites where rows are not split, and terms that they do not have."""
+    if not one.apart:
+        return
+    for name in names_of(study, one):
+        if plans[name].split is not Split.HORIZONTAL:
+            msg = f"analysis {one.name!r} is fitted at every site by itself (apart), which needs the rows of people to be split, not their columns"
+            raise UsageError(msg)
+        check_pool(one, plans[name])
+
+
+def _notes_apart(asked: Analyses) -> Iterable[str]:
+    for one in asked.analyses:
+        if one.apart:
+            yield (
+                f"analysis {one.name!r} is fitted at every site by itself: a row is at one site, so it bears the noise and the cost of one fit alone, "
+                "and each fit spends the whole share"
+            )
 
 
 def _compiled(study: Study, name: str) -> Plan:
