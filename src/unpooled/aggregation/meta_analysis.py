@@ -131,8 +131,8 @@ class PooledTerm:
             words.append(f"fewer than {POOLED} sites have an estimate, so nothing is pooled")
         else:
             words += [
-                f"Q = {found.q:.4g} on {len(self.sites) - 1} degrees, p {found.q_p_value:.3g}; I^2 = {found.i_squared:.0%}, tau^2 = {found.tau_squared:.4g} "
-                "(DerSimonian and Laird)",
+                f"Q = {found.q:.4g} on {len(self.sites) - 1} degrees, p {found.q_p_value:.3g}",
+                f"I^2 = {found.i_squared:.0%}, tau^2 = {found.tau_squared:.4g} (DerSimonian and Laird)",
                 "the interval of random effects is Hartung and Knapp's; variances hold the noise of each site, so noise is no spread between sites",
                 *few_words(len(self.sites)),
             ]

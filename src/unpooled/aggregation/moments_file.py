@@ -82,6 +82,11 @@ def parts_of(stored: StoredMoments) -> Parts:
     return layout, frame, stored.gram.numpy(), stored.variance.numpy()
 
 
+def with_stored_sites(stored: StoredMoments, sites: Sites | None) -> StoredMoments:
+    """Return plain data with the sites that have constants of their own."""
+    return stored if sites is None else msgspec.structs.replace(stored, site_rows=sites.rows, random_sites=sites.random)
+
+
 def _sites(stored: StoredMoments) -> Sites | None:
     """Return the sites that have constants of their own."""
     if not stored.site_rows:

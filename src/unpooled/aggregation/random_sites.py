@@ -69,6 +69,12 @@ class RandomTables(LinearTables):
         return {**super().data(level), "tau_squared": None if math.isnan(self.spread) else self.spread}
 
 
+def tables_with_sites(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
+    """Return the tables of released moments: of a mixed model, where they have sites whose constants are drawn around a mean."""
+    sites = moments.layout.sites
+    return (random_tables if sites is not None and sites.random else tables_of)(moments, reference, coding)
+
+
 def random_tables(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> RandomTables:
     """Return the tables of released moments whose sites' constants are drawn around a mean."""
     whole = tables_of(moments, {name: level for name, level in reference.items() if name != SITE}, coding)

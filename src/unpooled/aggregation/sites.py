@@ -184,6 +184,16 @@ def known_moments(
     return gram, variance
 
 
+def with_indicators(middle: Row, width: Row, places: NDArray[np.intp]) -> tuple[Row, Row]:
+    """Return means and deviations with those of the sites' indicators, which are not centred, and short."""
+    if not places.size:
+        return middle, width
+    told = np.setdiff1d(np.arange(middle.size + places.size), places)
+    found = np.zeros(told.size + places.size), np.full(told.size + places.size, 1 / SHORT)
+    found[0][told], found[1][told] = middle, width
+    return found
+
+
 def longer_sites(size: int, places: NDArray[np.intp], parts: Row) -> Row:
     """Return the factors by which coordinates are longer in which every site's constant is as long as the constant of all rows."""
     longer = np.ones(size)

@@ -22,7 +22,7 @@ import numpy as np
 from unpooled.aggregation.meat import Meat, steps_within
 from unpooled.aggregation.residual_cells import ResidualCells
 from unpooled.aggregation.row_blocks import coded_blocks, coded_rows, feature_rows
-from unpooled.aggregation.sites import SHORT
+from unpooled.aggregation.sites import SHORT, with_indicators
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels import standard_rows
@@ -119,9 +119,8 @@ class Scales:
         blocks = [Block(p, g / first), Block(p, g * g)]
         if self.response:
             blocks = [blocks[0], Block(1, g / first / weight), blocks[1], Block(1, g * g / weight)]
-        columns = self.layout.features
-        kinds = [c.categories is not None or c.missing == "indicator" for c in columns]
-        summed = [k for k in range(len(columns)) if not self.layout.is_site(k)]
+        kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features]
+        summed = [k for k in range(len(kinds)) if not self.layout.is_site(k)]
         one = Adjacency.REPLACE if self.layout.makes_other_rows else adjacency
         row = standardising_sums([kinds[k] for k in summed], first, weight, adjacency)
         # One value moves its own column, and with a formula every column that is made of it.
@@ -148,9 +147,8 @@ class Scales:
     @property
     def marks(self) -> list[int]:
         """Return the places of coded columns of zeros and ones: levels, and marks of missing values."""
-        columns, attribute = self.layout.features, self.layout.coding.attribute
-        first = np.searchsorted(attribute, range(len(columns)))
-        numbers = {int(at) for at, column in zip(first, columns, strict=True) if column.categories is None}
+        first = np.searchsorted(self.layout.coding.attribute, range(len(self.layout.features)))
+        numbers = {int(at) for at, c in zip(first, self.layout.features, strict=True) if c.categories is None}
         return [k for k, at in enumerate(self._released.tolist()) if at not in numbers]
 
     @property
@@ -158,8 +156,8 @@ class Scales:
         """Return the places of the levels of each column of which every row has exactly one."""
         attribute = np.array(self.layout.coding.attribute)[self._released]
         columns = [k for k, c in enumerate(self.layout.features) if c.categories is not None and not c.may_be_absent]
-        kept = [k for k in columns if not self.layout.is_site(k)]
-        return [np.flatnonzero(attribute == k) for k in kept] if not self.layout.makes_other_rows else []
+        places = [np.flatnonzero(attribute == k) for k in columns if not self.layout.is_site(k)]
+        return places if not self.layout.makes_other_rows else []
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations that the released sums determine, shrunk and bounded by their noise."""
@@ -183,13 +181,7 @@ class Scales:
         width = np.sqrt(np.clip(variance, np.maximum(second_noise, _NARROWEST**2), 1.0))
         noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
         spread = float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise)
-        if self.layout.sites is not None:  # the indicators of sites are not centred, and short
-            at = np.append(self._released, len(self.layout.coding.attribute)) if self.response else self._released
-            told = middle, width
-            middle, width = np.zeros((2, at.size + self.layout.at_sites.size))
-            width[self.layout.at_sites] = 1 / SHORT
-            middle[at], width[at] = told
-        return Standard(middle, width, *spread)
+        return Standard(*with_indicators(middle, width, self.layout.at_sites), *spread)
 
 
 @dataclass(frozen=True)
@@ -211,7 +203,7 @@ class StandardRows:
     @cached_property
     def radius(self) -> float:
         """R: the length to which rows are shortened for second moments."""
-        own = SHORT**2 * (self.layout.sites is not None)  # one of the sites' indicators
+        own = SHORT**2 * (self.layout.sites is not None)  # a row has one of the sites' indicators
         return self.stretch * math.sqrt(self.layout.unit_columns + own + CONSTANT**2 * self.layout.intercept)
 
     @property

@@ -34,6 +34,17 @@ def sites_in(source: Any) -> Sites | None:  # noqa: ANN401 - as above
     return found
 
 
+def at_sites(source: Any, sites: Any = None) -> bool:  # noqa: ANN401 - as above
+    """Return True if the sites of a fit have constants; refuse labels of sites where they share one."""
+    if sites_in(source) is not None:
+        return True
+    if sites is not None:
+        raise UsageError(
+            "sites: this model has one constant for all sites, so its predictions are the same at all of them: leave sites out"
+        )
+    return False
+
+
 def natural_at(source: Any, new: Mapping[str, NDArray[Any]], sites: Any) -> Rows:  # noqa: ANN401 - as above, array-like
     """Return new rows as the fit coded them, at these sites (a label each); without sites as the mean over all rows of the fit would be."""
     layout, known = layout_of(source), sites_in(source)

@@ -15,7 +15,8 @@ from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes
-from unpooled.models.bayes.plan import DEVIATIONS, ESTIMATE, MOMENTS, design_of, plan_of
+from unpooled.models.bayes.declared import ESTIMATE
+from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, design_of, plan_of
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from unpooled.aggregation.meta_analysis import PooledTerm
 from unpooled.aggregation.printed_terms import printed_terms
 from unpooled.errors import UsageError
 from unpooled.models import load
+from unpooled.privacy.study import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.analyses import Analysis
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.study import Study
-
-#: The most letters of the name of an analysis.
-_LONGEST = 40
 
 
 def names_of(study: Study, one: Analysis) -> dict[str, str]:
@@ -32,23 +31,27 @@ def names_of(study: Study, one: Analysis) -> dict[str, str]:
     if len(study.parties) == 1:
         msg = f"analysis {one.name!r} is fitted at every site by itself (apart), and this study has one: leave apart out"
         raise UsageError(msg)
-    found = {f"{one.name} at {card.name}": card.name for card in study.parties}
-    if longest := next((name for name in found if len(name) > _LONGEST), ""):
-        msg = f"the analysis at one site would be called {longest!r}, and names have at most {_LONGEST} letters: shorten {one.name!r}"
+    named = {f"{one.name} at {card.name}": card.name for card in study.parties}
+    if all(re.fullmatch(NAME, name) for name in named):
+        return named
+    # Names of parties may be longer and of more letters than those of analyses: then sites are numbered in their order.
+    named = {f"{one.name} at site {number}": card.name for number, card in enumerate(study.parties, 1)}
+    if longest := next((name for name in named if not re.fullmatch(NAME, name)), ""):
+        msg = f"the analysis at one site would be called {longest!r}, which is too long: shorten {one.name!r}"
         raise UsageError(msg)
-    return found
+    return named
 
 
 def check_pool(one: Analysis, plan: Plan) -> None:
     """Refuse terms that the fits of an analysis do not have, and models that have no terms."""
-    layout, parameters = getattr(plan.design, "layout", None), getattr(plan.design, "parameters", None)
+    layout: Any = getattr(plan.design, "layout", None)
+    parameters: Any = getattr(plan.design, "parameters", None)
     if not (hasattr(layout, "terms") and hasattr(parameters, "reference")):
         msg = f"analysis {one.name!r}: model {plan.study.model!r} has no terms with standard errors to pool: 'bayes' and 'glm' have them"
         raise UsageError(msg)
     labels = getattr(getattr(plan.design, "family", None), "labels", ())
     reference = dict(parameters.reference)
     against = reference.pop(parameters.response, labels[0] if labels else "")
-    assert layout is not None
     printed = printed_terms(layout.terms.with_constants(layout.constants), reference, parameters.coding)
     if labels:
         printed = printed.of_classes(labels, against)
@@ -76,7 +79,7 @@ def _pooled(plan: Plan, results: Mapping[str, Any], names: Mapping[str, str], te
     why: dict[str, str] = {}
     level = 0.95
     for name, site in names.items():
-        inner = plan.analyses[name]
+        inner = plan.parts[name]
         level = inner.design.parameters.level
         told, reason = _lines(inner, results[name], term, level)
         why[site] = reason

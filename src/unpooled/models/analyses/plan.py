@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.contained import releases_under, union, within_budget
 from unpooled.errors import UsageError, listed
 from unpooled.models import load
 from unpooled.models.analyses.apart import check_pool, names_of
 from unpooled.privacy.analyses import Analyses, Analysis, analyses_of, budget_of, part_of
-from unpooled.privacy.exposure import BETWEEN, Release, Releases
 from unpooled.privacy.plan import TRUSTING, Plan, digest_of
 from unpooled.privacy.unit import Calibration, Split
 from unpooled.protocol.entries import LINK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.study import Study
-
-#: Analyses that do not add up to the budget exactly are made anew with another part of it, at most so often, until they cost this part of it; a
-#: guess of the right part is made a little smaller, so that it fits.
-_TRIED, _ENOUGH = 12, 0.998
 
 
 @dataclass(frozen=True)
@@ -38,45 +32,40 @@ class AnalysesDesign:
 def compile_plan(study: Study) -> Plan:
     """Return the plan of all analyses of a study together."""
     asked = analyses_of(study)
-    shares = {one.name: share for one, share in zip(asked.analyses, asked.shares, strict=True)}
-    every_share = {
-        name: share for one, share in zip(asked.analyses, asked.shares, strict=True) for name in names_of(study, one)
-    }
+    every_part = _parts(study, asked)
+    shares = {name: share for _, share, name, _ in every_part}
     _check(study, asked)
     digest = digest_of(study)
 
     def parts(scale: float) -> dict[str, Plan]:
         return {
-            name: _compiled(part_of(study, one, digest, *budget_of(study, shares[one.name], scale), name, party), name)
-            for one in asked.analyses
-            for name, party in names_of(study, one).items()
+            name: _compiled(part_of(study, one, digest, *budget_of(study, shares[name], scale), name, party), name)
+            for one, _, name, party in every_part
         }
 
-    for name, times in Counter(name for one in asked.analyses for name in names_of(study, one)).items():
-        if times > 1:
-            msg = f"{times} analyses would be called {name!r}, of which one is a fit at a single site: rename the other"
-            raise UsageError(msg)
-    plans = _within_budget(study, parts)
-    for one in asked.analyses:
-        _check_apart(study, one, plans)
+    _check_splits(parts(1.0))
+    plans = within_budget(study, parts)
+    for one, _, name, _ in every_part:
+        if one.apart:
+            _check_apart(one, plans[name])
     every = tuple(plans.values())
     joint = sorted({plan.joint for plan in every if plan.joint})
     return Plan(
         study,
         every[0].split,
-        _releases(plans),
-        public=_union(plan.public for plan in every),
-        not_protected=_union(plan.not_protected for plan in every),
-        assumptions=_union(plan.assumptions for plan in every),
-        voids=_union(plan.voids for plan in every),
-        trusted=_union(plan.trusted for plan in every),
-        hidden=_union(plan.hidden for plan in every),
-        notes=(*_notes(plans, every_share), *_notes_apart(asked)),
-        design=AnalysesDesign(asked, every_share),
+        releases_under(plans),
+        public=union(plan.public for plan in every),
+        not_protected=union(plan.not_protected for plan in every),
+        assumptions=union(plan.assumptions for plan in every),
+        voids=union(plan.voids for plan in every),
+        trusted=union(plan.trusted for plan in every),
+        hidden=union(plan.hidden for plan in every),
+        notes=(*_notes(plans, shares), *_notes_apart(asked)),
+        design=AnalysesDesign(asked, shares),
         joint=TRUSTING if TRUSTING in joint else "".join(joint),
         against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
         maker=", ".join(sorted({plan.maker for plan in every if plan.maker})),
-        analyses=plans,
+        parts=plans,
     )
 
 
@@ -91,15 +80,26 @@ def _check(study: Study, asked: Analyses) -> None:
             raise UsageError(msg)
 
 
-def _check_apart(study: Study, one: Analysis, plans: Mapping[str, Plan]) -> None:
-    """Refuse fits at single sites where rows are not split, and terms that they do not have."""
-    if not one.apart:
-        return
-    for name in names_of(study, one):
-        if plans[name].split is not Split.HORIZONTAL:
-            msg = f"analysis {one.name!r} is fitted at every site by itself (apart), which needs the rows of people to be split, not their columns"
+def _parts(study: Study, asked: Analyses) -> list[tuple[Analysis, float, str, str]]:
+    """Return (analysis, its share, the name of its plan, the one party whose rows it uses or none) of every plan; refuse two of one name."""
+    found = [
+        (one, share, name, party)
+        for one, share in zip(asked.analyses, asked.shares, strict=True)
+        for name, party in names_of(study, one).items()
+    ]
+    for name, times in Counter(name for _, _, name, _ in found).items():
+        if times > 1:
+            msg = f"{times} analyses would be called {name!r}, of which one is a fit at a single site: rename the other"
             raise UsageError(msg)
-        check_pool(one, plans[name])
+    return found
+
+
+def _check_apart(one: Analysis, plan: Plan) -> None:
+    """Refuse fits at single sites where rows are not split, and terms that they do not have."""
+    if plan.split is not Split.HORIZONTAL:
+        msg = f"analysis {one.name!r} is fitted at every site by itself (apart), which needs the rows of people to be split, not their columns"
+        raise UsageError(msg)
+    check_pool(one, plan)
 
 
 def _notes_apart(asked: Analyses) -> Iterable[str]:
@@ -119,34 +119,6 @@ def _compiled(study: Study, name: str) -> Plan:
         raise type(error)(msg).at(party=error.party, column=error.column, release=error.release) from None
 
 
-def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> dict[str, Plan]:
-    """Return the plans of all analyses with the largest part of the budget at which they compose to no more than it.
-
-    Of Gaussian releases that is all of it. Other events compose by rules that lose a little: then as much less is spent.
-    """
-    plans = parts(1.0)
-    _check_splits(plans)
-    if math.isinf(study.epsilon):
-        return plans
-    scale, best = 1.0, dict[str, Plan]()
-    for tried in range(_TRIED):
-        together = Releases(study, next(iter(plans.values())).split, _releases(plans)).cost(study.unit)
-        spent = together.epsilon(study.delta)
-        if together.within(study.epsilon, study.delta):
-            best = plans
-            if scale == 1.0 or spent >= _ENOUGH * study.epsilon:
-                return best
-        # Nothing is proved of what costs too much, and nothing is spent where noise hides all: then half of it, or twice.
-        guess = study.epsilon / spent if 0 < spent < math.inf else 0.5 if spent else 2.0
-        scale = min(scale * min(guess, 2.0) * (1 - 2.0 ** (tried - 20)), 1.0)
-        plans = parts(scale)
-    if not best:
-        raise UsageError(
-            "these analyses cannot share this budget: ask for more epsilon or a larger delta, or make two studies of them"
-        )
-    return best
-
-
 def _check_splits(plans: Mapping[str, Plan]) -> None:
     for name, plan in plans.items():
         if plan.links:  # a model of another distribution
@@ -156,26 +128,6 @@ def _check_splits(plans: Mapping[str, Plan]) -> None:
         said = [f"{name} has {plan.split} data" for name, plan in plans.items()]
         msg = f"analyses of one study split their data alike, and here {listed(said)}: make two studies of them"
         raise UsageError(msg)
-
-
-def _releases(plans: Mapping[str, Plan]) -> tuple[Release, ...]:
-    """Return the releases of all analyses, with their names, steps and parts under those of the analyses."""
-    return tuple(
-        replace(
-            release,
-            name=f"{name}{BETWEEN}{release.name}",
-            step=f"{name}{BETWEEN}{release.step}",
-            exposure=replace(release.exposure, part=release.exposure.part and f"{name}{BETWEEN}{release.exposure.part}"),
-        )
-        for name, plan in plans.items()
-        for release in plan.releases
-    )
-
-
-def _union(said: Iterable[tuple[Sentence, ...]]) -> tuple[Sentence, ...]:
-    """Return the sentences of all analyses, each once."""
-    found = {repr(sentence.identity): sentence for sentences in said for sentence in sentences}
-    return tuple(found.values())
 
 
 def _notes(plans: Mapping[str, Plan], shares: Mapping[str, float]) -> Iterable[str]:

@@ -23,8 +23,8 @@ from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.columns.estimating import ColumnSplit
+from unpooled.models.bayes.declared import NAIVE
 from unpooled.models.bayes.following import Following
-from unpooled.models.bayes.plan import NAIVE
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
@@ -113,8 +113,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     weights_bounds : (low, high), optional
         Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a row adds to a sum is multiplied.
     site_effects : {"pooled", "fixed", "random"}, default "pooled"
-        Whether ``sites`` differ: one constant for all; one for each, with a line for each against the first (``summary(coding="sum")``: against
-        their mean); or constants that are drawn around a mean, whose spread tau^2 the table prints.
+        Whether ``sites`` differ: one constant for all; one for each, in lines against the first (``coding="sum"``: their mean); drawn around a mean.
     fit_intercept : bool, default True
         Whether to fit a constant.
     formula : str, optional
@@ -162,8 +161,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     >>> model.method_
     'refinement'
     >>> mean, deviation = model.predict(X[:2], return_std=True)
-    >>> model.ols().interval(0.9).shape
-    (3, 2)
 
     """
 
@@ -341,10 +338,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         return self
 
     def predict(self, X: Any, *, return_std: bool = False, sites: Any = None) -> Any:  # noqa: ANN401
-        """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for.
-
-        Where sites have constants, ``sites`` says at which site each row is; without it the rows are at the mean of all sites.
-        """
+        """``X @ coef_ + intercept_``, at these ``sites`` or their mean where they have constants; with the standard deviation of a new y, if asked for."""
         rows = self._natural(X, sites)
         mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
@@ -353,11 +347,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             rows = np.column_stack([rows, np.ones(rows.shape[0])])
         spread = np.einsum("ij,jk,ik->i", rows, self._fit_.joint_covariance_, rows)
         return mean, np.sqrt(np.maximum(spread, 0.0) + self.noise_variance_)
-
-    def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Return lower and upper ends for every coefficient."""
-        check_is_fitted(self)
-        return self._fit_.interval(level)
 
     def summary(
         self,

@@ -56,7 +56,12 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return family
 
     def linear_predictor(
-        self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None, *, sites: Any = None
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
     ) -> Vector:
         """``X @ coef_ + intercept_`` (multinomial: of every class), with the logarithm of the exposure and the offset where there are any.
 
@@ -100,7 +105,12 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return np.asarray(rows @ self.coef_ + self.intercept_)
 
     def predict(
-        self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None, *, sites: Any = None
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
     ) -> NDArray[Any]:
         """Return the expected response; of classes the most likely one; of times to an event the log hazard ratio to a row of zeros."""
         u = self.linear_predictor(X, exposure, offset, sites=sites)
@@ -114,7 +124,12 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def decision_function(
-        self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None, *, sites: Any = None
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
     ) -> Vector:
         """Return the linear predictor; positive means ``classes_[1]`` (of more than two classes: one per class, of which the largest wins)."""
         u = self.linear_predictor(X, exposure, offset, sites=sites)
@@ -122,7 +137,12 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
     def predict_proba(
-        self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None, *, sites: Any = None
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
     ) -> Vector:
         """Return probabilities of the classes, in the order of ``classes_``."""
         positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset, sites=sites))
