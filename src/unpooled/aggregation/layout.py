@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.formula_columns import FormulaColumns
-    from unpooled.aggregation.sites import Sites
+    from unpooled.aggregation.sites import SiteConstants
     from unpooled.privacy.table import Table
 
     Row = NDArray[np.float64]
@@ -75,7 +75,7 @@ class MomentsLayout:
     #: By what a row's part of every sum is multiplied.
     weighting: Weighting | None = None
     #: The sites that have a constant of their own; None: they share one.
-    sites: Sites | None = None
+    sites: SiteConstants | None = None
 
     @classmethod
     def of(
@@ -90,7 +90,7 @@ class MomentsLayout:
         others: tuple[Column, ...] = (),
         formula: str = "",
         weights: str = "",
-        sites: Sites | None = None,
+        sites: SiteConstants | None = None,
     ) -> MomentsLayout:
         """Return the design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]

@@ -12,7 +12,7 @@ from unpooled.aggregation.coordinates import Coordinates, StoredCoordinates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.saving import read_saved, write_saved
-from unpooled.aggregation.sites import SITE, Sites
+from unpooled.aggregation.sites import SITE, SiteConstants
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
@@ -82,19 +82,19 @@ def parts_of(stored: StoredMoments) -> Parts:
     return layout, frame, stored.gram.numpy(), stored.variance.numpy()
 
 
-def with_stored_sites(stored: StoredMoments, sites: Sites | None) -> StoredMoments:
+def with_stored_sites(stored: StoredMoments, sites: SiteConstants | None) -> StoredMoments:
     """Return plain data with the sites that have constants of their own."""
     return stored if sites is None else msgspec.structs.replace(stored, site_rows=sites.rows, random_sites=sites.random)
 
 
-def _sites(stored: StoredMoments) -> Sites | None:
+def _sites(stored: StoredMoments) -> SiteConstants | None:
     """Return the sites that have constants of their own."""
     if not stored.site_rows:
         return None
     names = next((c.categories for c in (*stored.sources, *stored.features) if c.name == SITE), None) or ()
     if len(names) != len(stored.site_rows) or min(stored.site_rows) < 1:
         raise DataError("moments whose sites do not fit their columns")
-    return Sites(names, stored.site_rows, stored.random_sites)
+    return SiteConstants(names, stored.site_rows, stored.random_sites)
 
 
 def meat_of(stored: StoredMoments, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

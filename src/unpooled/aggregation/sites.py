@@ -49,7 +49,7 @@ class SiteEffects(StrEnum):
 
 
 @dataclass(frozen=True)
-class Sites:
+class SiteConstants:
     """The sites of a study, with the rows of each by its card."""
 
     names: tuple[str, ...]
@@ -105,7 +105,7 @@ class AtSite(Table):
             yield tuple(np.full(block[0].size, self._site, dtype=object) if name == SITE else held[name] for name in names)
 
 
-def sites_of(study: Study, site_effects: str, formula: str, *, intercept: bool) -> Sites | None:
+def sites_of(study: Study, site_effects: str, formula: str, *, intercept: bool) -> SiteConstants | None:
     """Return the sites whose constants the study asks for; None where it pools them. Refuse words and studies that cannot have them."""
     if site_effects not in set(SiteEffects):
         msg = f"site_effects is one of {listed([repr(str(word)) for word in SiteEffects])}, not {site_effects!r}"
@@ -126,7 +126,7 @@ def sites_of(study: Study, site_effects: str, formula: str, *, intercept: bool) 
         msg = f"site_effects 'random' has one slope for all sites: leave {SITE!r} out of the formula, or use 'fixed'"
         raise UsageError(msg)
     names, rows = (tuple(getattr(card, what) for card in study.parties) for what in ("name", "rows"))
-    return Sites(names, rows, site_effects == SiteEffects.RANDOM)
+    return SiteConstants(names, rows, site_effects == SiteEffects.RANDOM)
 
 
 def spread_words(spread: float, used: int, sites: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.sites import Sites
+    from unpooled.aggregation.sites import SiteConstants
 
     Rows = NDArray[np.float64]
 
@@ -28,9 +28,9 @@ def layout_of(source: Any) -> MomentsLayout | None:  # noqa: ANN401 - moments, o
     return found
 
 
-def sites_in(source: Any) -> Sites | None:  # noqa: ANN401 - as above
+def sites_in(source: Any) -> SiteConstants | None:  # noqa: ANN401 - as above
     """Return the sites of a fit that have constants of their own; None where they share one."""
-    found: Sites | None = getattr(layout_of(source), "sites", None)
+    found: SiteConstants | None = getattr(layout_of(source), "sites", None)
     return found
 
 

@@ -77,8 +77,7 @@ class AnalysisSection(FileSection, frozen=True):
     #: The columns that it uses, of those that the cards declare; without it all of them. All labels stay where it names none.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: As ``[trust]`` of a study that is one analysis.
-    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
+    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)  # as that of a study of one analysis
     apart: bool = False
     pool: tuple[str, ...] = ()
 
@@ -230,8 +229,8 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
         own = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers, apart=one.apart, pool=one.pool)
         parameters, origins = with_cited(one.parameters, cards_of(cards, own), folder)
         every += [origin for origin in origins if origin not in every]
-        numbers = tuple(map(every.index, origins))
-        listed.append(msgspec.to_builtins(msgspec.structs.replace(own, parameters=parameters, origins=numbers)))
+        made = msgspec.structs.replace(own, parameters=parameters, origins=tuple(map(every.index, origins)))
+        listed.append(msgspec.to_builtins(made))
     return {ANALYSES: listed}, tuple(every)
 
 
@@ -269,7 +268,8 @@ def _aligned(study: Study) -> Study:
 
 def read_card(path: str | Path) -> Card | HelperCard:
     """Return a public schema card: of a party, or of a helper."""
-    return read_strictly(Path(path), HelperCard if "role" in top_of(Path(path)) else Card)
+    path = Path(path)
+    return read_strictly(path, HelperCard) if "role" in top_of(path) else read_strictly(path, Card)
 
 
 def top_of(path: Path) -> dict[str, Any]:

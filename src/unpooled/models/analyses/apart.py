@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from unpooled.aggregation.summary import SummaryTerm
-    from unpooled.models.analyses.plan import AnalysesDesign
     from unpooled.privacy.analyses import Analysis
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.study import Study
@@ -63,7 +62,7 @@ def check_pool(one: Analysis, plan: Plan) -> None:
             raise UsageError(msg) from None
 
 
-def pooled_of(plan: Plan[AnalysesDesign], results: Mapping[str, Any]) -> dict[str, tuple[PooledTerm, ...]]:
+def pooled_of(plan: Plan[Any], results: Mapping[str, Any]) -> dict[str, tuple[PooledTerm, ...]]:
     """Return the meta-analyses of the terms of every analysis that was fitted apart; none of one whose fits have not all ended."""
     found = {}
     for one in plan.design.parameters.analyses:
