@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: An interval's own weight is believed to be what its events say, times the part of all weight that is left of all events, give or take this.
 _DOUBT, _LEAST = 0.5, 0.1
+#: Of orthonormal directions, what is rounding.
+_ROUNDED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,45 @@ def curvature_of_intervals(
 
 
 def curvature_of_sites(
-    information: Matrix,
-    variance: Matrix,
-    penalty: Row,
-    still: Matrix,
-    places: NDArray[np.intp],
-    parts: Row,
-    classes: int = 1,
+    information: Matrix, variance: Matrix, penalty: Row, still: Matrix, places: NDArray[np.intp], parts: Row
 ) -> Curvature:
-    """Return the same where sites have constants, with what is known of them beforehand.
+    """Return slopes first, then the constants of sites, which are eliminated as intervals are: nobody is at two sites, so their own block is diagonal.
 
-    ``places`` are those of the sites' coordinates, ``parts`` the sites' parts of all rows. Every one of ``classes`` contrasts has a block of
-    coordinates, with its constant last.
+    ``places`` are those of the sites' coordinates, ``parts`` the sites' parts of all rows. The last coordinate, the constant of all rows, is the sum of
+    the sites'; a step is written as what all sites have in common and what each has more, by their rows.
     """
+    size, sites = penalty.size, places.size
+    others = np.setdiff1d(np.arange(size - 1), places)
+    order = np.concatenate([others, places])
+    told, noise = known_moments(information, variance, places, parts, (SHORT, CONSTANT), alike=False)
+    whole = np.ix_(order, order)
+    basis, lengths, _ = np.linalg.svd(still[others], full_matrices=False)
+    own = told.diagonal()[places]
+    found = curvature_of_intervals(
+        told[whole], noise[whole], penalty[order], basis[:, lengths > _ROUNDED], own, np.zeros(sites)
+    )
+    # From all coordinates to these, and from these back.
+    onto = np.zeros((order.size, size))
+    onto[np.arange(order.size), order] = 1.0
+    onto[others.size :, -1] = CONSTANT / SHORT
+    back = onto.T.copy()
+    back[-1] = 0.0
+    back[-1, others.size :] = parts * SHORT / CONSTANT
+    back[np.ix_(places, np.arange(others.size, order.size))] -= parts
+    return Curvature(
+        onto.T @ found.information @ onto,
+        noise,
+        back @ found.inverse @ back.T,
+        found.unknown,
+        back @ found.left,
+        order[found.lost],
+    )
+
+
+def curvature_of_class_sites(
+    information: Matrix, variance: Matrix, penalty: Row, still: Matrix, places: NDArray[np.intp], parts: Row, classes: int
+) -> Curvature:
+    """Return the same of several contrasts of classes, each with a block of coordinates; of two blocks the sites' part is as diagonal as of one."""
     size = penalty.size // classes
     if variance.any():
         information, variance = information.copy(), variance.copy()
@@ -121,4 +149,11 @@ def curvature_in(longer: Row, information: Matrix, variance: Matrix, penalty: Ro
     return Curvature(known.matrix / both, variance, known.inverse * both, known.unknown, np.diag(longer), nothing)
 
 
-__all__ = ["Curvature", "curvature", "curvature_in", "curvature_of_intervals", "curvature_of_sites"]
+__all__ = [
+    "Curvature",
+    "curvature",
+    "curvature_in",
+    "curvature_of_class_sites",
+    "curvature_of_intervals",
+    "curvature_of_sites",
+]

@@ -18,7 +18,7 @@ from unpooled.aggregation.sites import SHORT, known_moments, longer_sites
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
 from unpooled.kernels import noisy_gram
-from unpooled.models.glm.curvature import curvature, curvature_of_intervals, curvature_of_sites
+from unpooled.models.glm.curvature import curvature, curvature_of_class_sites, curvature_of_intervals, curvature_of_sites
 from unpooled.models.glm.rounds import PRIOR
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class GlmShape:
     def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
         """Return the curvature that a Newton step takes of the second moments."""
         sites = self.layout.sites
-        if sites is None:
+        if sites is None or not variance.any():
             return curvature(gram, variance, penalty, still)
         return curvature_of_sites(gram, variance, penalty, still, self.layout.at_sites, sites.parts)
 
@@ -157,6 +157,7 @@ class GlmShape:
         penalty = rows * self.design.parameters.ridge / self.scale(standard) ** 2
         if self.layout.intercept:
             penalty[-1] = 0.0
+        penalty[self.layout.at_sites] = 0.0
         return np.asarray(penalty)
 
     @property
@@ -245,7 +246,7 @@ class Contrasts(GlmShape):
         if sites is None:
             return curvature(gram, variance, penalty, still)
         at = self.layout.at_sites, sites.parts, self.rates.size - 1
-        return curvature_of_sites(gram, variance, penalty, still, *at)
+        return curvature_of_class_sites(gram, variance, penalty, still, *at)
 
     def back(self, standard: Standard) -> Matrix:
         """V (x) that of one linear predictor."""
