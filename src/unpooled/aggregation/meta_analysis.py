@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.aggregation.sites import few_words
 from unpooled.aggregation.summary import as_html_table, as_text
 from unpooled.kernels.between_sites import POOLED, Pooled, pooled
+from unpooled.privacy.exposure import BETWEEN
 from unpooled.protocol.step import Panel
 from unpooled.protocol.terms import ResultTerm, finite
 
@@ -113,15 +115,9 @@ class PooledTerm:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         own = None if self.pooled is None else asdict(self.pooled)
-        lines = {name: asdict(line) for name, line in self.sites.items()}
-        return {
-            "term": self.term,
-            "level": self.level,
-            "sites": lines,
-            "left_out": dict(self.left_out),
-            "pooled": own,
-            "notes": self.notes,
-        }
+        lines = [msgspec.structs.asdict(line) for line in self.lines]
+        facts = {"left_out": dict(self.left_out), "pooled": own, "notes": self.notes}
+        return {"term": self.term, "level": self.level, "terms": lines, **facts}
 
     @property
     def notes(self) -> list[str]:
@@ -165,8 +161,43 @@ class PooledTerm:
 class PooledTables:
     """The meta-analyses of a study, by analysis and term."""
 
-    terms: Mapping[str, tuple[PooledTerm, ...]]
+    by_analysis: Mapping[str, tuple[PooledTerm, ...]]
+
+    @property
+    def lines(self) -> tuple[ResultTerm, ...]:
+        """Return the lines of all; the group says which analysis, and which site."""
+        return tuple(
+            msgspec.structs.replace(line, group=f"{name}{BETWEEN}{line.group}")
+            for name, terms in self.by_analysis.items()
+            for term in terms
+            for line in term.lines
+        )
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """Return the forest plots."""
+        return tuple(
+            replace(term.panel, title=f"{name}{BETWEEN}{term.panel.title}")
+            for name, terms in self.by_analysis.items()
+            for term in terms
+            if term.sites
+        )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the tables."""
+        return tuple(f"{name}, pooled over sites\n{term}" for name, terms in self.by_analysis.items() for term in terms)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the sentences under the tables."""
+        return tuple(
+            f"{name}{BETWEEN}{term.term}: {note}"
+            for name, terms in self.by_analysis.items()
+            for term in terms
+            for note in term.notes
+        )
 
     def data(self, level: float) -> dict[str, Any]:  # noqa: ARG002 - each has the level of its fits
         """Return them as data."""
-        return {"meta_analyses": {name: [term.to_dict() for term in terms] for name, terms in self.terms.items()}}
+        return {"meta_analyses": {name: [term.to_dict() for term in terms] for name, terms in self.by_analysis.items()}}

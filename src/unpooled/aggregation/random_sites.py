@@ -2,7 +2,7 @@ r"""Constants of sites that are drawn around a mean: the random intercept of a l
 
 Least squares with a constant for each site gives slopes b and constants a with a covariance C that holds sampling and privacy noise. They say all
 that the moments say of both, so a ~ N(mu 1, C_aa + tau^2 I) is all there is to know of mu and tau^2: generalised least squares over it is that of the
-mixed model (Theorem B.15), and the noise of the sites' sums is no spread between sites.
+mixed model (Theorem B.18), and the noise of the sites' sums is no spread between sites.
 """
 
 from __future__ import annotations

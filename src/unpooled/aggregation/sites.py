@@ -1,6 +1,6 @@
 r"""A constant of its own for every site: the column of sites, which every party makes of its own name, and what is known of its moments before data.
 
-The indicator of the own site is one short coordinate of a row, so a row is hardly longer than without it, however many sites there are (Theorem B.14).
+The indicator of the own site is one short coordinate of a row, so a row is hardly longer than without it, however many sites there are (Theorem B.17).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Analyses that are fitted at every site by itself, with their terms pooled afterwards (Theorem F.31)."""
+"""Analyses that are fitted at every site by itself, with their terms pooled afterwards (Theorem F.27)."""
 
 from __future__ import annotations
 

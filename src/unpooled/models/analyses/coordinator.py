@@ -70,12 +70,8 @@ def terms(plan: Plan, results: dict[str, Any]) -> tuple[ResultTerm, ...]:
         if not one.failed
         for term in one.model.terms(one.plan, one.result)
     )
-    return own + tuple(
-        msgspec.structs.replace(line, group=f"{name}{BETWEEN}{line.group}")
-        for name, pooled in pooled_of(plan, results).items()
-        for term in pooled
-        for line in term.lines
-    )
+    found = tables(plan, results)
+    return own if found is None else own + found.lines
 
 
 def tables(plan: Plan, results: dict[str, Any]) -> PooledTables | None:
@@ -86,20 +82,14 @@ def tables(plan: Plan, results: dict[str, Any]) -> PooledTables | None:
 
 def foot(plan: Plan, results: dict[str, Any]) -> tuple[str, ...]:
     """Return the tables of the meta-analyses."""
-    return tuple(
-        f"{name}, pooled over sites\n{term}" for name, pooled in pooled_of(plan, results).items() for term in pooled
-    )
+    found = tables(plan, results)
+    return () if found is None else found.texts
 
 
 def panels(plan: Plan, results: dict[str, Any]) -> tuple[Panel, ...]:
     """Return the figures of all analyses, and forest plots of those that are pooled over sites."""
-    forests = tuple(
-        replace(term.panel, title=f"{name}{BETWEEN}{term.panel.title}")
-        for name, pooled in pooled_of(plan, results).items()
-        for term in pooled
-        if term.sites
-    )
-    return forests + tuple(
+    found = tables(plan, results)
+    return (() if found is None else found.panels) + tuple(
         replace(panel, title=f"{one.name}{BETWEEN}{panel.title}")
         for one in parts(plan, results)
         if not one.failed
