@@ -183,6 +183,7 @@ def paid(plan: Any, unit: Unit, holders: dict[str, float]) -> float:
 
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_each_site_spends_the_whole_budget_and_nobody_pays_twice(adjacency: str) -> None:
+    """Theorem F.27."""
     study = msgspec.structs.replace(study_of(), adjacency=adjacency)
     plan = load("analyses").compile(study)
     assert list(plan.parts) == ["fit at lyon", "fit at oslo", "fit at riga"]

@@ -113,7 +113,7 @@ def test_a_logistic_fit_with_dummies_is_the_textbooks() -> None:
 
 
 def mixed(X: np.ndarray, y: np.ndarray, sites: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return coefficients, their covariance and tau^2 of the joint restricted likelihood, by M - sum of rho S S' (SPEC 16)."""
+    """Return coefficients, their covariance and tau^2 of the joint restricted likelihood, by M - sum of rho S S'."""
     groups = [sites == name for name in sorted(set(sites))]
 
     def parts(t: float, s: float) -> tuple[np.ndarray, np.ndarray, float]:
@@ -134,6 +134,7 @@ def mixed(X: np.ndarray, y: np.ndarray, sites: np.ndarray) -> tuple[np.ndarray, 
 
 @pytest.mark.parametrize("sites", [3, 9])
 def test_random_constants_are_those_of_the_mixed_model(sites: int) -> None:
+    """Theorem B.18."""
     frame, labels, _ = drawn(sites=sites, seed=sites)
     table = fitted(frame, labels, "random")._tables()
     b, covariance, spread = mixed(design(frame, labels, dummies=False), frame["y"].to_numpy(), labels)
@@ -187,6 +188,7 @@ CORNERS = list(itertools.product((-1.0, 0.0, 1.0), repeat=3))
 @pytest.mark.parametrize("what", ["descent", "residual"])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_no_row_of_a_site_moves_a_total_farther_than_planned(what: str, adjacency: Adjacency) -> None:
+    """Theorem B.17, by all pairs of corners at one site."""
     layout = layout_of()
     rows = StandardRows(layout, 100, 0.8)
     vector = rows.descent(1.0, adjacency, 1) if what == "descent" else rows.residual(1.0, adjacency)
