@@ -33,22 +33,18 @@ COLUMNS = ("a", "b", "c")
 SLOPES = np.array([0.5, -0.3, 0.0])
 
 
-#: What a run depends on that is this experiment's own: runs of other code are not continued.
-OWN = (
-    "aggregation/sites.py",
-    "aggregation/known_sites.py",
-    "aggregation/random_sites.py",
-    "kernels/between_sites.py",
-    "models/glm/curvature.py",
-)
-
-
-def code() -> str:
-    """A hash of that code."""
-    total = hashlib.sha256()
-    for name in OWN:
-        total.update((Path(unpooled.__file__).parent / name).read_bytes())
-    return total.hexdigest()[:12]
+#: What a run depends on that is this experiment's own, by form: runs of other code are not continued.
+OWN = {
+    "fixed": ("aggregation/sites.py", "aggregation/known_sites.py"),
+    "random": (
+        "aggregation/sites.py",
+        "aggregation/known_sites.py",
+        "aggregation/random_sites.py",
+        "kernels/between_sites.py",
+    ),
+    "meta": ("kernels/between_sites.py",),
+}
+STEPS = ("models/glm/curvature.py",)
 
 
 class Cell(NamedTuple):
@@ -69,6 +65,14 @@ class Cell(NamedTuple):
         """The cell in words."""
         more = f", slopes {self.slopes:g}" if self.slopes else ""
         return f"{self.form}, {self.family}, {self.sites} sites, {self.rows:,} rows, epsilon {self.epsilon:g}, constants {self.apart:g}{more}"
+
+
+def code(cell: Cell) -> str:
+    """A hash of that code."""
+    total = hashlib.sha256()
+    for name in (*OWN[cell.form], *(STEPS if cell.form == "fixed" and cell.family != "linear" else ())):
+        total.update((Path(unpooled.__file__).parent / name).read_bytes())
+    return total.hexdigest()[:12]
 
 
 CELLS = (
@@ -175,8 +179,9 @@ def pooled(plan: Any, table: Table, site: np.ndarray, noise: np.random.Generator
     }
 
 
-def measured(cell: Cell, runs: int, version: str) -> list[dict[str, Any]]:
+def measured(cell: Cell, runs: int) -> list[dict[str, Any]]:
     """The runs of a cell, those that are there already first."""
+    version = code(cell)
     file = WHERE / f"{zlib.crc32(repr(cell).encode()):08x}.json"
     found = json.loads(file.read_text()) if file.exists() else {}
     if found.get("code") != version:
@@ -201,10 +206,10 @@ def shares(found: list[dict[str, Any]], kind: str, most: int) -> tuple[str, str]
 
 def main(full: bool) -> None:
     """Write the tables of constants and of meta-analyses."""
-    runs, version = FULL if full else REDUCED, code()
+    runs = FULL if full else REDUCED
     constants, metas, every = [], [], []
     for cell in CELLS:
-        found = measured(cell, runs, version)
+        found = measured(cell, runs)
         spread = [one["tau2"] for one in found if one.get("tau2") is not None]
         failed = sum("failed" in one for one in found)
         head = [cell.family, f"{cell.sites}", f"{cell.rows:,}", f"{cell.epsilon:g}"]

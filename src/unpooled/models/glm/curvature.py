@@ -89,23 +89,32 @@ def curvature_of_intervals(
 
 
 def curvature_of_sites(
-    information: Matrix, variance: Matrix, penalty: Row, still: Matrix, places: NDArray[np.intp], parts: Row
+    information: Matrix,
+    variance: Matrix,
+    penalty: Row,
+    still: Matrix,
+    places: NDArray[np.intp],
+    parts: Row,
+    noise: float = 0.0,
 ) -> Curvature:
     """Return slopes first, then the constants of sites, which are eliminated as intervals are: nobody is at two sites, so their own block is diagonal.
 
     ``places`` are those of the sites' coordinates, ``parts`` the sites' parts of all rows. The last coordinate, the constant of all rows, is the sum of
-    the sites'; a step is written as what all sites have in common and what each has more, by their rows.
+    the sites'; a step is written as what all sites have in common and what each has more, by their rows. ``noise`` is the deviation of the score's:
+    where it moves a site's constant by more than one unit of the linear predictor, the constant is drawn to where it was and has no line, or the noise
+    would be carried into the slopes.
     """
-    size, sites = penalty.size, places.size
+    size = penalty.size
     others = np.setdiff1d(np.arange(size - 1), places)
     order = np.concatenate([others, places])
-    told, noise = known_moments(information, variance, places, parts, (SHORT, CONSTANT), alike=False)
+    told, left = known_moments(information, variance, places, parts, (SHORT, CONSTANT), alike=False)
     whole = np.ix_(order, order)
     basis, lengths, _ = np.linalg.svd(still[others], full_matrices=False)
     own = told.diagonal()[places]
     found = curvature_of_intervals(
-        told[whole], noise[whole], penalty[order], basis[:, lengths > _ROUNDED], own, np.zeros(sites)
+        told[whole], left[whole], penalty[order], basis[:, lengths > _ROUNDED], own, (noise * SHORT) ** 2 / own
     )
+    hidden = np.flatnonzero(noise * SHORT > own)
     # From all coordinates to these, and from these back.
     onto = np.zeros((order.size, size))
     onto[np.arange(order.size), order] = 1.0
@@ -116,11 +125,11 @@ def curvature_of_sites(
     back[np.ix_(places, np.arange(others.size, order.size))] -= parts
     return Curvature(
         onto.T @ found.information @ onto,
-        noise,
+        left,
         back @ found.inverse @ back.T,
         found.unknown,
         back @ found.left,
-        order[found.lost],
+        np.union1d(order[found.lost], places[hidden]),
     )
 
 

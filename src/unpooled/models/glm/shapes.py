@@ -99,12 +99,12 @@ class GlmShape:
         """Return released second moments and the variances of their noise likewise."""
         return gram, variance
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-        """Return the curvature that a Newton step takes of the second moments."""
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix, noise: float = 0.0) -> Curvature:
+        """Return the curvature that a Newton step takes of the second moments; ``noise``: the deviation of the score's noise."""
         sites = self.layout.sites
         if sites is None or not variance.any():
             return curvature(gram, variance, penalty, still)
-        return curvature_of_sites(gram, variance, penalty, still, self.layout.at_sites, sites.parts)
+        return curvature_of_sites(gram, variance, penalty, still, self.layout.at_sites, sites.parts, noise)
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -240,8 +240,9 @@ class Contrasts(GlmShape):
         """V (x) I."""
         return np.asarray(np.kron(self._basis[1], np.eye(self.layout.size)), dtype=np.float64)
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix, noise: float = 0.0) -> Curvature:
         """Return the curvature of all contrasts together."""
+        del noise
         sites = self.layout.sites
         if sites is None:
             return curvature(gram, variance, penalty, still)
@@ -302,10 +303,10 @@ class Intervals(GlmShape):
         own[self.columns :] += self.table.log_hazard_variances / CONSTANT**2
         return own
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix, noise: float = 0.0) -> Curvature:
         """Return intervals by themselves, where there is noise."""
         if not variance.any():
-            return super().known(gram, variance, penalty, still)
+            return super().known(gram, variance, penalty, still, noise)
         events = np.array(self.table.events) + 1.0 + self.table.noise
         believed = PRIOR**2 + self.table.log_hazard_variances
         own = penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed
