@@ -274,6 +274,20 @@ def test_eliminated_sites_give_the_same_step() -> None:
     assert other[2:5] @ parts == pytest.approx(0, abs=1e-9)
 
 
+def test_a_site_that_the_noise_hides_has_no_line_and_puts_no_noise_into_the_slopes() -> None:
+    rng = np.random.default_rng(0)
+    site = np.repeat([0, 1, 2], [480, 480, 40])
+    z = np.column_stack([rng.normal(size=1000) + (site == 2), 0.7 * np.eye(3)[site], np.full(1000, 0.7)])
+    parts, places = np.array([0.48, 0.48, 0.04]), np.array([1, 2, 3])
+    still = np.array([0, 1, 1, 1, -1.0])[:, None] / 2
+    given = z.T @ z, np.full((5, 5), 4.0), np.zeros(5), still, places, parts
+    quiet, noisy = (curvature_of_sites(*given, noise) for noise in (1.0, 40.0))
+    assert quiet.lost.tolist() == []
+    assert noisy.lost.tolist() == [3]
+    assert noisy.inverse[3, 3] < quiet.inverse[3, 3]
+    assert abs(noisy.inverse[0, 3]) < abs(quiet.inverse[0, 3])
+
+
 # --- around a fit ---------------------------------------------------------------------------------------------------------------------
 
 

@@ -170,7 +170,8 @@ def known_moments(
     own, noise = gram.diagonal()[places], variance.diagonal()[places]
     ratio = short[0] / short[1]
     beside, beside_noise = gram[places, -1] * ratio, variance[places, -1] * ratio**2
-    expected = np.maximum(gram[-1, -1], 0.0) * ratio**2 * parts
+    # Hidden in noise, the whole is taken for as much as the noise.
+    expected = max(float(gram[-1, -1]), math.sqrt(float(variance[-1, -1]))) * ratio**2 * parts
     doubt = (_LEAST_DOUBT if alike else _DOUBT) * expected
     gram[cross], variance[cross] = 0.0, 0.0
     # Three numbers tell one: the released square, the released product with the constant, and the part of all rows.

@@ -110,7 +110,7 @@ def curvature_of_sites(
     told, left = known_moments(information, variance, places, parts, (SHORT, CONSTANT), alike=False)
     whole = np.ix_(order, order)
     basis, lengths, _ = np.linalg.svd(still[others], full_matrices=False)
-    own = told.diagonal()[places]
+    own = np.maximum(told.diagonal()[places], _LEAST * np.sqrt(left.diagonal()[places]))
     found = curvature_of_intervals(
         told[whole], left[whole], penalty[order], basis[:, lengths > _ROUNDED], own, (noise * SHORT) ** 2 / own
     )
