@@ -5,12 +5,14 @@ The cells are listed here, before any run. Each run plays the study's own coordi
 run, that of a random one or of a mean over sites the centre of the law that constants or slopes are drawn from.
 
 ``python -m experiments.sites.coverage`` makes 60 runs a cell, ``--full`` 200. Runs continue where they stopped: each cell is a file under build/sites.
+``--kept`` makes none, and writes the tables of those that are there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +31,8 @@ from unpooled.privacy.table import Table
 
 WHERE = Path("build/sites")
 FULL, REDUCED, SAVED = 200, 60, 10
+#: Whether only the runs that are there are tabled.
+KEPT = "--kept" in sys.argv
 COLUMNS = ("a", "b", "c")
 SLOPES = np.array([0.5, -0.3, 0.0])
 
@@ -187,7 +191,7 @@ def measured(cell: Cell, runs: int) -> list[dict[str, Any]]:
     if found.get("code") != version:
         found = {"cell": cell.name, "code": version, "runs": []}
     file.parent.mkdir(parents=True, exist_ok=True)
-    while len(found["runs"]) < runs:
+    while len(found["runs"]) < runs and not KEPT:
         try:
             found["runs"].append(once(cell, len(found["runs"])))
         except (ArithmeticError, np.linalg.LinAlgError, UnpooledError) as error:
@@ -210,6 +214,8 @@ def main(full: bool) -> None:
     constants, metas, every = [], [], []
     for cell in CELLS:
         found = measured(cell, runs)
+        if not found:
+            continue
         spread = [one["tau2"] for one in found if one.get("tau2") is not None]
         failed = sum("failed" in one for one in found)
         head = [cell.family, f"{cell.sites}", f"{cell.rows:,}", f"{cell.epsilon:g}"]
@@ -226,6 +232,7 @@ def main(full: bool) -> None:
                 size,
                 f"{np.mean([one.get('used', 0) for one in found]):.1f}",
                 f"{np.mean(spread):.4f}" if spread else "",
+                f"{len(found)}",
                 f"{failed}",
             ]
             metas.append(row)
@@ -234,11 +241,11 @@ def main(full: bool) -> None:
             for kind, most in (("slopes", 3), ("sites", (cell.sites - 1) * (cell.form == "fixed")), ("constant", 1)):
                 row += shares(found, kind, most)
                 every += [float(row[-2])] if row[-2] else []
-            row += [f"{np.mean(spread):.3f}" if spread and cell.form == "random" else "", f"{failed}"]
+            row += [f"{np.mean(spread):.3f}" if spread and cell.form == "random" else "", f"{len(found)}", f"{failed}"]
             constants.append(row)
         print(*row, flush=True)
     off = sum(not 0.93 <= one <= 0.97 for one in every)
-    words = f"{runs} runs a cell. {len(every)} coverages, mean {np.mean(every):.3f}, from {min(every):.3f} to {max(every):.3f}, {off} outside .93 to .97."
+    words = f"Up to {runs} runs a cell. {len(every)} coverages, mean {np.mean(every):.3f}, from {min(every):.3f} to {max(every):.3f}, {off} outside .93 to .97."
     head = ("family", "sites", "rows", "epsilon")
     write_table(
         "sites/constants",
@@ -254,6 +261,7 @@ def main(full: bool) -> None:
             "constant",
             "printed",
             "mean tau^2",
+            "runs",
             "failed",
         ),
         constants,
@@ -272,12 +280,14 @@ def main(full: bool) -> None:
             "Q: p < .05",
             "sites used",
             "mean tau^2",
+            "runs",
             "failed",
         ),
         metas,
-        f"{runs} runs a cell. Hartung-Knapp: mean {np.mean(intervals):.3f}, from {min(intervals):.3f} to {max(intervals):.3f}.",
+        f"Up to {runs} runs a cell. Hartung-Knapp: mean {np.mean(intervals):.3f}, from {min(intervals):.3f} to {max(intervals):.3f}.",
     )
 
 
 if __name__ == "__main__":
+    sys.argv[1:] = [word for word in sys.argv[1:] if word != "--kept"]
     run(main)

@@ -312,6 +312,7 @@ share = 0.5
 [analysis.parameters]
 response = "age"
 family = "poisson"
+max_passes = 15
 
 [[analysis]]
 name = "fixed"
@@ -320,6 +321,7 @@ share = 0.5
 
 [analysis.parameters]
 response = "age"
+max_passes = 15
 site_effects = "fixed"
 
 [[party]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,9 +19,12 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.sites import SITE, SiteConstants, known_moments, noise_norm
 from unpooled.aggregation.standard import CONSTANT, Scales, StandardRows
 from unpooled.errors import UsageError
+from unpooled.estimation.imagined import Imagined
 from unpooled.kernels.between_sites import reml
 from unpooled.kernels.noisy_gram import noise_level
 from unpooled.models import load
+from unpooled.models.bayes.coordinator import coordinate
+from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.glm.curvature import curvature, curvature_of_sites
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -286,6 +290,44 @@ def test_a_site_that_the_noise_hides_has_no_line_and_puts_no_noise_into_the_slop
     assert noisy.lost.tolist() == [3]
     assert noisy.inverse[3, 3] < quiet.inverse[3, 3]
     assert abs(noisy.inverse[0, 3]) < abs(quiet.inverse[0, 3])
+
+
+@pytest.mark.parametrize("epsilon", [INF, 8.0])
+def test_a_site_that_dropped_out_has_no_line(epsilon: float) -> None:
+    """The rows of the others are all that is known; nobody takes the absent site's for granted."""
+    columns = (Column("a", -1, 1), Column("b", -1, 1), Column("y", -1, 1))
+    names = ("oslo", "porto", "riga", "turin")
+    rng = np.random.default_rng(0)
+    study = Study(
+        "bayes",
+        tuple(Card(name, 4000, columns) for name in names),
+        epsilon,
+        1e-6,
+        parameters={"response": "y", "site_effects": "random", "tolerate": 1, "method": "refinement"},
+        derived=(),
+    )
+    plan = load("bayes").compile(study)
+    site = np.repeat(names[:3], 4000)
+    x = rng.uniform(-1, 1, (12_000, 2))
+    y = np.clip(x @ [0.3, -0.2] + 0.2 * (site == "riga") + rng.normal(0, 0.1, 12_000), -1, 1)
+    table = Table({"a": x[:, 0], "b": x[:, 1], "y": y, SITE: site.astype(object)})
+
+    class Present(Imagined):
+        def collect(self, *given: Any) -> Any:
+            total = yield from super().collect(*given)
+            return replace(total, values=total.values * 0.75, participants=names[:3])  # the table stands for all rows
+
+    noise = np.random.default_rng(1)
+    aggregation = Present(names, 1, table=table, real=plan, rng=noise, statistics=STATISTICS)
+    conversation = coordinate(replace(plan, design=replace(plan.design, aggregation=aggregation)))
+    try:
+        next(conversation)
+    except StopIteration as end:
+        result = end.value
+    text = str(load("bayes").tables(plan, result).summary())
+    assert "rest on 3 of 4 sites" in text
+    (line,) = [t for t in load("bayes").terms(plan, result) if t.term == "a"]
+    assert line.estimate == pytest.approx(0.3, abs=0.03)
 
 
 # --- around a fit ---------------------------------------------------------------------------------------------------------------------

@@ -158,6 +158,10 @@ class MomentsLayout:
             steps[self.at_sites] = self.sites.steps
         return steps
 
+    def present(self, participants: Sequence[str]) -> MomentsLayout:
+        """Return the layout with the rows of the sites that took part."""
+        return self if self.sites is None else replace(self, sites=self.sites.of(participants))
+
     @property
     def unit_columns(self) -> int:
         """Return the number of coded features that are not the indicators of sites."""

@@ -68,7 +68,16 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
         start[-1] += clipping.tail[0] / CONSTANT
     frame = replace(frame_of(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
     promise = plan.statement
-    released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
+    released = Moments(
+        design.layout.present(rounds.participants),
+        rounds.rows,
+        gram,
+        variance,
+        plan.hash,
+        str(promise),
+        frame,
+        promise.holds,
+    )
     released = replace(released, covariance=design.covariance, meat=meat)
     moments = with_known_sites(released, alike=design.weighting is None)
     return LinearStudy(moments.posterior(), frame, moments)

@@ -92,7 +92,7 @@ def _sites(stored: StoredMoments) -> SiteConstants | None:
     if not stored.site_rows:
         return None
     names = next((c.categories for c in (*stored.sources, *stored.features) if c.name == SITE), None) or ()
-    if len(names) != len(stored.site_rows) or min(stored.site_rows) < 1:
+    if len(names) != len(stored.site_rows) or min(stored.site_rows) < 0:
         raise DataError("moments whose sites do not fit their columns")
     return SiteConstants(names, stored.site_rows, stored.random_sites)
 

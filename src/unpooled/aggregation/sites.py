@@ -6,7 +6,7 @@ The indicator of the own site is one short coordinate of a row, so a row is hard
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -71,7 +71,12 @@ class SiteConstants:
     @property
     def steps(self) -> Row:
         """Return how many times farther a descent steps along each site's constant: its rows alone tell of it."""
-        return np.minimum(1 / self.parts, _FASTEST)
+        return 1 / np.maximum(self.parts, 1 / _FASTEST)
+
+    def of(self, participants: Sequence[str]) -> SiteConstants:
+        """Return the same with no rows at sites that dropped out, whose constants nobody knows."""
+        rows = tuple(count if name in participants else 0 for name, count in zip(self.names, self.rows, strict=True))
+        return replace(self, rows=rows)
 
     def seen(self, table: Table, party: str) -> Table:
         """Return the party's table with the column of sites; a table that has one, such as made-up rows, is left as it is."""
@@ -198,7 +203,7 @@ def with_indicators(middle: Row, width: Row, places: NDArray[np.intp]) -> tuple[
 def longer_sites(size: int, places: NDArray[np.intp], parts: Row) -> Row:
     """Return the factors by which coordinates are longer in which every site's constant is as long as the constant of all rows."""
     longer = np.ones(size)
-    longer[places] = 1 / np.sqrt(parts)
+    longer[places] = 1 / np.sqrt(np.where(parts > 0, parts, 1.0))  # a site that dropped out has no rows
     return longer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +56,8 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     fit = GlmFit(plan)
     yield from fit.begin(design.weighting)
     total = yield from fit.total(BASE)
-    fit.shape = shape_of(design, total, fit.rows, fit.counted)
+    present = replace(design, layout=design.layout.present(fit.participants))
+    fit.shape = shape_of(present, total, fit.rows, fit.counted)
     fit.units = (*fit.shape.units, design.family.dispersion)
     if design.schedule.probabilities:
         fit.base_rate = (
