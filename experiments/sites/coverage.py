@@ -109,7 +109,9 @@ def drawn(cell: Cell, rng: np.random.Generator) -> tuple[Table, np.ndarray, dict
     site = np.repeat(np.arange(cell.sites), counts)
     constants = rng.normal(0, cell.apart, cell.sites)
     steeper = rng.normal(0, cell.slopes, cell.sites)
-    x = np.clip(rng.normal(0, 1, (site.size, 3)) + 0.4 * constants[site][:, None], -4, 4)
+    # Random constants are independent of the columns, by assumption; others may go with them.
+    shift = 0.0 if cell.form == "random" else 0.4
+    x = np.clip(rng.normal(0, 1, (site.size, 3)) + shift * constants[site][:, None], -4, 4)
     u = x @ SLOPES + steeper[site] * x[:, 0] + constants[site]
     if cell.family == "linear":
         y: Any = np.clip(u + rng.normal(0, 1, site.size), -8, 8)
