@@ -27,6 +27,8 @@ from unpooled.models.survival.estimator import survival as survival
 from unpooled.privacy.bounds import Bounds as Bounds
 from unpooled.privacy.budget import Budget as Budget
 from unpooled.study.link import link as link
+from unpooled.study.meta import MetaAnalysis as MetaAnalysis
+from unpooled.study.meta import meta_analysis as meta_analysis
 from unpooled.study.saved import load as load
 from unpooled.study.several import Study as Study
 from unpooled.study.sources.source import Source as Source

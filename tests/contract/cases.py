@@ -260,6 +260,14 @@ def glm_cluster_case() -> Case:
     return with_households(Case("glm", study, case.tables), dict.fromkeys(case.tables, 2))
 
 
+def glm_sites_case() -> Case:
+    """The same sites, each with a constant of its own, and a product of a column with them."""
+    case = glm_case()
+    parameters = {**case.study.parameters, "site_effects": "fixed", "formula": "ill ~ age * site + smoker"}
+    del parameters["offset"]
+    return Case("glm", msgspec.structs.replace(case.study, parameters=parameters), case.tables)
+
+
 def glm_classes_case() -> Case:
     """The same sites with three classes, and no offset."""
     two = glm_case()
@@ -574,6 +582,18 @@ def analyses_case() -> Case:
     )
 
 
+def analyses_apart_case() -> Case:
+    """Three sites with rows of the same columns: what they are like together, and a regression at each of them, pooled afterwards."""
+    rows = bayes_case()
+    fit = {"response": "pressure", "method": "refinement", "max_passes": 6}
+    listed = [
+        {"name": "baseline", "model": "describe", "share": 0.3, "columns": ["age", "smoker"]},
+        {"name": "fit", "model": "bayes", "share": 0.7, "parameters": fit, "apart": True, "pool": ["age", "smoker"]},
+    ]
+    asked = msgspec.structs.replace(rows.study, model="analyses", parameters={"analyses": listed})
+    return Case("analyses", asked, rows.tables)
+
+
 def analyses_columns_case() -> Case:
     """Three parties with columns of the same people: two stacks, whose high levels learn on different parts of the rows."""
     columns = stacking_case()
@@ -635,12 +655,14 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes": bayes_case,
     "bayes, robust": lambda: bayes_rounds_case(method="refinement", covariance="robust"),
     "bayes, cluster": bayes_cluster_case,
+    "bayes, sites": lambda: bayes_rounds_case(method="refinement", site_effects="random"),
     "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
     "bayes, columns": bayes_columns_case,
     "bayes, sines": lambda: bayes_columns_case("sines"),
     "glm": glm_case,
     "glm, poisson robust": glm_counts_case,
     "glm, cluster": glm_cluster_case,
+    "glm, sites": glm_sites_case,
     "glm, direction": glm_direction_case,
     "glm, multinomial": glm_classes_case,
     "glm, survival": glm_survival_case,
@@ -663,6 +685,7 @@ CASES: dict[str, Callable[[], Case]] = {
     ),
     "analyses": analyses_case,
     "analyses, columns": analyses_columns_case,
+    "analyses, apart": analyses_apart_case,
 }
 
 #: The first case of every model, where one of each is enough.

@@ -118,6 +118,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "loss": (3, True),
     "threshold": ("3", True),
     "split": WORD,
+    "site_effects": WORD,
     "meta": WORD,
     "combiner": WORD,
     "holder": (3, ["a"]),

@@ -34,12 +34,12 @@ def descent(
     """Steps along noisy clipped gradients from ``start`` (zeros without it); the mean of the later half of the iterates, and the deviation of its noise."""
     design: LinearDesign = rounds.design
     schedule = design.schedule
-    noise = 0.0
+    noise, step = 0.0, schedule.step * design.standard.layout.steps
 
     def move(total: Total, _: Row) -> Row:
         nonlocal noise
         gradient, noise = design.standard.gradient_of(total)
-        return schedule.step * gradient / rounds.counted
+        return step * gradient / rounds.counted
 
     start = np.zeros(design.standard.layout.size) if start is None else start
     found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)

@@ -23,6 +23,7 @@ import numpy as np
 from unpooled.aggregation.coded_terms import CodedTerms, coded_terms
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.formula_columns import formula_columns
+from unpooled.aggregation.sites import SITE, with_sites
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.aggregation.weights import Weighting, weighting_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.formula_columns import FormulaColumns
+    from unpooled.aggregation.sites import SiteConstants
     from unpooled.privacy.table import Table
 
     Row = NDArray[np.float64]
@@ -72,6 +74,8 @@ class MomentsLayout:
     sources: tuple[Column, ...] = ()
     #: By what a row's part of every sum is multiplied.
     weighting: Weighting | None = None
+    #: The sites that have a constant of their own; None: they share one.
+    sites: SiteConstants | None = None
 
     @classmethod
     def of(
@@ -86,12 +90,16 @@ class MomentsLayout:
         others: tuple[Column, ...] = (),
         formula: str = "",
         weights: str = "",
+        sites: SiteConstants | None = None,
     ) -> MomentsLayout:
         """Return the design of these declared columns, one of which is the response, for this many rows in all."""
         named = [column for column in columns if column.name == response]
         weighting = weighting_of(weights, {column.name: column for column in columns}, (response,), rows)
         features = tuple(column for column in columns if column.name not in {response, weights})
         sources: tuple[Column, ...] = ()
+        if sites is not None:
+            formula = formula and with_sites(formula, [column.name for column in features])
+            features = (*features, sites.column)
         if formula:
             made = formula_columns(formula, features)
             features, sources = tuple(feature.column for feature in made.features), made.derived.needs
@@ -106,7 +114,8 @@ class MomentsLayout:
             raise UsageError(msg)
         if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
             features, named = tuple(symmetric(c) for c in features), [symmetric(named[0])]
-        return cls(features, named[0], integer_grid(rows, 2), geometry, norm, intercept, others, formula, sources, weighting)
+        grid = integer_grid(rows, 2)
+        return cls(features, named[0], grid, geometry, norm, intercept, others, formula, sources, weighting, sites)
 
     @cached_property
     def coding(self) -> Coding:
@@ -126,6 +135,37 @@ class MomentsLayout:
     def seen(self, table: Table) -> Table:
         """Return the table with the columns of the formula, where there is one."""
         return table if self.made is None else self.made.seen(table)
+
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """Return the declared columns that a row is made of: what new rows have, too."""
+        return tuple(column for column in self.sources or self.features if self.sites is None or column.name != SITE)
+
+    def is_site(self, feature: int) -> bool:
+        """Return True if this feature is the column of sites."""
+        return self.sites is not None and self.features[feature].name == SITE
+
+    @cached_property
+    def at_sites(self) -> NDArray[np.intp]:
+        """Return the places of the sites' indicators among the coded features."""
+        return np.array([j for j, k in enumerate(self.coding.attribute) if self.is_site(k)], dtype=np.intp)
+
+    @property
+    def steps(self) -> Row:
+        """Return how many times farther a descent steps along each coefficient: the rows of a site alone tell of its constant."""
+        steps = np.ones(self.size)
+        if self.sites is not None:
+            steps[self.at_sites] = self.sites.steps
+        return steps
+
+    def present(self, participants: Sequence[str]) -> MomentsLayout:
+        """Return the layout with the rows of the sites that took part."""
+        return self if self.sites is None else replace(self, sites=self.sites.of(participants))
+
+    @property
+    def unit_columns(self) -> int:
+        """Return the number of coded features that are not the indicators of sites."""
+        return len(self.coding.attribute) - self.at_sites.size
 
     @property
     def together(self) -> tuple[tuple[int, ...], ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.descent import descent, frame_of, from_moments, shrunk, without_errors
+from unpooled.aggregation.known_sites import with_known_sites
 from unpooled.aggregation.linear_rounds import Method, clip_of
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
@@ -67,8 +68,18 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
         start[-1] += clipping.tail[0] / CONSTANT
     frame = replace(frame_of(design, standard, start, (squares, noise**2), least, rounds.weight), clipping=clipping)
     promise = plan.statement
-    released = Moments(design.layout, rounds.rows, gram, variance, plan.hash, str(promise), frame, promise.holds)
-    moments = replace(released, covariance=design.covariance, meat=meat)
+    released = Moments(
+        design.layout.present(rounds.participants),
+        rounds.rows,
+        gram,
+        variance,
+        plan.hash,
+        str(promise),
+        frame,
+        promise.holds,
+    )
+    released = replace(released, covariance=design.covariance, meat=meat)
+    moments = with_known_sites(released, alike=design.weighting is None)
     return LinearStudy(moments.posterior(), frame, moments)
 
 

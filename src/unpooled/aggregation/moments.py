@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 import numpy as np
 
-from unpooled.aggregation import derived, inference
+from unpooled.aggregation import derived, moments_file
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.meat import Covariance
-from unpooled.aggregation.moments_file import FORMAT, StoredMoments, decoded, meat_of, parts_of, read, write
+from unpooled.aggregation.moments_file import FORMAT, StoredMoments
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.random_sites import tables_with_sites
 from unpooled.aggregation.sampling import behind_prior, sampling_covariance
+from unpooled.aggregation.sites import noise_norm
 from unpooled.errors import UsageError
 from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
@@ -156,7 +158,7 @@ class Moments:
             np.linalg.solve(self.frame.back(intercept=layout.intercept), layout.still),
             dtype=np.float64,
         )
-        return KnownDirections.of(gram, variance, still)
+        return KnownDirections.of(gram, variance, still, level=noise_norm(variance) if layout.sites else None)
 
     @cached_property
     def _cross(self) -> Row:
@@ -314,7 +316,7 @@ class Moments:
 
     def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
         """Return everything that a table, a contrast or a test of columns needs."""
-        return inference.tables_of(self, reference or {}, coding)
+        return tables_with_sites(self, reference or {}, coding)
 
     def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
@@ -366,23 +368,23 @@ class Moments:
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
-        return StoredMoments(*head, *released, *own)
+        return moments_file.with_stored_sites(StoredMoments(*head, *released, *own), d.sites)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
         """Return moments made from plain data; refuse data that do not fit together."""
-        layout, frame, gram, variance = parts_of(stored)
+        layout, frame, gram, variance = moments_file.parts_of(stored)
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
         own = (stored.plan, stored.statement, frame, holds, stored.covariance)
-        return cls(layout, stored.rows, gram, variance, *own, meat_of(stored, layout.size), stored.nuisance)
+        return cls(layout, stored.rows, gram, variance, *own, moments_file.meat_of(stored, layout.size), stored.nuisance)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""
-        write(path, self.stored())
+        moments_file.write(path, self.stored())
 
     @classmethod
     def _of_saved(cls, body: bytes) -> Self:
-        return decoded(body, cls.of)
+        return moments_file.decoded(body, cls.of)
 
     @staticmethod
     def stored_type() -> type[StoredMoments]:
@@ -392,7 +394,7 @@ class Moments:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
-        return read(path, cls.of)
+        return moments_file.read(path, cls.of)
 
 
 __all__ = ["ESTIMATE", "Geometry", "LinearFit", "Moments", "MomentsLayout", "StoredMoments"]

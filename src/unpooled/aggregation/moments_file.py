@@ -12,6 +12,7 @@ from unpooled.aggregation.coordinates import Coordinates, StoredCoordinates
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.saving import read_saved, write_saved
+from unpooled.aggregation.sites import SITE, SiteConstants
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
@@ -58,6 +59,10 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     meat_variance: Array | None = None
     #: Columns that were taken out of the rows.
     nuisance: tuple[str, ...] = ()
+    #: The rows of every site, where each has a constant of its own.
+    site_rows: tuple[int, ...] = ()
+    #: Whether these constants are drawn around a mean.
+    random_sites: bool = False
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -68,13 +73,28 @@ def parts_of(stored: StoredMoments) -> Parts:
     geometry = Geometry(stored.geometry)
     shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
     weighting = None if stored.weights is None else Weighting(stored.weights, stored.rows)
-    layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting)
+    layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting, sites=_sites(stored))
     square = (layout.size + 1, layout.size + 1)
     frame = None if stored.frame is None else Coordinates.of(stored.frame)
     fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
     if not fits or any(array.shape != square or array.dtype != "<f8" for array in (stored.gram, stored.variance)):
         raise DataError("moments whose matrices do not fit their columns")
     return layout, frame, stored.gram.numpy(), stored.variance.numpy()
+
+
+def with_stored_sites(stored: StoredMoments, sites: SiteConstants | None) -> StoredMoments:
+    """Return plain data with the sites that have constants of their own."""
+    return stored if sites is None else msgspec.structs.replace(stored, site_rows=sites.rows, random_sites=sites.random)
+
+
+def _sites(stored: StoredMoments) -> SiteConstants | None:
+    """Return the sites that have constants of their own."""
+    if not stored.site_rows:
+        return None
+    names = next((c.categories for c in (*stored.sources, *stored.features) if c.name == SITE), None) or ()
+    if len(names) != len(stored.site_rows) or min(stored.site_rows) < 0:
+        raise DataError("moments whose sites do not fit their columns")
+    return SiteConstants(names, stored.site_rows, stored.random_sites)
 
 
 def meat_of(stored: StoredMoments, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:

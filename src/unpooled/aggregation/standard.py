@@ -22,6 +22,7 @@ import numpy as np
 from unpooled.aggregation.meat import Meat, steps_within
 from unpooled.aggregation.residual_cells import ResidualCells
 from unpooled.aggregation.row_blocks import coded_blocks, coded_rows, feature_rows
+from unpooled.aggregation.sites import SHORT, with_indicators
 from unpooled.aggregation.threads import shared_out
 from unpooled.aggregation.totals import Summed
 from unpooled.kernels import standard_rows
@@ -99,8 +100,13 @@ class Scales:
 
     @property
     def count(self) -> int:
-        """Return coded columns before the response."""
-        return len(self.layout.coding.attribute)
+        """Return coded columns before the response, without the indicators of sites: the rows of every site are public."""
+        return self.layout.unit_columns
+
+    @cached_property
+    def _released(self) -> NDArray[np.intp]:
+        """Return the places of these columns among the coded features."""
+        return np.setdiff1d(np.arange(len(self.layout.coding.attribute)), self.layout.at_sites)
 
     @property
     def weight(self) -> float:
@@ -114,10 +120,11 @@ class Scales:
         if self.response:
             blocks = [blocks[0], Block(1, g / first / weight), blocks[1], Block(1, g * g / weight)]
         kinds = [c.categories is not None or c.missing == "indicator" for c in self.layout.features]
+        summed = [k for k in range(len(kinds)) if not self.layout.is_site(k)]
         one = Adjacency.REPLACE if self.layout.makes_other_rows else adjacency
-        row = standardising_sums(kinds, first, weight, adjacency)
+        row = standardising_sums([kinds[k] for k in summed], first, weight, adjacency)
         # One value moves its own column, and with a formula every column that is made of it.
-        moved = ([kinds[k] for k in places] for places in self.layout.together)
+        moved = ([kinds[k] for k in places if k in summed] for places in self.layout.together)
         value = max(
             [standardising_sums([], first, weight, one), *(standardising_sums(some, first, 0.0, one) for some in moved)]
         )
@@ -133,24 +140,24 @@ class Scales:
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> Ints:
         total = np.zeros(2 * (self.count + self.response), dtype=np.int64)
         for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
-            rows = np.column_stack([coded, *response]).astype(np.int64)
+            rows = np.column_stack([coded[:, self._released], *response]).astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
 
     @property
     def marks(self) -> list[int]:
         """Return the places of coded columns of zeros and ones: levels, and marks of missing values."""
-        columns, attribute = self.layout.features, self.layout.coding.attribute
-        first = np.searchsorted(attribute, range(len(columns)))
-        numbers = {int(at) for at, column in zip(first, columns, strict=True) if column.categories is None}
-        return [at for at in range(len(attribute)) if at not in numbers]
+        first = np.searchsorted(self.layout.coding.attribute, range(len(self.layout.features)))
+        numbers = {int(at) for at, c in zip(first, self.layout.features, strict=True) if c.categories is None}
+        return [k for k, at in enumerate(self._released.tolist()) if at not in numbers]
 
     @property
     def _whole(self) -> list[NDArray[np.intp]]:
         """Return the places of the levels of each column of which every row has exactly one."""
-        attribute = np.array(self.layout.coding.attribute)
+        attribute = np.array(self.layout.coding.attribute)[self._released]
         columns = [k for k, c in enumerate(self.layout.features) if c.categories is not None and not c.may_be_absent]
-        return [np.flatnonzero(attribute == k) for k in columns] if not self.layout.makes_other_rows else []
+        places = [np.flatnonzero(attribute == k) for k in columns if not self.layout.is_site(k)]
+        return places if not self.layout.makes_other_rows else []
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations that the released sums determine, shrunk and bounded by their noise."""
@@ -173,7 +180,8 @@ class Scales:
             variance[marks] = np.clip(first[marks], 0.0, 1.0) * (1 - np.clip(first[marks], 0.0, 1.0))
         width = np.sqrt(np.clip(variance, np.maximum(second_noise, _NARROWEST**2), 1.0))
         noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
-        return Standard(middle, width, float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise))
+        spread = float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise)
+        return Standard(*with_indicators(middle, width, self.layout.at_sites), *spread)
 
 
 @dataclass(frozen=True)
@@ -195,7 +203,8 @@ class StandardRows:
     @cached_property
     def radius(self) -> float:
         """R: the length to which rows are shortened for second moments."""
-        return self.stretch * math.sqrt(len(self.layout.coding.attribute) + CONSTANT**2 * self.layout.intercept)
+        own = SHORT**2 * (self.layout.sites is not None)  # a row has one of the sites' indicators
+        return self.stretch * math.sqrt(self.layout.unit_columns + own + CONSTANT**2 * self.layout.intercept)
 
     @property
     def width(self) -> int:

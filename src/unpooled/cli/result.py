@@ -43,7 +43,7 @@ def result(
             "terms": terms,
             "predicting": found.model.predicting(found.plan, found.result),
             **({"analyses": [_about(part) for part in found.parts]} if found.parts else {}),
-            **({} if tables is None else tables.data(found.result.level)),
+            **({} if tables is None else tables.data(getattr(found.result, "level", 0.95))),
         }
         say_json("result", data)
         return

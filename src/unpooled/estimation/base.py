@@ -18,6 +18,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError
+from unpooled.estimation.at_sites import at_sites, natural_at
 from unpooled.estimation.exporting import linear_model, mean_of_lines
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
@@ -289,11 +290,13 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
                 found[column.name] = np.full(values.size, np.nan)
         return found
 
-    def _natural(self, X: Any) -> Any:  # noqa: ANN401
+    def _natural(self, X: Any, sites: Any = None) -> Any:  # noqa: ANN401
         """New rows in the columns of ``coef_``, in the data's own units: categories and indicators as 0 and 1.
 
-        A missing value is the middle of its range, where it contributed nothing to the fit.
+        A missing value is the middle of its range, where it contributed nothing to the fit. ``sites``: labels, where sites have constants.
         """
+        if at_sites(self._source, sites):
+            return natural_at(self._source, self._new(X), sites)
         made = self._made
         if made is not None:
             new = self._new(X)
@@ -316,8 +319,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     def _linear(self, X: Any) -> Vector:  # noqa: ANN401
         """``X @ coef_ + intercept_``."""
         check_is_fitted(self)
-        rows = self._natural(X)
-        result: Vector = rows @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
+        result: Vector = self._natural(X) @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
         return result
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
@@ -330,12 +332,11 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             raise UsageError(
                 "this model is not linear in its columns: scikit-learn has no linear model that predicts the same"
             )
-        if self._made is not None:
+        if self._made is not None or at_sites(self._source):
             raise UsageError(
-                "to_sklearn is for declared columns as they are, and this model has a formula: fit scikit-learn's to the columns that it makes"
+                "to_sklearn is for declared columns as they are, and this model has a formula or constants of sites: fit scikit-learn's to the columns that it makes"
             )
-        columns = self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ())
-        found = linear_model(self, columns)
+        found = linear_model(self, self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ()))
         return mean_of_lines(found, self._lines) if self._lines else found
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.formula_columns import made_by
+from unpooled.aggregation.sites import SITE, SiteEffects
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.tables import columns_of, is_frame
 from unpooled.formula import Formula
@@ -45,7 +46,9 @@ class TakesFrames:
     def _framed(self, X: Any, y: Any, formula: str | None) -> Framed:  # noqa: ANN401 - whatever a user passes
         """Features and response of a frame, by a formula (of the call, or the estimator's own) or by the response's name."""
         self._validate_params()
-        found = framed(X, y, formula if formula is not None else getattr(self, "formula", None), self.bounds)
+        given = formula if formula is not None else getattr(self, "formula", None)
+        pooled = getattr(self, "site_effects", SiteEffects.POOLED) == SiteEffects.POOLED
+        found = framed(X, y, given, self.bounds, () if pooled else (SITE,))
         self._right, self._picks = found.formula, found.picks
         return found
 
@@ -69,8 +72,11 @@ class TakesFrames:
         return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
 
 
-def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa: ANN401 - whatever a user passes
-    """Return the data of ``fit(frame, "y")`` and ``fit(frame, formula="y ~ age")``; leave other calls as they are."""
+def framed(X: Any, y: Any, formula: str | None, bounds: Any, beside: Sequence[str] = ()) -> Framed:  # noqa: ANN401 - whatever a user passes
+    """Return the data of ``fit(frame, "y")`` and ``fit(frame, formula="y ~ age")``; leave other calls as they are.
+
+    ``beside``: columns that a formula may name and no frame has, because the study makes them.
+    """
     if formula is None and not isinstance(y, str):
         return Framed(X, y)
     said = Formula.parse(formula) if formula is not None else None
@@ -94,6 +100,7 @@ def framed(X: Any, y: Any, formula: str | None, bounds: Any) -> Framed:  # noqa:
     if not is_frame(X):
         return Framed(X, y, event, text)
     needs = said.closed(names).needs if said is not None else names
+    needs = tuple(name for name in needs if name not in beside)
     if not needs:
         raise UsageError("the formula names no column: name one. A base rate alone is method='mean' of PrivateGLM")
     return Framed(picked(X, needs), y, event, text, picks=True)

@@ -44,10 +44,12 @@ class KnownDirections:
     still: Matrix
 
     @classmethod
-    def of(cls, matrix: Matrix, variance: Matrix, still: Matrix, penalty: Vector | None = None) -> KnownDirections:
+    def of(
+        cls, matrix: Matrix, variance: Matrix, still: Matrix, penalty: Vector | None = None, level: float | None = None
+    ) -> KnownDirections:
         """``still`` has a column for each direction that is known to have no variation; ``variance`` is that of the noise of every entry.
 
-        A ``penalty`` of each coefficient is added where something varies.
+        A ``penalty`` of each coefficient is added where something varies. ``level`` is the norm of the noise, where its entries are unlike.
         """
         size = matrix.shape[0]
         own = np.linalg.qr(still)[0] if still.size else np.empty((size, 0))
@@ -56,7 +58,7 @@ class KnownDirections:
             others = np.eye(size) - own @ own.T
             projected = projected + others @ (penalty[:, None] * others)
         values, vectors = np.linalg.eigh((projected + projected.T) / 2)
-        level = noise_level(variance)
+        level = noise_level(variance) if level is None else level
         least = max(_SINGULAR * float(values[-1]), level) if size else 0.0
         # The still directions have eigenvalue 0 up to rounding, so none of them is kept.
         kept, sure = values > least, values > max(least, 2 * level)

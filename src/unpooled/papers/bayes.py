@@ -15,7 +15,8 @@ from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes
-from unpooled.models.bayes.plan import DEVIATIONS, ESTIMATE, MOMENTS, design_of, plan_of
+from unpooled.models.bayes.declared import ESTIMATE
+from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, design_of, plan_of
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence
@@ -100,7 +101,7 @@ prior_precision = 1.0               # known, as in the paper
 noise_precision = 1.0
 projection = 0.2                    # part of the squared budget for the deviations of Algorithm 2; 0 projects nothing
 # multiple = 2.0                    # thresholds of the projection in deviations; without it the best on synthetic data
-# max_passes, method, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box
+# max_passes, method, site_effects, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box
 # tolerate = 0                      # parties that may collude or drop out
 # nodes = []                        # parties of the secure sum; none: all of them
 # level = 0.95                      # of the intervals

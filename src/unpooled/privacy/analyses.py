@@ -41,6 +41,10 @@ class Analysis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     named: dict[str, str] = {}
     #: Which of the study's origins are those of its own inputs, by number.
     origins: tuple[int, ...] = ()
+    #: Whether it is fitted at every party by itself, each with the whole share: a row is at one party.
+    apart: bool = False
+    #: The terms of such fits that are pooled over the parties.
+    pool: tuple[str, ...] = ()
 
 
 class Analyses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,9 +93,11 @@ def analyses_of(study: Study) -> Analyses:
     return asked
 
 
-def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: float) -> Study:
-    """Return the study that one analysis is: its columns, its parameters, its part of the budget."""
-    cards = cards_of(study.parties, one)
+def part_of(
+    study: Study, one: Analysis, digest: str, epsilon: float, delta: float, name: str = "", party: str = ""
+) -> Study:
+    """Return the study that one analysis is: its columns, its parameters, its part of the budget; ``party``: of the rows of this one alone."""
+    cards = cards_of(tuple(card for card in study.parties if party in ("", card.name)), one)
     known = {name for card in cards for name in (*(column.name for column in card.columns), *card.labels)}
     if missing := [name for name in one.columns if name not in known]:
         declared = sorted({column.name for card in study.parties for column in card.columns})
@@ -108,7 +114,7 @@ def part_of(study: Study, one: Analysis, digest: str, epsilon: float, delta: flo
         helpers=tuple(card for card in study.helpers if card.name in one.helpers),
         origins=tuple(study.origins[number] for number in one.origins),
         justification="",
-        within=f"{digest} {one.name}",
+        within=f"{digest} {name or one.name}",
     )
 
 

@@ -213,8 +213,9 @@ class Pass:
     joined: bool = False
 
     def over(self, table: Table) -> NDArray[np.int64]:
-        """Return the statistic of these rows; a design may see columns that it makes of them (``seen``)."""
-        seen = getattr(self.context.design, "seen", None)
+        """Return the statistic of these rows; a design may see columns that it makes of the party's name (``at_site``) and of the rows (``seen``)."""
+        at_site, seen = (getattr(self.context.design, name, None) for name in ("at_site", "seen"))
+        table = table if at_site is None else at_site(table, self.context.name)
         return self.statistic(replace(self.context, table=table if seen is None else seen(table)), self.settings)
 
 

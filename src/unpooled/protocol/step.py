@@ -222,7 +222,7 @@ class Model:
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
         """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
         if parts := self.parts(plan, result):
-            return "\n\n\n".join(part.table for part in parts)
+            return "\n\n\n".join((*(part.table for part in parts), *self.foot(plan, result)))
         return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
 
     def read(self, plan: Plan, raw: bytes) -> Any:  # noqa: ANN401 - the coordinator's own

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import markupsafe
 
+    from unpooled.aggregation.meta_analysis import PooledTables
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.step import Panel
@@ -68,7 +69,9 @@ def page_of_party(view: PartyView) -> str:
 def _results(run: Run) -> list[dict[str, Any]]:
     """Return what the study found, once for every analysis of it: figures, the table, the lines below."""
     parts = run.parts or (Analysed("", run.model, run.plan, run.result),)
-    return [
+    over_sites = run.model.tables(run.plan, run.result) if run.parts else None
+    pooled = [] if over_sites is None else [_pooled(over_sites)]
+    return pooled + [
         {
             "name": part.name,
             "failed": part.failed,
@@ -79,6 +82,12 @@ def _results(run: Run) -> list[dict[str, Any]]:
         }
         for part in parts
     ]
+
+
+def _pooled(found: PooledTables) -> dict[str, Any]:
+    """Return the results of fits at every site by itself, pooled."""
+    words = {"name": "pooled over sites", "failed": "", "text": "\n\n".join(found.texts), "foot": found.notes}
+    return {**words, **_table(found.lines), "panels": _drawn(found.panels)}
 
 
 #: The results of one analysis alone: no name above them, nothing below.

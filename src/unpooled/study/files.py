@@ -69,7 +69,7 @@ class PrivacySection(FileSection, frozen=True):
 
 
 class AnalysisSection(FileSection, frozen=True):
-    """``[[analysis]]``: one of several analyses of a study, with its part of the budget."""
+    """``[[analysis]]``: one of several analyses, with its part of the budget; ``apart``: at every site by itself, where ``pool`` are pooled terms."""
 
     name: str
     model: str
@@ -77,8 +77,9 @@ class AnalysisSection(FileSection, frozen=True):
     #: The columns that it uses, of those that the cards declare; without it all of them. All labels stay where it names none.
     columns: tuple[str, ...] = ()
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
-    #: As ``[trust]`` of a study that is one analysis.
-    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
+    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)  # as that of a study of one analysis
+    apart: bool = False
+    pool: tuple[str, ...] = ()
 
 
 class PartyReference(FileSection, frozen=True):
@@ -216,8 +217,7 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
     """Return the parameters of the study with everything that they cite, and the origins of what was released before."""
     if not text.analysis:
         return with_cited(text.parameters, cards, folder)
-    every: list[ReleasedInput] = []
-    listed = []
+    every, listed = list["ReleasedInput"](), list[dict[str, Any]]()
     labels = tuple(dict.fromkeys(label for card in cards for label in card.labels))
     for one in text.analysis:
         trust = {role: who for role, who in one.trust.items() if isinstance(who, str) and role != HELPERS}
@@ -226,11 +226,11 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
             msg = f"[analysis.trust] of {one.name!r}: {HELPERS} is a list of names; everything else under it is one word"
             raise StudyError(msg)
         columns = one.columns if set(labels) & {*one.columns} or not one.columns else (*one.columns, *labels)
-        made = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers)
-        parameters, origins = with_cited(one.parameters, cards_of(cards, made), folder)
+        own = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers, apart=one.apart, pool=one.pool)
+        parameters, origins = with_cited(one.parameters, cards_of(cards, own), folder)
         every += [origin for origin in origins if origin not in every]
-        numbers = tuple(map(every.index, origins))
-        listed.append(msgspec.to_builtins(msgspec.structs.replace(made, parameters=parameters, origins=numbers)))
+        made = msgspec.structs.replace(own, parameters=parameters, origins=tuple(map(every.index, origins)))
+        listed.append(msgspec.to_builtins(made))
     return {ANALYSES: listed}, tuple(every)
 
 

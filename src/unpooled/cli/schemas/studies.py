@@ -139,6 +139,34 @@ class AnalysisData(Section):
     failed: Annotated[str, Meta(description="Why it has no result; empty where it has one.")]
 
 
+class PooledData(Section):
+    """The numbers of a meta-analysis; ``fixed`` is the inverse-variance mean and its variance."""
+
+    fixed: tuple[float, float]
+    q: float
+    q_p_value: float
+    i_squared: float
+    tau_squared: float
+    mean: float
+    error: Annotated[float, Meta(description="The standard error of the mean by Hartung and Knapp.")]
+    interval: tuple[float, float]
+    p_value: float
+    predicted: Annotated[
+        tuple[float, float] | None, Meta(description="The interval of a new site; null of fewer than three.")
+    ]
+
+
+class MetaAnalysisData(Section):
+    """One term of an analysis that was fitted at every site by itself, pooled over the sites."""
+
+    term: str
+    level: float
+    terms: Annotated[list[TermData], Meta(description="The sites by their groups, and the pooled lines.")]
+    left_out: Annotated[dict[str, str], Meta(description="The other sites, and why they have no line.")]
+    pooled: Annotated[PooledData | None, Meta(description="null where fewer than two sites have a line.")]
+    notes: list[str]
+
+
 class ResultOutput(Output, tag="unpooled/result/1"):
     """``unpooled result``: the table to publish; the keys from ``nobs`` on are there where the model has standard errors."""
 
@@ -169,6 +197,13 @@ class ResultOutput(Output, tag="unpooled/result/1"):
         | UnsetType
     ) = UNSET
     clipping: ClippingData | UnsetType | None = UNSET
+    tau_squared: (
+        Annotated[float | None, Meta(description="The variance of random constants of sites; null where it is hidden.")]
+        | UnsetType
+    ) = UNSET
+    meta_analyses: (
+        Annotated[dict[str, list[MetaAnalysisData]], Meta(description="By the analyses that were fitted apart.")] | UnsetType
+    ) = UNSET
 
 
 class JointData(Section):

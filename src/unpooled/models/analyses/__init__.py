@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.aggregation.contained import steps_under
 from unpooled.models import load
-from unpooled.models.analyses.coordinator import coordinate, panels, parts, result_of, terms
+from unpooled.models.analyses.coordinator import coordinate, foot, panels, parts, result_of, tables, terms
 from unpooled.models.analyses.plan import compile_plan
 from unpooled.protocol.step import Model
 
@@ -39,6 +39,8 @@ MODEL: Model = Model(
     coordinate,
     panels=panels,
     terms=terms,
+    tables=tables,
+    foot=foot,
     parts=parts,
     read_result=result_of,
     households=True,

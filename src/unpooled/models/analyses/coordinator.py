@@ -13,8 +13,10 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.contained import conversation_under
+from unpooled.aggregation.meta_analysis import PooledTables
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError
 from unpooled.models import load
+from unpooled.models.analyses.apart import pooled_of
 from unpooled.privacy.exposure import BETWEEN
 from unpooled.protocol.step import Analysed, Panel
 
@@ -61,18 +63,33 @@ def parts(plan: Plan, results: dict[str, Any]) -> tuple[Analysed, ...]:
 
 
 def terms(plan: Plan, results: dict[str, Any]) -> tuple[ResultTerm, ...]:
-    """Return the lines of all analyses; the group says whose they are."""
-    return tuple(
+    """Return the lines of all analyses, and of those that are pooled over sites; the group says whose they are."""
+    own = tuple(
         msgspec.structs.replace(term, group=f"{one.name}{BETWEEN}{term.group}" if term.group else one.name)
         for one in parts(plan, results)
         if not one.failed
         for term in one.model.terms(one.plan, one.result)
     )
+    found = tables(plan, results)
+    return own if found is None else own + found.lines
+
+
+def tables(plan: Plan, results: dict[str, Any]) -> PooledTables | None:
+    """Return the meta-analyses; None without any."""
+    found = pooled_of(plan, results)
+    return PooledTables(found) if found else None
+
+
+def foot(plan: Plan, results: dict[str, Any]) -> tuple[str, ...]:
+    """Return the tables of the meta-analyses."""
+    found = tables(plan, results)
+    return () if found is None else found.texts
 
 
 def panels(plan: Plan, results: dict[str, Any]) -> tuple[Panel, ...]:
-    """Return the figures of all analyses."""
-    return tuple(
+    """Return the figures of all analyses, and forest plots of those that are pooled over sites."""
+    found = tables(plan, results)
+    return (() if found is None else found.panels) + tuple(
         replace(panel, title=f"{one.name}{BETWEEN}{panel.title}")
         for one in parts(plan, results)
         if not one.failed

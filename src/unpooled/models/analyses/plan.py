@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.contained import releases_under, union, within_budget
 from unpooled.errors import UsageError, listed
 from unpooled.models import load
-from unpooled.privacy.analyses import Analyses, analyses_of, budget_of, part_of
+from unpooled.models.analyses.apart import check_pool, names_of
+from unpooled.privacy.analyses import Analyses, Analysis, analyses_of, budget_of, part_of
 from unpooled.privacy.plan import TRUSTING, Plan, digest_of
-from unpooled.privacy.unit import Calibration
+from unpooled.privacy.unit import Calibration, Split
 from unpooled.protocol.entries import LINK
 
 if TYPE_CHECKING:
@@ -30,18 +32,22 @@ class AnalysesDesign:
 def compile_plan(study: Study) -> Plan:
     """Return the plan of all analyses of a study together."""
     asked = analyses_of(study)
-    shares = {one.name: share for one, share in zip(asked.analyses, asked.shares, strict=True)}
+    every_part = _parts(study, asked)
+    shares = {name: share for _, share, name, _ in every_part}
     _check(study, asked)
     digest = digest_of(study)
 
     def parts(scale: float) -> dict[str, Plan]:
         return {
-            one.name: _compiled(part_of(study, one, digest, *budget_of(study, shares[one.name], scale)), one.name)
-            for one in asked.analyses
+            name: _compiled(part_of(study, one, digest, *budget_of(study, shares[name], scale), name, party), name)
+            for one, _, name, party in every_part
         }
 
     _check_splits(parts(1.0))
     plans = within_budget(study, parts)
+    for one, _, name, _ in every_part:
+        if one.apart:
+            _check_apart(one, plans[name])
     every = tuple(plans.values())
     joint = sorted({plan.joint for plan in every if plan.joint})
     return Plan(
@@ -54,7 +60,7 @@ def compile_plan(study: Study) -> Plan:
         voids=union(plan.voids for plan in every),
         trusted=union(plan.trusted for plan in every),
         hidden=union(plan.hidden for plan in every),
-        notes=tuple(_notes(plans, shares)),
+        notes=(*_notes(plans, shares), *_notes_apart(asked)),
         design=AnalysesDesign(asked, shares),
         joint=TRUSTING if TRUSTING in joint else "".join(joint),
         against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
@@ -72,6 +78,37 @@ def _check(study: Study, asked: Analyses) -> None:
         if one.model == LINK:
             msg = f"analysis {one.name!r} links rows, which is a study of its own that comes first"
             raise UsageError(msg)
+
+
+def _parts(study: Study, asked: Analyses) -> list[tuple[Analysis, float, str, str]]:
+    """Return (analysis, its share, the name of its plan, the one party whose rows it uses or none) of every plan; refuse two of one name."""
+    found = [
+        (one, share, name, party)
+        for one, share in zip(asked.analyses, asked.shares, strict=True)
+        for name, party in names_of(study, one).items()
+    ]
+    for name, times in Counter(name for _, _, name, _ in found).items():
+        if times > 1:
+            msg = f"{times} analyses would be called {name!r}, of which one is a fit at a single site: rename the other"
+            raise UsageError(msg)
+    return found
+
+
+def _check_apart(one: Analysis, plan: Plan) -> None:
+    """Refuse fits at single sites where rows are not split, and terms that they do not have."""
+    if plan.split is not Split.HORIZONTAL:
+        msg = f"analysis {one.name!r} is fitted at every site by itself (apart), which needs the rows of people to be split, not their columns"
+        raise UsageError(msg)
+    check_pool(one, plan)
+
+
+def _notes_apart(asked: Analyses) -> Iterable[str]:
+    for one in asked.analyses:
+        if one.apart:
+            yield (
+                f"analysis {one.name!r} is fitted at every site by itself: a row is at one site, so it bears the noise and the cost of one fit alone, "
+                "and each fit spends the whole share"
+            )
 
 
 def _compiled(study: Study, name: str) -> Plan:

@@ -17,8 +17,9 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.standard import CONSTANT, Standard
+from unpooled.models.bayes.declared import NAIVE
 from unpooled.models.bayes.focused import focused
-from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, NAIVE, SQUARE
+from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import ROUNDS
 from unpooled.aggregation.moments import ESTIMATE, Moments
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.sites import SiteEffects, asked_effects
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
@@ -22,8 +23,8 @@ from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.columns.estimating import ColumnSplit
+from unpooled.models.bayes.declared import NAIVE
 from unpooled.models.bayes.following import Following
-from unpooled.models.bayes.plan import NAIVE
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
@@ -111,6 +112,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         With ``parties``, whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
     weights_bounds : (low, high), optional
         Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a row adds to a sum is multiplied.
+    site_effects : {"pooled", "fixed", "random"}, default "pooled"
+        Whether ``sites`` differ: one constant for all; one for each, in lines against the first (``coding="sum"``: their mean); drawn around a mean.
     fit_intercept : bool, default True
         Whether to fit a constant.
     formula : str, optional
@@ -158,8 +161,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     >>> model.method_
     'refinement'
     >>> mean, deviation = model.predict(X[:2], return_std=True)
-    >>> model.ols().interval(0.9).shape
-    (3, 2)
 
     """
 
@@ -174,7 +175,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         | taking("multiple", NUMBER, NONE)
         | taking("weights_bounds", PAIR, NONE)
         | taking("formula response_at", WORD, NONE)
-        | taking("check", WORD)
+        | taking("check site_effects", WORD)
         | taking("helpers", WHOLE)
         | taking("parties", WHOLE, MAPPING, NONE)
     )
@@ -208,6 +209,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         helpers: int = 1,
         check: str = PROOF,
         weights_bounds: tuple[float, float] | None = None,
+        site_effects: str = SiteEffects.POOLED.value,
         fit_intercept: bool = True,
         formula: str | None = None,
         public_seed: int = 0,
@@ -236,6 +238,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.helpers = helpers
         self.check = check
         self.weights_bounds = weights_bounds
+        self.site_effects = site_effects
         self.fit_intercept = fit_intercept
         self.formula = formula
 
@@ -268,6 +271,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         }
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
         parameters |= {"focus": [str(name) for name in self.focus]} if len(self.focus) else {}
+        parameters |= asked_effects(self.site_effects)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(
@@ -313,7 +317,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         """Return a fitted estimator from moments that were released before: another prior, another posterior, free of charge."""
         design = moments.layout
         estimator = cls(fit_intercept=design.intercept, geometry=str(design.geometry), **parameters)
-        columns = design.sources or design.features
+        columns = design.declared
         estimator.n_features_in_ = len(columns)
         names = [column.name for column in columns]
         if names != [f"x{j}" for j in range(len(names))]:
@@ -322,7 +326,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
     def _from(self, moments: Moments) -> Self:
         self.moments_ = moments
-        self._columns = moments.layout.sources or moments.layout.features
+        self._columns = moments.layout.declared
         prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
         noise = self._row.filled("noise_precision", self.noise_precision, ESTIMATE)
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
@@ -333,9 +337,9 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.noise_variance_ = fit.noise_variance
         return self
 
-    def predict(self, X: Any, *, return_std: bool = False) -> Any:  # noqa: ANN401
-        """``X @ coef_ + intercept_``; with the standard deviation of a new y around it, if asked for."""
-        rows = self._natural(X)
+    def predict(self, X: Any, *, return_std: bool = False, sites: Any = None) -> Any:  # noqa: ANN401
+        """``X @ coef_ + intercept_``, at these ``sites`` or their mean where they have constants; with the standard deviation of a new y, if asked for."""
+        rows = self._natural(X, sites)
         mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
             return mean
@@ -343,11 +347,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             rows = np.column_stack([rows, np.ones(rows.shape[0])])
         spread = np.einsum("ij,jk,ik->i", rows, self._fit_.joint_covariance_, rows)
         return mean, np.sqrt(np.maximum(spread, 0.0) + self.noise_variance_)
-
-    def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
-        """Return lower and upper ends for every coefficient."""
-        check_is_fitted(self)
-        return self._fit_.interval(level)
 
     def summary(
         self,

@@ -48,4 +48,4 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
             estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused)
         estimator._take(fit)  # noqa: SLF001 - its own model's
     estimator.projection_, estimator.method_ = result.projection, result.method
-    return estimator.of_study(plan, layout.sources or layout.features)
+    return estimator.of_study(plan, layout.declared)

@@ -28,6 +28,7 @@ class Following:
 
     noise_precision: float | str
     method_: str
+    _fit_: LinearFit
     #: Moments of all columns; absent where the method releases none, and where a focus releases those of some columns.
     moments_: Moments
     focused_: Moments
@@ -56,6 +57,11 @@ class Following:
             f"method={others} there are (and the noise of each coefficient grows)"
         )
         raise UsageError(msg)
+
+    def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Return lower and upper ends for every coefficient."""
+        check_is_fitted(self)
+        return self._fit_.interval(level)
 
     def ridge(self, alpha: float = 1.0) -> LinearFit:
         """Ridge regression (scikit-learn's ``alpha``) with intervals from the same moments, free of charge."""

@@ -13,7 +13,6 @@ from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_design import gradients, left_over, lines, noise_of, opened_rows
 from unpooled.aggregation.linear_rounds import (
-    ROUNDS,
     Method,
     Schedule,
     clip_of_focus,
@@ -22,13 +21,15 @@ from unpooled.aggregation.linear_rounds import (
 )
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.printed_terms import TREATMENT, check_coding
+from unpooled.aggregation.printed_terms import check_coding
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.aggregation.sites import sites_of
 from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
+from unpooled.models.bayes.declared import ESTIMATE, Parameters, check_values, paper_parameters
 from unpooled.models.bayes.focus import CROSS, FocusRows
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
@@ -46,50 +47,8 @@ _CROSS_TOLD = "sums of products of the focused columns with the others, by which
 MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
 #: A focus whose noise moves its coefficient by more deviations of the response than this is refused.
 _MOST_ERROR = 1.0
-AWARE, NAIVE = "noise-aware", "naive"
-#: A precision that is estimated from the release itself.
-ESTIMATE = "estimate"
 #: Share of the squared budget for the sum of y^2, from which precisions are estimated.
 _SQUARE_SHARE = 0.03
-
-
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a Bayes study."""
-
-    response: str
-    #: A declared column of weights, by which everything that a row adds to a sum is multiplied.
-    weights: str = ""
-    #: T: parties that may collude or drop out. Meaningless to trusted and local aggregation but for dropouts.
-    tolerate: int = 0
-    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
-    nodes: tuple[str, ...] = ()
-    geometry: str = Geometry.BALL
-    #: L2 bound on the centred row of features.
-    norm: float | None = None
-    fit_intercept: bool = True
-    #: In the data's own units, or "estimate".
-    prior_precision: float | str = ESTIMATE
-    noise_precision: float | str = ESTIMATE
-    posterior: str = AWARE
-    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``aggregation/meat.py``).
-    covariance: str = Covariance.AUTO
-    #: "auto" is decided before data (``rounds.py``).
-    method: str = Method.AUTO
-    #: Columns to which the budget goes; the others are nuisance, without standard errors.
-    focus: tuple[str, ...] = ()
-    #: The most passes over the data.
-    max_passes: int = ROUNDS + 5
-    #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
-    projection: float = 0.0
-    #: Projection thresholds in deviations; None: the best on synthetic data.
-    multiple: float | None = None
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
-    reference: dict[str, str] = msgspec.field(default_factory=dict)
-    coding: str = TREATMENT
-    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
-    formula: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +71,10 @@ class BayesDesign:
     def seen(self, table: Table) -> Table:
         """Return a party's table with the columns that the formula makes."""
         return self.layout.seen(table)
+
+    def at_site(self, table: Table, party: str) -> Table:
+        """Return a party's table with the column of sites, where they have constants of their own."""
+        return table if self.layout.sites is None else self.layout.sites.seen(table, party)
 
     @property
     def weighting(self) -> Weighting | None:
@@ -177,70 +140,11 @@ class BayesDesign:
         )
 
 
-def _check(parameters: Parameters) -> None:
-    """Refuse values that mean nothing, by name."""
-    for name in ("prior_precision", "noise_precision"):
-        value = getattr(parameters, name)
-        if value != ESTIMATE and (isinstance(value, str) or not 0 < value < math.inf):
-            msg = f'{name} must be a positive finite number, or "{ESTIMATE}"'
-            raise UsageError(msg)
-    if parameters.posterior not in {AWARE, NAIVE}:
-        msg = f"posterior is {AWARE!r} or {NAIVE!r}, not {parameters.posterior!r}"
-        raise UsageError(msg)
-    if not 0 < parameters.level < 1 or not 0 <= parameters.projection < 1:
-        raise UsageError("level must lie between 0 and 1, and projection in [0, 1)")
-    if parameters.multiple is not None and not 0 < parameters.multiple < math.inf:
-        raise UsageError("multiple must be a positive number of deviations")
-    if parameters.formula and (parameters.projection or parameters.norm is not None):
-        raise UsageError(
-            "a formula goes without projection and norm: they are of the declared columns, not of what it makes of them"
-        )
-    if parameters.weights and _paper(parameters):
-        msg = f"weights go without {', '.join(_paper(parameters))}: those are of rows that count alike"
-        raise UsageError(msg)
-    if parameters.norm is not None and (parameters.projection or not 0 < parameters.norm < math.inf):
-        raise UsageError("norm must be positive and finite, and goes without projection, which narrows single columns")
-    if parameters.geometry not in set(Geometry):
-        msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
-        raise UsageError(msg)
-    _check_method(parameters)
-
-
-def _check_method(parameters: Parameters) -> None:
-    if parameters.method not in set(Method):
-        msg = f"method is one of {', '.join(Method)}, not {parameters.method!r}"
-        raise UsageError(msg)
-    if parameters.max_passes < 1:
-        raise UsageError("max_passes must be at least 1")
-    if parameters.method not in {Method.AUTO, Method.MOMENTS} and _paper(parameters):
-        msg = f"{', '.join(_paper(parameters))}: for method 'moments' alone, not for {parameters.method!r}"
-        raise UsageError(msg)
-    if bool(parameters.focus) != (parameters.method == Method.FOCUS) and parameters.method != Method.AUTO:
-        raise UsageError(
-            "focus goes with method 'auto' or 'focus', and method 'focus' with the columns that it is for: focus = [..]"
-        )
-    if parameters.focus and (_paper(parameters) or not parameters.fit_intercept):
-        raise UsageError("focus goes with an intercept, and without the parameters of method 'moments'")
-
-
-def _paper(parameters: Parameters) -> list[str]:
-    """Return the parameters in use that mean something for one release of moments alone."""
-    own = {
-        "geometry": parameters.geometry != Geometry.BALL,
-        "norm": parameters.norm is not None,
-        "projection": parameters.projection > 0,
-        "posterior": parameters.posterior != AWARE,
-        "prior_precision": parameters.prior_precision != ESTIMATE,
-        "noise_precision": parameters.noise_precision != ESTIMATE,
-    }
-    return [name for name, used in own.items() if used]
-
-
 def design_of(study: Study, method: str | None = None) -> BayesDesign:
     """Return the checked design that the study asks for; ``method`` for a form that has one only."""
     parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
-    _check(parameters)
+    check_values(parameters)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     layout = MomentsLayout.of(
@@ -252,12 +156,15 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         intercept=parameters.fit_intercept,
         formula=parameters.formula,
         weights=parameters.weights,
+        sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
     )
     check_formula(parameters.formula, (parameters.response,))
     if layout.made is not None and layout.made.derived.offset_column is not None:
         raise UsageError("a linear model has no offset: subtract it from the response")
     check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
-    wanted = Method.MOMENTS if _paper(parameters) else Method.FOCUS if parameters.focus else parameters.method
+    wanted = Method.MOMENTS if paper_parameters(parameters) else Method.FOCUS if parameters.focus else parameters.method
+    if layout.sites is not None and wanted == Method.AUTO:  # a table is what sites are for
+        wanted = Method.MOMENTS if study.epsilon == math.inf else Method.REFINEMENT
     design = _spent(study, parameters, aggregation, layout, Method(method or wanted))
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:
@@ -275,7 +182,7 @@ def _spent(
     rows = sum(card.rows for card in study.parties)
     covariance = covariance_of(parameters.covariance, study)
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
-    coefficients = len(layout.coding.attribute) + 1
+    coefficients = layout.unit_columns + 1 + (layout.sites is not None)
     strong = strength(study, aggregation, layout.weighting)
     schedule = schedule_of(wanted, strong / coefficients, coefficients, parameters.max_passes, meat)
     used = layout

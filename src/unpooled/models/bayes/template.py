@@ -29,6 +29,7 @@ response = "y"                      # a declared column, with a range
 # method = "auto"                   # decided before data; "refinement", "gradient", "direction", "mean", "moments"
 # covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
 # focus = []                        # columns to which the budget of a small study goes, as ["arm"]: the others get no standard errors
+# site_effects = "pooled"           # or "fixed": a constant for every party; "random": constants drawn around a mean
 # tolerate = 0                      # parties that may collude or drop out
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,7 +56,8 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     fit = GlmFit(plan)
     yield from fit.begin(design.weighting)
     total = yield from fit.total(BASE)
-    fit.shape = shape_of(design, total, fit.rows, fit.counted)
+    present = replace(design, layout=design.layout.present(fit.participants))
+    fit.shape = shape_of(present, total, fit.rows, fit.counted)
     fit.units = (*fit.shape.units, design.family.dispersion)
     if design.schedule.probabilities:
         fit.base_rate = (
@@ -142,7 +144,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         released = (number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1))
         gram, variance = fit.shape.information(*released)
         score = score - fit.penalty * fit.start
-        known = fit.shape.known(gram, variance, fit.penalty, fit.still)
+        known = fit.shape.known(gram, variance, fit.penalty, fit.still, noise)
         move = known.inverse @ score
         if exact:
             move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
@@ -157,7 +159,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
                 break
     longer = 0.0
     if not exact and design.family.multiplies and design.layout.intercept:
-        ratio, known, move = _at_new_level(fit, gram, variance, score, move)
+        ratio, known, move = _at_new_level(fit, gram, variance, score, move, noise)
         longer = (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
         move[-1] += longer
         cutting.moved(ratio)
@@ -197,14 +199,16 @@ def _believed_move(weighted: Matrix, believed: Matrix, met: Matrix, score: Row) 
     return np.average([each[1] for each in found], axis=0, weights=weights)
 
 
-def _at_new_level(fit: GlmFit, gram: Matrix, variance: Matrix, score: Row, move: Row) -> tuple[float, Curvature, Row]:
+def _at_new_level(
+    fit: GlmFit, gram: Matrix, variance: Matrix, score: Row, move: Row, noise: float
+) -> tuple[float, Curvature, Row]:
     """Return the ratio of all means after the step to those before it, and the curvature and the step that follow.
 
     Rounds that cut pulls end at too small means. With a log link a step e^d - 1 of the constant is one of d, and second derivatives at the new means
     are e^d times the released ones: the step that follows from these is (e^d - 1) / e^d.
     """
     ratio = min(max(1 + float(move[-1]) * CONSTANT, 0.5), 2.0)
-    known = fit.shape.known(gram * ratio, variance * ratio**2, fit.penalty, fit.still)
+    known = fit.shape.known(gram * ratio, variance * ratio**2, fit.penalty, fit.still, noise)
     return ratio, known, np.asarray(known.inverse @ score)
 
 

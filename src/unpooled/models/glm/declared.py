@@ -9,6 +9,7 @@ import msgspec
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.precisions import ESTIMATE
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.sites import SiteEffects
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError
 from unpooled.families import ROW_FAMILIES, Response
@@ -78,6 +79,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coding: str = TREATMENT
     #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
     formula: str = ""
+    #: Whether sites differ by a constant: "pooled" (they do not) or "fixed" (``aggregation/sites.py``).
+    site_effects: str = SiteEffects.POOLED
 
 
 def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) -> Responses:

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from unpooled.aggregation.estimates import Estimates
 from unpooled.aggregation.life_table import KaplanMeier, LifeTable
+from unpooled.aggregation.sites import SiteEffects, asked_effects
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, given_weights
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
@@ -94,6 +95,9 @@ class PrivateGLM(GlmPredictions):
         Declared range of ``offset`` in ``fit``, which is added to the linear predictor.
     weights_bounds : (low, high), optional
         Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a record adds to a sum is multiplied.
+    site_effects : {"pooled", "fixed"}, default "pooled"
+        Whether ``sites`` differ: one constant for all, or one for each, with a line for each against the first (``summary(coding="sum")``:
+        against their mean).
     cuts : list of times, optional
         Of the survival family: where the hazard may change, rising, between 0 and the end of ``y_bounds``; [] is a constant hazard.
     ridge : float, default 0.0
@@ -149,7 +153,7 @@ class PrivateGLM(GlmPredictions):
     _model = MODEL
     _parameter_constraints: ClassVar = (
         SHARED
-        | taking("family method", WORD)
+        | taking("family method site_effects", WORD)
         | taking("max_passes", WHOLE)
         | taking("ridge", NUMBER)
         | taking("dispersion", NUMBER, WORD)
@@ -183,6 +187,7 @@ class PrivateGLM(GlmPredictions):
         exposure_bounds: tuple[float, float] | None = None,
         offset_bounds: tuple[float, float] | None = None,
         weights_bounds: tuple[float, float] | None = None,
+        site_effects: str = SiteEffects.POOLED.value,
         cuts: Sequence[float] | None = None,
         ridge: float = 0.0,
         fit_intercept: bool = True,
@@ -207,6 +212,7 @@ class PrivateGLM(GlmPredictions):
         self.exposure_bounds = exposure_bounds
         self.offset_bounds = offset_bounds
         self.weights_bounds = weights_bounds
+        self.site_effects = site_effects
         self.cuts = cuts
         self.ridge = ridge
         self.fit_intercept = fit_intercept
@@ -284,6 +290,7 @@ class PrivateGLM(GlmPredictions):
         }
         if self.weights_bounds is not None:  # without weights a study keeps its hash
             parameters["weights"] = WEIGHT
+        parameters |= asked_effects(self.site_effects)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------

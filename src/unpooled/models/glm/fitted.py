@@ -36,4 +36,4 @@ def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
     )
     if responses.response.categories is not None:
         estimator.classes_ = np.array(responses.response.categories, dtype=object)
-    return estimator.of_study(plan, design.layout.sources or design.layout.features)._take(result)  # noqa: SLF001 - its own model's
+    return estimator.of_study(plan, design.layout.declared)._take(result)  # noqa: SLF001 - its own model's

@@ -14,6 +14,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.aggregation.sites import SiteEffects, sites_of
 from unpooled.aggregation.standard import LARGEST_SQUARE, SPREAD, Scales
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
@@ -70,6 +71,10 @@ class GlmDesign:
     def seen(self, table: Table) -> Table:
         """Return a party's table with the columns that the formula makes."""
         return self.layout.seen(table)
+
+    def at_site(self, table: Table, party: str) -> Table:
+        """Return a party's table with the column of sites, where they have constants of their own."""
+        return table if self.layout.sites is None else self.layout.sites.seen(table, party)
 
     @property
     def weighting(self) -> Weighting | None:
@@ -163,6 +168,15 @@ def _check(parameters: Parameters) -> None:
         raise UsageError("level must lie between 0 and 1")
     if not 0 <= parameters.ridge < math.inf:
         raise UsageError("ridge must be 0 or a positive finite number")
+    if parameters.site_effects == SiteEffects.RANDOM:
+        raise UsageError(
+            "site_effects 'random' is of linear regression: for this model pool the sites' own estimates (unpooled.meta_analysis), or use 'fixed'"
+        )
+    if parameters.site_effects != SiteEffects.POOLED and parameters.method not in {GlmMethod.AUTO, GlmMethod.NEWTON}:
+        msg = (
+            f"site_effects {parameters.site_effects!r} goes with methods 'auto' and 'newton', not with {parameters.method!r}"
+        )
+        raise UsageError(msg)
 
 
 def _shifted(parameters: Parameters, layout: MomentsLayout, responses: Responses) -> Responses:
@@ -242,14 +256,16 @@ def _schedule(
 ) -> GlmSchedule:
     """Return the rounds of a study of this n mu: those of its method, or of the method that serves it best."""
     method, most = GlmMethod(parameters.method), parameters.max_passes
+    if layout.sites is not None and method is GlmMethod.AUTO:  # a table is what sites are for
+        method = GlmMethod.NEWTON
     calibrates = _calibrates(parameters, responses)
     if method is GlmMethod.DIRECTION and not calibrates:
         raise UsageError("method 'direction' is for the logistic family, without exposure, offset, weights and ridge")
-    columns = len(layout.coding.attribute) + 1
+    columns = layout.unit_columns + 1 + (layout.sites is not None)
     k, tailed = strong / _effective(responses, columns), responses.family.tailed
     wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
     found = schedule_of(method, k, columns, most, rows=rows, tailed=tailed, wider=wider, meat=meat, calibrates=calibrates)
-    large = method is GlmMethod.AUTO and _entries(responses, columns) > MOST_ENTRIES
+    large = method is GlmMethod.AUTO and _entries(responses, len(layout.coding.attribute) + 1) > MOST_ENTRIES
     if large and found.method is GlmMethod.NEWTON:
         if found.exact:
             raise UsageError(_TOO_LARGE)
@@ -280,6 +296,7 @@ def design_of(study: Study) -> GlmDesign:
         norm=parameters.norm,
         intercept=parameters.fit_intercept,
         formula=parameters.formula,
+        sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
     )
     check_formula(parameters.formula, tuple(name for name in (parameters.response, parameters.event) if name))
     responses = _shifted(parameters, layout, responses)

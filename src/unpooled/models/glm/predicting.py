@@ -55,12 +55,20 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         family: Response = self.plan_.design.family
         return family
 
-    def linear_predictor(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+    def linear_predictor(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> Vector:
         """``X @ coef_ + intercept_`` (multinomial: of every class), with the logarithm of the exposure and the offset where there are any.
 
+        Where sites have constants, ``sites`` says at which site each row is; without it the rows are at the mean of all sites.
         With method "direction" the log odds of the mean probability over several lengths of the slopes, of which ``coef_`` is the mean.
         """
-        u = self._lengthened(X) if self._by_direction else self._predictors(X)
+        u = self._lengthened(X) if self._by_direction else self._predictors(X, sites)
         made = self._made
         if made is not None and made.derived.offset_column is not None:
             u = u + made.derived.offset(self._new(X))
@@ -74,11 +82,12 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
             u = u + np.log(shifts[EXPOSURE])
         return np.asarray(u + shifts[OFFSET]) if OFFSET in shifts else u
 
-    def _predictors(self, X: ArrayLike) -> Vector:
+    def _predictors(self, X: ArrayLike, sites: ArrayLike | None) -> Vector:
         check_is_fitted(self)
+        rows = self._natural(X, sites)
         if np.ndim(self.coef_) == 1:
-            return self._linear(X)
-        return np.asarray(self._natural(X) @ self.coef_.T + self.intercept_)
+            return np.asarray(rows @ self.coef_ + np.ravel(self.intercept_)[0])
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
 
     def _shifts(self, rows: int, exposure: ArrayLike | None, offset: ArrayLike | None) -> dict[str, Vector]:
         return shifts(rows, (exposure, self.exposure_bounds), (offset, self.offset_bounds))
@@ -95,9 +104,16 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         rows = directions.lengthened([new[name] for name in directions.layout.coding.names])
         return np.asarray(rows @ self.coef_ + self.intercept_)
 
-    def predict(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> NDArray[Any]:
+    def predict(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> NDArray[Any]:
         """Return the expected response; of classes the most likely one; of times to an event the log hazard ratio to a row of zeros."""
-        u = self.linear_predictor(X, exposure, offset)
+        u = self.linear_predictor(X, exposure, offset, sites=sites)
         if self.family == SURVIVAL:
             return u
         if self.family == MULTINOMIAL:
@@ -107,15 +123,29 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
         return self._fitted_family.mean(u)
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+    def decision_function(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> Vector:
         """Return the linear predictor; positive means ``classes_[1]`` (of more than two classes: one per class, of which the largest wins)."""
-        u = self.linear_predictor(X, exposure, offset)
+        u = self.linear_predictor(X, exposure, offset, sites=sites)
         return u[:, 1] - u[:, 0] if u.ndim > 1 and u.shape[1] == 2 else u  # noqa: PLR2004 - as scikit-learn has it
 
     @available_if(_has_classes)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: ArrayLike, exposure: ArrayLike | None = None, offset: ArrayLike | None = None) -> Vector:
+    def predict_proba(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> Vector:
         """Return probabilities of the classes, in the order of ``classes_``."""
-        positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset))
+        positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset, sites=sites))
         if self.family == MULTINOMIAL:
             return positive
         return np.column_stack([1 - positive, positive])

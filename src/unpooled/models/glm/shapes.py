@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.life_table import LifeTable
+from unpooled.aggregation.sites import SHORT, known_moments, longer_sites
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
 from unpooled.kernels import noisy_gram
-from unpooled.models.glm.curvature import curvature, curvature_of_intervals
+from unpooled.models.glm.curvature import curvature, curvature_of_class_sites, curvature_of_intervals, curvature_of_sites
 from unpooled.models.glm.rounds import PRIOR
 
 if TYPE_CHECKING:
@@ -91,15 +92,19 @@ class GlmShape:
 
     def curvature(self, rows: float) -> Row | float:
         """Return the addend of a unit of a coefficient to the gradient, if columns are independent and typical rows are scaled down as planned."""
-        return rows * self.units[1] / self.units[0] * self.design.shrinks
+        curvature = rows * self.units[1] / self.units[0] * self.design.shrinks
+        return curvature if self.layout.sites is None else curvature / self.layout.steps
 
     def information(self, gram: Matrix, variance: Matrix) -> tuple[Matrix, Matrix]:
         """Return released second moments and the variances of their noise likewise."""
         return gram, variance
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
-        """Return the curvature that a Newton step takes of the second moments."""
-        return curvature(gram, variance, penalty, still)
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix, noise: float = 0.0) -> Curvature:
+        """Return the curvature that a Newton step takes of the second moments; ``noise``: the deviation of the score's noise."""
+        sites = self.layout.sites
+        if sites is None or not variance.any():
+            return curvature(gram, variance, penalty, still)
+        return curvature_of_sites(gram, variance, penalty, still, self.layout.at_sites, sites.parts, noise)
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -152,6 +157,7 @@ class GlmShape:
         penalty = rows * self.design.parameters.ridge / self.scale(standard) ** 2
         if self.layout.intercept:
             penalty[-1] = 0.0
+        penalty[self.layout.at_sites] = 0.0
         return np.asarray(penalty)
 
     @property
@@ -234,6 +240,15 @@ class Contrasts(GlmShape):
         """V (x) I."""
         return np.asarray(np.kron(self._basis[1], np.eye(self.layout.size)), dtype=np.float64)
 
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix, noise: float = 0.0) -> Curvature:
+        """Return the curvature of all contrasts together."""
+        del noise
+        sites = self.layout.sites
+        if sites is None:
+            return curvature(gram, variance, penalty, still)
+        at = self.layout.at_sites, sites.parts, self.rates.size - 1
+        return curvature_of_class_sites(gram, variance, penalty, still, *at)
+
     def back(self, standard: Standard) -> Matrix:
         """V (x) that of one linear predictor."""
         return np.asarray(np.kron(self._basis[1], self.one_back(standard)), dtype=np.float64)
@@ -288,13 +303,28 @@ class Intervals(GlmShape):
         own[self.columns :] += self.table.log_hazard_variances / CONSTANT**2
         return own
 
-    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix) -> Curvature:
+    def known(self, gram: Matrix, variance: Matrix, penalty: Row, still: Matrix, noise: float = 0.0) -> Curvature:
         """Return intervals by themselves, where there is noise."""
         if not variance.any():
-            return super().known(gram, variance, penalty, still)
+            return super().known(gram, variance, penalty, still, noise)
         events = np.array(self.table.events) + 1.0 + self.table.noise
         believed = PRIOR**2 + self.table.log_hazard_variances
-        return curvature_of_intervals(gram, variance, penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed)
+        own = penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed
+        sites, places = self.layout.sites, self.layout.at_sites
+        if sites is None:
+            return curvature_of_intervals(gram, variance, *own)
+        gram, variance = gram.copy(), variance.copy()
+        # The intervals' hazards add up to a constant, of which a site has its part.
+        p, added = (
+            self.columns,
+            np.vstack(
+                [np.eye(self.columns + 1), *[np.eye(self.columns + 1)[-1:]] * (self.lift.shape[0] - self.columns - 1)]
+            ),
+        )
+        told = added.T @ gram @ added, added.T @ variance @ added
+        told = known_moments(*told, places, sites.parts, (SHORT, CONSTANT), alike=False)
+        gram[:p, :p], variance[:p, :p] = (moments[:p, :p] for moments in told)
+        return curvature_of_intervals(gram, variance, *own, longer_sites(self.columns, places, sites.parts))
 
     @cached_property
     def lift(self) -> Matrix:

@@ -14,6 +14,7 @@ family = "logistic"                 # or "multinomial", "poisson", "gamma", "neg
 # weights = ""                      # a declared column of numbers from 0 on: by what a record's part of every sum is multiplied
 # dispersion = "estimate"           # of counts, from released residuals; or a number: variance / mean (poisson), k of mean + k mean^2
 # covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
+# site_effects = "pooled"           # or "fixed": a constant for every party
 # event = ""                        # survival: a declared column, 0 or 1, or two categories of which the second is the event (response: the
                                     # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change
 # ridge = 0.0                       # L2 penalty of the mean loss

@@ -38,6 +38,7 @@ _OF_ROWS: dict[str, Any] = {
     "covariance": "auto",
     "focus": (),
     "weights_bounds": None,
+    "site_effects": "pooled",
     "fit_intercept": True,
 }
 

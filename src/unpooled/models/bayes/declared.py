@@ -1,0 +1,133 @@
+"""The parameters of a Bayes study, and what is refused of them by themselves."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from unpooled.aggregation.layout import Geometry
+from unpooled.aggregation.linear_rounds import ROUNDS, Method
+from unpooled.aggregation.meat import Covariance
+from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.sites import SiteEffects
+from unpooled.errors import UsageError
+
+AWARE, NAIVE = "noise-aware", "naive"
+#: A precision that is estimated from the release itself.
+ESTIMATE = "estimate"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a Bayes study."""
+
+    response: str
+    #: A declared column of weights, by which everything that a row adds to a sum is multiplied.
+    weights: str = ""
+    #: T: parties that may collude or drop out. Meaningless to trusted and local aggregation but for dropouts.
+    tolerate: int = 0
+    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
+    nodes: tuple[str, ...] = ()
+    geometry: str = Geometry.BALL
+    #: L2 bound on the centred row of features.
+    norm: float | None = None
+    fit_intercept: bool = True
+    #: In the data's own units, or "estimate".
+    prior_precision: float | str = ESTIMATE
+    noise_precision: float | str = ESTIMATE
+    posterior: str = AWARE
+    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``aggregation/meat.py``).
+    covariance: str = Covariance.AUTO
+    #: "auto" is decided before data (``rounds.py``).
+    method: str = Method.AUTO
+    #: Columns to which the budget goes; the others are nuisance, without standard errors.
+    focus: tuple[str, ...] = ()
+    #: The most passes over the data.
+    max_passes: int = ROUNDS + 5
+    #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
+    projection: float = 0.0
+    #: Projection thresholds in deviations; None: the best on synthetic data.
+    multiple: float | None = None
+    #: Of the intervals that are reported.
+    level: float = 0.95
+    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
+    reference: dict[str, str] = msgspec.field(default_factory=dict)
+    coding: str = TREATMENT
+    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
+    formula: str = ""
+    #: Whether sites differ by a constant: "pooled" (they do not), "fixed" or "random" (``aggregation/sites.py``).
+    site_effects: str = SiteEffects.POOLED
+
+
+def check_values(parameters: Parameters) -> None:
+    """Refuse values that mean nothing, by name."""
+    for name in ("prior_precision", "noise_precision"):
+        value = getattr(parameters, name)
+        if value != ESTIMATE and (isinstance(value, str) or not 0 < value < math.inf):
+            msg = f'{name} must be a positive finite number, or "{ESTIMATE}"'
+            raise UsageError(msg)
+    if parameters.posterior not in {AWARE, NAIVE}:
+        msg = f"posterior is {AWARE!r} or {NAIVE!r}, not {parameters.posterior!r}"
+        raise UsageError(msg)
+    if not 0 < parameters.level < 1 or not 0 <= parameters.projection < 1:
+        raise UsageError("level must lie between 0 and 1, and projection in [0, 1)")
+    if parameters.multiple is not None and not 0 < parameters.multiple < math.inf:
+        raise UsageError("multiple must be a positive number of deviations")
+    if parameters.formula and (parameters.projection or parameters.norm is not None):
+        raise UsageError(
+            "a formula goes without projection and norm: they are of the declared columns, not of what it makes of them"
+        )
+    if parameters.weights and paper_parameters(parameters):
+        msg = f"weights go without {', '.join(paper_parameters(parameters))}: those are of rows that count alike"
+        raise UsageError(msg)
+    if parameters.norm is not None and (parameters.projection or not 0 < parameters.norm < math.inf):
+        raise UsageError("norm must be positive and finite, and goes without projection, which narrows single columns")
+    if parameters.geometry not in set(Geometry):
+        msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
+        raise UsageError(msg)
+    _check_method(parameters)
+    _check_sites(parameters)
+
+
+def _check_sites(parameters: Parameters) -> None:
+    """Refuse site effects where no table follows, or rows are bounded otherwise."""
+    if parameters.site_effects != SiteEffects.POOLED and (
+        paper_parameters(parameters)
+        or parameters.method not in {Method.AUTO, Method.REFINEMENT, Method.MOMENTS}
+        or parameters.focus
+    ):
+        msg = (
+            f"site_effects {parameters.site_effects!r} goes with methods 'auto', 'refinement' and 'moments', and without focus, norm, geometry, "
+            "projection, posterior and the precisions"
+        )
+        raise UsageError(msg)
+
+
+def _check_method(parameters: Parameters) -> None:
+    if parameters.method not in set(Method):
+        msg = f"method is one of {', '.join(Method)}, not {parameters.method!r}"
+        raise UsageError(msg)
+    if parameters.max_passes < 1:
+        raise UsageError("max_passes must be at least 1")
+    if parameters.method not in {Method.AUTO, Method.MOMENTS} and paper_parameters(parameters):
+        msg = f"{', '.join(paper_parameters(parameters))}: for method 'moments' alone, not for {parameters.method!r}"
+        raise UsageError(msg)
+    if bool(parameters.focus) != (parameters.method == Method.FOCUS) and parameters.method != Method.AUTO:
+        raise UsageError(
+            "focus goes with method 'auto' or 'focus', and method 'focus' with the columns that it is for: focus = [..]"
+        )
+    if parameters.focus and (paper_parameters(parameters) or not parameters.fit_intercept):
+        raise UsageError("focus goes with an intercept, and without the parameters of method 'moments'")
+
+
+def paper_parameters(parameters: Parameters) -> list[str]:
+    """Return the parameters in use that mean something for one release of moments alone."""
+    own = {
+        "geometry": parameters.geometry != Geometry.BALL,
+        "norm": parameters.norm is not None,
+        "projection": parameters.projection > 0,
+        "posterior": parameters.posterior != AWARE,
+        "prior_precision": parameters.prior_precision != ESTIMATE,
+        "noise_precision": parameters.noise_precision != ESTIMATE,
+    }
+    return [name for name, used in own.items() if used]
