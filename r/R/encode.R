@@ -96,7 +96,11 @@ left_side <- function(formula) {
   if (is.character(formula)) {
     formula <- tryCatch(stats::as.formula(formula), error = function(e) NULL)
   }
-  if (length(formula) == 3) all.vars(formula[[2]]) else character()
+  if (length(formula) != 3) return(character())
+  left <- formula[[2]]
+  if (is.call(left) && deparse(left[[1]]) %in% c("Surv", "survival::Surv")) return(all.vars(left))
+  if (!is.name(left)) usage("the response is a column as it stands, or Surv(time, event): transform it in your data")
+  as.character(left)
 }
 
 right_side <- function(formula) sub("^[^~]*~\\s*", "", formula_text(formula))
