@@ -47,16 +47,17 @@ start <- function() {
   session$answers <- answers
   session$owner <- Sys.getpid()
   session$command <- command
+  session$state <- Sys.getenv("XDG_STATE_HOME")
   session$count <- 0
   session$requests <- pipe(line, "wb")
   reg.finalizer(session, function(one) try(unpooled_stop(), silent = TRUE), onexit = TRUE)
   session$process <- exchange(list(call = "hello"))$ok$process
 }
 
-# A session that forked has a copy of the pipe, which is not its own.
+# A session that forked has a copy of the pipe, which is not its own. A process keeps the environment that it was started in.
 running <- function() {
   !is.null(session$requests) && identical(session$owner, Sys.getpid()) && identical(session$command, find_command()) &&
-    !file.exists(file.path(session$folder, "ended"))
+    identical(session$state, Sys.getenv("XDG_STATE_HOME")) && !file.exists(file.path(session$folder, "ended"))
 }
 
 unpooled_stop <- function() {
