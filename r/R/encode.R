@@ -88,7 +88,7 @@ formula_text <- function(formula) {
   quoted <- "(`[^`]*`|\"[^\"]*\"|'[^']*')(*SKIP)(*FAIL)|"
   text <- gsub(paste0(quoted, "\\^"), "**", text, perl = TRUE)
   text <- gsub(paste0(quoted, "survival::(?=Surv\\()"), "", text, perl = TRUE)
-  gsub(paste0("\\bc\\(((?:\"[^\"]*\"|[^()\"])*)\\)"), "[\\1]", text, perl = TRUE)
+  gsub(paste0(quoted, "\\bc\\(((?:\"[^\"]*\"|[^()\"])*)\\)"), "[\\2]", text, perl = TRUE)
 }
 
 # The columns that a formula names on its left side; none without one.

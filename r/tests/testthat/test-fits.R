@@ -1,0 +1,143 @@
+known <- list(age = c(0, 128), ward = c("a", "b", "c"))
+
+people <- function(n = 3000) {
+  set.seed(3)
+  d <- data.frame(
+    age = runif(n, 20, 90), ward = factor(sample(c("a", "b", "c"), n, TRUE)), site = sample(c("north", "coast"), n, TRUE)
+  )
+  d$y <- 0.05 * d$age + (d$ward == "b") + rnorm(n)
+  d$ill <- ifelse(runif(n) < stats::plogis(-3 + 0.05 * d$age), "ill", "well")
+  d
+}
+
+test_that("a linear fit has the methods of R", {
+  skip_without_command()
+  d <- people()
+  fit <- unpooled_lm(y ~ age + ward, d, "site", epsilon = 3, bounds = known, y_bounds = c(-5, 12))
+  expect_s3_class(fit, c("unpooled_lm", "unpooled_fit"), exact = TRUE)
+  expect_true(fit$holds)
+  expect_output(print(fit), "epsilon = 3")
+  expect_output(print(fit), "A guarantee holds for one person's whole row")
+  expect_output(print(summary(fit)), "Privacy z value Pr")
+  expect_identical(names(coef(fit)), c("age", "ward: b - a", "ward: c - a", "(intercept)"))
+  expect_identical(dim(vcov(fit)), c(4L, 4L))
+  expect_equal(unname(sqrt(diag(vcov(fit)))), summary(fit)$terms$std_error)
+  expect_equal(unname(confint(fit)), unname(as.matrix(fit$terms[c("conf_low", "conf_high")])), tolerance = 1e-6)
+  expect_identical(nrow(confint(fit, "age", 0.9)), 1L)
+  expect_identical(nobs(fit), 3000L)
+  expect_length(predict(fit, d[1:5, ]), 5)
+  band <- predict(fit, d[1:5, ], interval = "prediction")
+  expect_true(all(band[, "lwr"] < band[, "fit"] & band[, "fit"] < band[, "upr"]))
+  expect_identical(rownames(anova(fit)), c("age", "ward"))
+  expect_identical(anova(fit, smaller = "age")$Df, 2)
+  expect_identical(tidy(fit, conf.int = TRUE)$term, names(coef(fit)))
+  expect_identical(glance(fit)$epsilon, 3)
+  expect_identical(names(augment(fit, d[1:2, ])), c(names(d), ".fitted"))
+  expect_error(predict(fit), class = "unpooled_usage")
+  expect_error(predict(fit, d["age"]), "no column ward", class = "unpooled_usage")
+  apart <- unpooled_contrast(fit, "ward: b - a", "ward: c - b")
+  expect_identical(apart$joint$degrees, 2L)
+  expect_output(print(apart), "joint test")
+  expect_identical(rownames(summary(fit, reference = list(ward = "b"))$coefficients)[2:3], c("ward: a - b", "ward: c - b"))
+  again <- unserialize(serialize(fit, NULL))
+  unpooled_stop()
+  expect_identical(predict(again, d[1:5, ]), predict(fit, d[1:5, ]))
+})
+
+test_that("a logistic fit compares with the first declared class", {
+  skip_without_command()
+  d <- people()
+  fit <- unpooled_glm(ill ~ age + ward, binomial(), d, epsilon = Inf, bounds = known, classes = c("well", "ill"))
+  other <- unpooled_glm(ill ~ age + ward, binomial(), d, epsilon = Inf, bounds = known, classes = c("ill", "well"))
+  expect_equal(coef(fit), -coef(other), tolerance = 1e-6)
+  expect_true(coef(fit)[["age"]] > 0)
+  p <- predict(fit, d)
+  expect_equal(stats::qlogis(p), predict(fit, d, type = "link"))
+  expect_identical(levels(predict(fit, d[1:3, ], type = "class")), c("well", "ill"))
+  expect_identical(as.character(predict(fit, d, type = "class")), ifelse(p > 0.5, "ill", "well"))
+  expect_output(print(summary(fit, exponentiate = TRUE)), "odds ratio")
+  expect_equal(tidy(fit, exponentiate = TRUE)$estimate, exp(unname(coef(fit))))
+  seen <- unpooled_diagnose(fit, d, "ill", epsilon = 5)
+  expect_true(seen$curves$auc$value > 0.6)
+  d$ill <- d$ill == "ill" # truth values declare their classes
+  expect_equal(coef(unpooled_glm(ill ~ age + ward, binomial(), d, epsilon = Inf, bounds = known)), coef(fit))
+  expect_error(unpooled_glm(ward ~ age, binomial(), d, bounds = known, classes = c("a", "b")), "neither", class = "unpooled_usage")
+})
+
+test_that("several classes, counts and times", {
+  skip_without_command()
+  d <- people()
+  several <- unpooled_glm(ward ~ age, "multinomial", d, epsilon = Inf, bounds = known["age"], classes = c("b", "a", "c"))
+  expect_identical(names(coef(several))[1], "a: age")
+  expect_equal(rowSums(predict(several, d[1:4, ])), rep(1, 4))
+  d$falls <- rpois(nrow(d), 2)
+  counts <- unpooled_glm(falls ~ age, poisson(), d,
+    epsilon = Inf, bounds = known["age"], y_bounds = c(0, 20), dispersion = 1,
+    exposure = rep(c(1, 2), 1500), exposure_bounds = c(1, 2)
+  )
+  expect_equal(predict(counts, d[1:2, ], exposure = c(2, 2)), 2 * predict(counts, d[1:2, ], exposure = c(1, 1)))
+  d$time <- rexp(nrow(d), 0.2)
+  d$event <- d$time < 6
+  times <- unpooled_surv(Surv(time, event) ~ age, d, epsilon = Inf, bounds = known["age"], y_bounds = c(0, 6), cuts = 3)
+  expect_s3_class(times, "unpooled_surv")
+  expect_identical(colnames(predict(times, d[1:2, ], type = "survival")), c("survival to 3", "survival to 6"))
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  plot(times)
+  plot(times, "survival")
+  plot(several, exponentiate = TRUE)
+  expect_error(plot(counts, "survival"), class = "unpooled_usage")
+})
+
+test_that("bounds that are read off the data warn and promise nothing; a factor's first level stays the reference", {
+  skip_without_command()
+  d <- people()
+  d$ward <- stats::relevel(d$ward, "c")
+  expect_warning(fit <- unpooled_lm(y ~ ward, d, y_bounds = c(-5, 12)), class = "PrivacyLeakWarning")
+  expect_false(fit$holds)
+  expect_identical(names(coef(fit))[1:2], c("ward: a - c", "ward: b - c"))
+})
+
+test_that("missing values are refused until they are declared", {
+  skip_without_command()
+  d <- people()
+  d$age[3] <- NA
+  d$ward[4] <- NA
+  expect_error(unpooled_lm(y ~ age + ward, d, bounds = known, y_bounds = c(-5, 12)), "missing", class = "unpooled_usage")
+  fit <- unpooled_lm(y ~ age + ward, d, bounds = known, y_bounds = c(-5, 12), missing = "absent")
+  expect_identical(fit$nobs, 3000L)
+  expect_length(predict(fit, d[1:5, ]), 5)
+})
+
+test_that("sites may be a list of frames", {
+  skip_without_command()
+  d <- people()
+  apart <- split(d, d$site)
+  fit <- unpooled_lm(y ~ age, apart, epsilon = Inf, bounds = known["age"], y_bounds = c(-5, 12))
+  expect_equal(coef(fit), coef(unpooled_lm(y ~ age, d, "site", epsilon = Inf, bounds = known["age"], y_bounds = c(-5, 12))), tolerance = 1e-8)
+  expect_error(unpooled_lm(y ~ age, apart, "site"), class = "unpooled_usage")
+})
+
+test_that("releases print their table and their statement", {
+  skip_without_command()
+  d <- people()
+  found <- unpooled_describe(d, known, "site", epsilon = 1)
+  expect_output(print(found), "A guarantee holds")
+  expect_true("group" %in% names(tidy(found)))
+  expect_true(glance(found)$holds)
+  by <- unpooled_describe(d, known, by = "ward", epsilon = 2)
+  expect_identical(by$kind, "ArmsDescription")
+  table <- unpooled_tabulate(d, c("ward", "age"), known, cuts = list(age = I(50)), epsilon = 2)
+  expect_output(print(table), "independence")
+  expect_output(print(unpooled_statement(found)), "NOT protected")
+})
+
+test_that("columns at two parties", {
+  skip_without_command()
+  d <- people()
+  parties <- list(clinic = "age", lab = c("ward", "y"))
+  fit <- unpooled_joint(y ~ age + ward, d, parties, epsilon = Inf, bounds = c(known, list(y = c(-5, 12))))
+  expect_equal(coef(fit)[["age"]], 0.05, tolerance = 0.2)
+  found <- unpooled_joint(data = d[c("age", "y")], parties = list(clinic = "age", lab = "y"), bounds = list(age = c(0, 128), y = c(-5, 12)), epsilon = 5)
+  expect_output(print(found), "correlation of")
+})
