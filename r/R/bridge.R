@@ -80,7 +80,8 @@ understood <- function(raw) {
 }
 
 # The next answer, or NULL where none has come within so many seconds. Raises an error where the process has ended.
-next_answer <- function(seconds = Inf) {
+# `pauses` sleeps: the only place in which an interrupt is taken, so that no answer is lost half way.
+next_answer <- function(seconds = Inf, pauses = Sys.sleep) {
   begun <- proc.time()[["elapsed"]]
   pause <- 0.0005
   repeat {
@@ -97,7 +98,7 @@ next_answer <- function(seconds = Inf) {
       fail("failed", paste0("the command `unpooled` has ended without an answer", if (nzchar(said)) paste0(": ", said)))
     }
     if (proc.time()[["elapsed"]] - begun > seconds) return(NULL)
-    Sys.sleep(pause)
+    pauses(pause)
     pause <- min(pause * 1.5, 0.02)
   }
 }
@@ -111,28 +112,27 @@ exchange <- function(ask) {
   session$count <- session$count + 1
   id <- session$count
   line <- charToRaw(enc2utf8(request(id, ask)))
+  answer <- NULL
+  sent <- FALSE
+  on.exit(if (sent && is.null(answer) && !is.null(session$requests)) cut_short())
   suspendInterrupts({
+    sent <- TRUE
     writeBin(line, session$requests)
     flush(session$requests)
+    answer <- next_answer(pauses = function(seconds) allowInterrupts(Sys.sleep(seconds)))
   })
-  answered <- FALSE
-  on.exit(if (!answered && !is.null(session$requests)) cut_short(id))
-  repeat {
-    answer <- next_answer()
-    if (identical(as.numeric(answer$id), id)) break
+  if (!identical(as.numeric(answer$id), id)) {
+    unpooled_stop()
+    fail("failed", "the command `unpooled` answered another request: its process was ended")
   }
-  answered <- TRUE
   answer
 }
 
 # The call was interrupted: the process is told so and its answer thrown away, or it is ended.
-cut_short <- function(id) {
+cut_short <- function() {
   suspendInterrupts({
     if (!is.null(session$process)) tools::pskill(session$process, tools::SIGINT)
-    repeat {
-      answer <- tryCatch(next_answer(5), error = function(e) NULL)
-      if (is.null(answer) || identical(as.numeric(answer$id), id)) break
-    }
+    answer <- tryCatch(next_answer(5), error = function(e) NULL)
     if (is.null(answer)) {
       if (!is.null(session$process)) tools::pskill(session$process, tools::SIGKILL)
       unpooled_stop()
@@ -157,10 +157,10 @@ ask <- function(call, ..., caller = NULL) {
   if (single_calls()) {
     answer <- exchange_once(asked)
   } else {
-    if (!running()) {
+    if (!running()) suspendInterrupts({
       unpooled_stop()
       start()
-    }
+    })
     answer <- exchange(asked)
   }
   relay(answer$warnings, caller)

@@ -1,7 +1,8 @@
 # Values for the command: JSON in which numbers keep all their bits, columns, and the text of formulas.
 
 json_text <- function(x) {
-  as.character(jsonlite::toJSON(enc2utf8(x)))
+  text <- as.character(jsonlite::toJSON(enc2utf8(x)))
+  substr(text, 2, nchar(text) - 1)
 }
 
 # JSON of an R value. A vector of length one is a single value unless it is wrapped in I(); 17 digits determine a number.
@@ -26,11 +27,7 @@ json_object <- function(names, parts) {
 json_values <- function(x) {
   x <- unclass(x)
   found <- if (is.character(x)) {
-    text <- substring(json_text(x), 2)
-    if (length(x) == 1) substring(text, 1, nchar(text) - 1) else vapply(x, function(one) {
-      one <- json_text(one)
-      substring(one, 2, nchar(one) - 1)
-    }, "", USE.NAMES = FALSE)
+    vapply(x, json_text, "", USE.NAMES = FALSE)
   } else if (is.logical(x)) {
     ifelse(x, "true", "false")
   } else if (is.numeric(x)) {

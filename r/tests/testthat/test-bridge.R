@@ -21,7 +21,7 @@ test_that("after an interrupt requests and answers are in step, and the process 
   set.seed(1)
   pid <- ask("hello")$process
   d <- data.frame(x = runif(1e6, -1, 1), y = rpois(1e6, 1))
-  system(paste0("sleep 0.4; kill -INT ", Sys.getpid()), wait = FALSE)
+  system(paste0("(sleep 0.4; kill -INT ", Sys.getpid(), ") &"))
   ended <- tryCatch(
     {
       unpooled_glm(y ~ x + I(x^2) + exp(x) + I(x^3), poisson(), d, epsilon = Inf, bounds = list(x = c(-1, 1)), y_bounds = c(0, 20))
@@ -60,7 +60,8 @@ test_that("the process ends when R is killed", {
   skip_on_os("windows")
   skip_if_not(full, "the long tests")
   out <- tempfile()
-  code <- sprintf("library(unpooled); cat(unpooled:::ask('hello')$process, Sys.getpid(), file = '%s'); Sys.sleep(60)", out)
+  where <- dirname(find.package("unpooled"))
+  code <- sprintf("library(unpooled, lib.loc = '%s'); cat(unpooled:::ask('hello')$process, Sys.getpid(), file = '%s'); Sys.sleep(60)", where, out)
   system2(file.path(R.home("bin"), "Rscript"), c("-e", shQuote(code)), wait = FALSE)
   for (k in 1:200) if (file.exists(out) && length(scan(out, quiet = TRUE)) == 2) break else Sys.sleep(0.1)
   pids <- scan(out, quiet = TRUE)

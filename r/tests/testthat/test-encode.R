@@ -26,6 +26,8 @@ test_that("JSON is JSON", {
   expect_identical(to_json(c(age = "absent")), '{"age":"absent"}')
   expect_identical(to_json(c(NA, 1)), "[null,1]")
   expect_identical(to_json(Inf), '"inf"')
+  long <- strrep("x", 3e6)
+  expect_identical(to_json(long), paste0('"', long, '"'))
   expect_identical(jsonlite::fromJSON(to_json("\u00e9\n\\")), "\u00e9\n\\")
   expect_error(to_json(quote(x)), class = "unpooled_usage")
 })

@@ -115,6 +115,7 @@ class Service:
             except KeyboardInterrupt as error:
                 told = {"error": _error("interrupted", _INTERRUPTED, error, "the call was interrupted")}
             except Exception as error:  # noqa: BLE001 - whatever happens in a call is its answer
+                self._busy = False
                 told = {"error": _error_of(error)}
             finally:
                 self._busy = False
