@@ -128,6 +128,7 @@ unpooled_approve <- function(study, party, by = "", reason = "", approve = TRUE)
 }
 
 unpooled_run <- function(study, parties = NULL, out = NULL, force = FALSE, network = NULL, resume = FALSE) {
+  call <- match.call()
   study <- as_study(study)
   if (!is.null(parties)) study$parties <- vapply(parties, config_of, "")
   folder <- if (is.null(out)) sub("\\.toml$", ".run", study$file) else path(out)
@@ -135,7 +136,9 @@ unpooled_run <- function(study, parties = NULL, out = NULL, force = FALSE, netwo
     "run", study$file, if (is.null(network)) strings("--party", study$parties) else c("--network", path(network)),
     "--out", folder, if (force) "--force", if (resume) "--resume"
   )
-  unpooled_result(folder)
+  found <- unpooled_result(folder)
+  found$call <- call
+  found
 }
 
 unpooled_result <- function(run, analysis = "") {
