@@ -12,6 +12,7 @@ from unpooled.models.describe.outlook import describe_outlook as describe_outloo
 from unpooled.models.describe.results import Description as Description
 from unpooled.models.diagnose.estimator import Diagnosis as Diagnosis
 from unpooled.models.diagnose.estimator import diagnose as diagnose
+from unpooled.models.effects.estimator import TreatmentEffect as TreatmentEffect
 from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
 from unpooled.models.lasso.classifier import PrivateLassoClassifier as PrivateLassoClassifier
 from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso

@@ -33,6 +33,7 @@ from unpooled.audit.transcripts import audit_transcript
 from unpooled.audit.witness import Act
 from unpooled.models import load
 from unpooled.models.describe import arms
+from unpooled.models.effects import sums as effect_sums
 from unpooled.models.stacking import party as party_of_stacks
 from unpooled.models.survival import plan as plan_of_survival
 from unpooled.privacy import exposure, household, noise
@@ -323,6 +324,23 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
             return np.cumsum(cells[..., ::-1], axis=-1)[..., ::-1].ravel()
 
         patch.setattr(plan_of_survival.ExitsLayout, "counted", at_risk)
+    return replay(model, study, tables, registry=load, rounds=2).violations
+
+
+@breaks("contributions of two arms priced as those of one row that stays in its arm (Theorem E.1)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("effects, survival", trust={"aggregation": "local"})
+    if broken:
+        patch.setattr(effect_sums, "contributions_of_arms", lambda *_: 1.0)
+        study = msgspec.structs.replace(study, run=2)
+    return replay(model, study, tables, registry=load, rounds=3).violations
+
+
+@breaks("weighted rows of a table of balance that are not shortened (Theorem E.2)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("effects", trust={"aggregation": "local"})
+    if broken:
+        patch.setattr(effect_sums, "_shortened", lambda rows: 9 * rows)
     return replay(model, study, tables, registry=load, rounds=2).violations
 
 

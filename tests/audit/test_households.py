@@ -52,6 +52,7 @@ MODELS = {
         },
     ),
     "exits": ("survival", {"time": "days", "event": "died", "by": "smoker"}),
+    "effects": ("effects", {"response": "y", "treatment": "smoker", "covariates": "age", "max_passes": 5}),
     "diagnose": (
         "diagnose",
         {"response": "y", "coefficients": {"age": 0.02}, "cuts": [0.5, 1.5], "residual_cuts": [-1.0, 1.0]},

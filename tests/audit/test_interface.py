@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from unpooled import describe, diagnose, survival, tabulate
+from unpooled import TreatmentEffect, describe, diagnose, survival, tabulate
 from unpooled.audit.interface import EVERYWHERE, OWN
 from unpooled.errors import ProtocolError
 from unpooled.privacy.classes import Classes
@@ -77,7 +77,8 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     }
     known = {"x": (-1, 1), "days": (0, 1), "arm": ["a", "b"], "died": (0, 1)}
     compared, alive = describe(trial, known, by="arm"), survival(trial, "days", "died", "arm", known)
-    for result in (described, compared, alive, crossed, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
+    effect = TreatmentEffect("arm", outcome="days", covariates="x", bounds=known, epsilon=20.0, max_passes=6).fit(trial)
+    for result in (described, compared, alive, crossed, effect, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
     assert set(found) == set(OWN)
     assert all(set(own) <= found[kind] for kind, own in OWN.items())

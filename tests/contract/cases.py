@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -526,6 +527,41 @@ def survival_case() -> Case:
     )
 
 
+def effects_case(**parameters: Any) -> Case:
+    """Three sites, a treatment of two levels, an outcome that is a number."""
+    rng = np.random.default_rng(31)
+    columns = (
+        Column("age", 18.0, 100.0, missing="absent"),
+        Column("smoker", categories=("no", "yes")),
+        Column("arm", categories=("usual", "new")),
+        Column("stay", 0.0, 30.0),
+        Column("died", 0.0, 1.0),
+    )
+    tables = {}
+    for name, n in (("harbour", 45), ("hill", 38), ("island", 41)):
+        age = rng.uniform(18, 100, n)
+        arm = rng.choice(np.array(["usual", "new"], dtype=object), n)
+        stay = np.clip(5 + age / 10 - 2 * (arm == "new") + rng.normal(0, 3, n), 0, 30)
+        tables[name] = Table(
+            {
+                "age": np.where(rng.uniform(size=n) < 0.1, np.nan, age),
+                "smoker": rng.choice(np.array(["no", "yes"], dtype=object), n),
+                "arm": arm,
+                "stay": stay,
+                "died": rng.integers(0, 2, n).astype(float),
+            }
+        )
+    cards = tuple(Card(name, table.n_rows, columns) for name, table in tables.items())
+    asked = {
+        "response": "stay",
+        "treatment": "arm",
+        "covariates": "age + smoker",
+        "max_passes": 6,
+        "tolerate": 1,
+    } | parameters
+    return Case("effects", Study("effects", cards, 1.0, 1e-5, parameters=asked, simulation_seed=7, derived=()), tables)
+
+
 def analyses_case() -> Case:
     """Three sites with rows of the same columns: what they are like, and a regression on some of them."""
     rows = bayes_case()
@@ -621,6 +657,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
     "survival": survival_case,
+    "effects": effects_case,
+    "effects, survival": lambda: effects_case(
+        estimator="iptw", estimand="ATT", family="survival", event="died", horizon=20.0
+    ),
     "analyses": analyses_case,
     "analyses, columns": analyses_columns_case,
 }

@@ -40,6 +40,7 @@ UNPREDICTED = {
     "describe": "releases nothing that predicts",
     "diagnose": "releases nothing that predicts",
     "survival": "releases nothing that predicts",
+    "effects": "releases nothing that predicts",
     "analyses": "several analyses: name one with --analysis (describe, bayes)",
     "tables": "releases nothing that predicts",
 }
@@ -184,6 +185,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
     hidden = told.get("not_determined", []) or row in {
         "diagnose",
         "survival",
+        "effects",
     }  # where so few rows tell of nothing, or cells are empty by noise
     assert (len(lines) == 1) == (row in SILENT) or hidden
     command(root, "report", "study.run")
@@ -222,7 +224,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
 
 
 #: Rows whose plan says what error to expect.
-EXPECTED = {"analyses", "describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
+EXPECTED = {"effects", "analyses", "describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
 @pytest.mark.parametrize(

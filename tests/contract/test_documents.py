@@ -74,7 +74,11 @@ def test_the_example_has_as_many_lines_as_its_page_says() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    sorted(name for name in unpooled.__all__ if name in {"describe", "survival", "tabulate"} or name.startswith("Pri")),
+    sorted(
+        name
+        for name in unpooled.__all__
+        if name in {"describe", "survival", "tabulate", "TreatmentEffect"} or name.startswith("Pri")
+    ),
 )
 def test_every_parameter_of_an_estimator_has_its_own_entry_with_its_default(name: str) -> None:
     public = getattr(unpooled, name)

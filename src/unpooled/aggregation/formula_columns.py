@@ -14,7 +14,7 @@ from unpooled.privacy.bounds import Column, Missing
 from unpooled.privacy.table import BLOCK_ROWS, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -115,6 +115,13 @@ class FormulaColumns:
             farthest = max(farthest, math.fsum(one**2 for one in moved.values()))
         return math.sqrt(farthest)
 
+    def values(self, held: Mapping[str, NDArray[Any]], names: Iterable[str]) -> list[NDArray[Any]]:
+        """Return features by name, made of a block of raw columns: those of categories as they are, others as numbers."""
+        own = {feature.column.name: feature for feature in self.features}
+        wanted = [own[name] for name in names]
+        matrix = self.derived.matrix(held) if any(feature.at >= 0 for feature in wanted) else None
+        return [held[feature.source] if matrix is None or feature.source else matrix[:, feature.at] for feature in wanted]
+
     def seen(self, table: Table) -> Table:
         """Return the table with the derived columns in the place of those that they are made of; a table that has them is left as it is."""
         shift = self.derived.offset_column
@@ -144,22 +151,17 @@ class Seen(Table):
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """Derived columns by their names, and any others as the table has them."""
         derived, offset = self._formula.derived, self._formula.derived.offset_column
-        features = {feature.column.name: feature for feature in self._formula.features}
+        features = {feature.column.name for feature in self._formula.features}
         shift = "" if offset is None else offset.name
         sources = tuple(column.name for column in derived.needs)
+        own = [name for name in names if name in features]
         others = tuple(name for name in names if name not in features and name != shift)
         for block in self._raw.blocks((*sources, *others), rows):
             held = dict(zip(sources, block[: len(sources)], strict=True))
             plain = dict(zip(others, block[len(sources) :], strict=True))
-            matrix = derived.matrix(held) if any(name in features and features[name].at >= 0 for name in names) else None
-            out: list[NDArray[Any]] = []
-            for name in names:
-                feature = features.get(name)
-                if feature is not None:
-                    out.append(held[feature.source] if matrix is None or feature.source else matrix[:, feature.at])
-                else:
-                    out.append(derived.offset(held) if name == shift else plain[name])
-            yield tuple(out)
+            made = dict(zip(own, self._formula.values(held, own), strict=True))
+            made |= {shift: derived.offset(held)} if shift in names else {}
+            yield tuple(made[name] if name in made else plain[name] for name in names)
 
 
 @lru_cache(maxsize=32)

@@ -118,6 +118,7 @@ OWN: dict[str, dict[str, Shown]] = {
     },
     "ArmsDescription": {"table_": Shown.RELEASED},
     "SurvivalComparison": {"result_": Shown.RELEASED},
+    "TreatmentEffect": {"result_": Shown.RELEASED, "effect_": Shown.RELEASED},
     "Tabulation": {
         "table_": Shown.RELEASED,
         "terms": Shown.RELEASED,

@@ -98,19 +98,20 @@ def watched(model: Model, written: Mapping[str, Acts]) -> Model:
         if asked not in plans:
             plan = model.compile(study)
             releases = tuple(watch(release) for release in plan.releases)
-            plans[asked] = replace(plan, releases=releases, analyses=_analyses(plan, releases))
+            plans[asked] = _with(plan, releases)
         return plans[asked]
 
     return replace(model, compile_plan=compile_plan)
 
 
-def _analyses(plan: Plan, releases: tuple[Release, ...]) -> dict[str, Plan]:
-    """Return the plans of analyses with the mechanisms that watch the whole plan's releases: parties draw from these."""
+def _with(plan: Plan, releases: tuple[Release, ...]) -> Plan:
+    """Return a plan with these releases, and its parts with their mechanisms: parties draw from those of the parts, whose releases come first."""
     left = iter(releases)
-    return {
-        name: replace(inner, releases=tuple(replace(own, mechanism=next(left).mechanism) for own in inner.releases))
-        for name, inner in plan.analyses.items()
+    parts = {
+        name: _with(inner, tuple(replace(own, mechanism=next(left).mechanism) for own in inner.releases))
+        for name, inner in plan.parts.items()
     }
+    return replace(plan, releases=releases, parts=parts)
 
 
 __all__ = ["Act", "Acts", "watched"]

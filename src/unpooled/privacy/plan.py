@@ -23,6 +23,7 @@ from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
     AGGREGATION,
     ALIGNED,
+    ANALYSES,
     BOUNDS,
     CLASSES,
     MOST_ROWS,
@@ -102,8 +103,8 @@ class Plan(Releases, Generic[Design]):
     formerly: str = field(default="", compare=False)
     #: The distribution and version of a model that is not one of unpooled's own, such as "private-correlation 0.1.0".
     maker: str = ""
-    #: The plans that it contains, by the names of the analyses. They follow from the study, so they are no part of the hash.
-    analyses: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
+    #: The plans that it contains, by name. They follow from the study, so they are no part of the hash.
+    parts: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in _SENTENCES:
@@ -140,10 +141,24 @@ class Plan(Releases, Generic[Design]):
         }
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
+    @property
+    def analyses(self) -> Mapping[str, Plan]:
+        """Return the parts that have a result of their own: the analyses of a study that contains several; else none."""
+        return self.parts if self.study.model == ANALYSES else {}
+
     def part(self, step: str) -> tuple[Plan, str]:
-        """Return the plan and the name of a step there: of the analysis that the step belongs to, or of this very plan."""
+        """Return the plan and the name of a step there: of the part that the step belongs to, or of this very plan."""
         name, between, own = step.partition(BETWEEN)
-        return (self.analyses[name], own) if between and name in self.analyses else (self, step)
+        return self.parts[name].part(own) if between and name in self.parts else (self, step)
+
+    def prefix_of(self, part: Plan) -> str | None:
+        """Return the beginning that the names of a part's releases have here; empty for this very plan, None for a plan that is no part of it."""
+        if part is self:
+            return ""
+        for name, own in self.parts.items():
+            if (inner := own.prefix_of(part)) is not None:
+                return f"{name}{BETWEEN}{inner}"
+        return None
 
     def analysis(self, name: str) -> Plan:
         """Return the plan of the analysis of this name."""

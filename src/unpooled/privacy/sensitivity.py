@@ -33,6 +33,17 @@ def column_moments(count: float, first: float, second: float, adjacency: Adjacen
     return math.sqrt(max(worst, appears) if may_be_absent else worst)
 
 
+def contributions_of_arms(second: float, adjacency: Adjacency) -> float:
+    r"""Return the L2 sensitivity of :math:`\sum_i (t_i, c t_i^2)` of two arms, a row being in one of them, :math:`t_i\in[-1,1]` (Theorem E.1).
+
+    ``second`` is the weight c of squares.
+    """
+    alone = math.sqrt(1 + second**2)
+    if adjacency is Adjacency.ZERO_OUT:
+        return alone
+    return max(math.sqrt(2) * alone, column_moments(0.0, 1.0, second, adjacency, may_be_absent=False))
+
+
 def category_counts(adjacency: Adjacency) -> float:
     """Return the L2 sensitivity of the vector of category counts (Theorem F.2): one value moves two of them under ``replace``."""
     return math.sqrt(2.0) if adjacency is Adjacency.REPLACE else 1.0

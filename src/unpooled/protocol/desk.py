@@ -10,7 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import PlanMismatch, ProtocolError
-from unpooled.privacy.exposure import BETWEEN, release_costs
+from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
@@ -112,7 +112,7 @@ class OpenDesk:
     #: A digest of the request and the data.
     asked: bytes
     minted: list[msgspec.Struct] = field(default_factory=list)
-    #: The plan that contains this one as an analysis: then it is what the ledger debits.
+    #: The plan that contains this one as a part: then it is what the ledger debits.
     within: Plan | None = None
 
     def release(self, name: str, given: Given) -> Released | tuple[Sealed, ...]:
@@ -300,11 +300,9 @@ class OpenDesk:
         return self.within or self.plan
 
     def _debited(self, planned: Release) -> Release:
-        """Return a release of this plan as the plan has it that the ledger debits: of an analysis, under the analysis' name."""
-        for name, plan in self._whole.analyses.items():
-            if plan is self.plan:
-                return self._whole.release(self.party.name, f"{name}{BETWEEN}{planned.name}")
-        return planned
+        """Return a release of this plan as the plan has it that the ledger debits: of a part, under the part's name."""
+        prefix = self._whole.prefix_of(self.plan)
+        return self._whole.release(self.party.name, f"{prefix}{planned.name}") if prefix else planned
 
     def _key(self, planned: Release, index: int) -> ReleaseKey:
         debited = self._debited(planned)

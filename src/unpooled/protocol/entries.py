@@ -19,7 +19,20 @@ GROUP = "unpooled.models"
 #: The distribution of this package.
 OURS = "unpooled"
 #: The names of our own rows, in the order in which they are listed. Each is a folder of ``unpooled/models``.
-OWN = ("describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls", "diagnose", "survival", "analyses")
+OWN = (
+    "describe",
+    "tables",
+    "pride",
+    "bayes",
+    "glm",
+    "stacking",
+    "lasso",
+    "pls",
+    "diagnose",
+    "survival",
+    "effects",
+    "analyses",
+)
 #: A study may name this in place of a model: it links rows, releases nothing and predicts nothing.
 LINK = "link"
 

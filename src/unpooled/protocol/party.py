@@ -16,7 +16,7 @@ import msgspec
 
 from unpooled.errors import DataError, PlanMismatch, RowsError, UsageError, raised_at
 from unpooled.privacy.bounds import AsDeclared
-from unpooled.privacy.exposure import shared_costs
+from unpooled.privacy.exposure import BETWEEN, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.plan import ALIGNED, Card, HelperCard, Plan, Study
 from unpooled.privacy.table import is_complete
@@ -91,9 +91,9 @@ class Party:
             raise UsageError(msg)
         return self.card
 
-    def seen(self, plan: Plan) -> Table:
-        """Return the rows as this plan sees them."""
-        return self.views.get(plan.study.analysis, self.table)
+    def seen(self, step: str) -> Table:
+        """Return the rows as the analysis sees them whose step this is."""
+        return self.views.get(step.partition(BETWEEN)[0], self.table)
 
     def fingerprint(self, content: bytes) -> bytes:
         """Return a keyed digest for the ledger, so that a reader of a copy of the ledger cannot try out small data sets."""
@@ -152,7 +152,7 @@ class Party:
                 return stored
             own, name = plan.part(step.name)
             desk = OpenDesk(self, own, name, envelope.index, asked, within=plan)
-            with serving(desk, self.name, self.seen(own), own, name, envelope.index) as context:
+            with serving(desk, self.name, self.seen(step.name), own, name, envelope.index) as context:
                 reply = step.answer(context, request)
             check_minted(step, reply, desk.minted, own.study)
             answer = encode(plan.hash, step.name, envelope.index, reply, self._signature(blob))

@@ -24,6 +24,7 @@ _ESTIMATORS = {
     "PrivateStackingClassifier": "stacking",
     "Diagnosis": "diagnose",
     "Tabulation": "tables",
+    "TreatmentEffect": "effects",
 }
 #: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
 #: declares (``Model.saved``). Nothing else is ever imported for it.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.contained import steps_under
 from unpooled.models import load
 from unpooled.models.analyses.coordinator import coordinate, panels, parts, result_of, terms
 from unpooled.models.analyses.plan import compile_plan
-from unpooled.privacy.exposure import BETWEEN
 from unpooled.protocol.step import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
     from unpooled.protocol.step import Step
@@ -21,21 +18,7 @@ if TYPE_CHECKING:
 
 def _steps(plan: Plan | None) -> tuple[Step, ...]:
     """Return the steps of all analyses, under their names; none without a plan."""
-    return tuple(
-        replace(
-            step,
-            name=f"{name}{BETWEEN}{step.name}",
-            of=step.of and f"{name}{BETWEEN}{step.of}",
-            times=_times(name, step.times),
-        )
-        for name, inner in (plan.analyses if plan else {}).items()
-        for model in (load(inner.study.row),)
-        for step in (*model.steps, *model.more_steps(inner))
-    )
-
-
-def _times(name: str, times: Callable[[Plan], int] | None) -> Callable[[Plan], int] | None:
-    return None if times is None else lambda plan: times(plan.analyses[name])
+    return steps_under(plan, load)
 
 
 def _check(plan: Plan, party: str, table: Table) -> None:

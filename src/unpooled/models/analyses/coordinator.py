@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.contained import conversation_under
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError
 from unpooled.models import load
 from unpooled.privacy.exposure import BETWEEN
@@ -40,15 +41,9 @@ def coordinate(plan: Plan, until: str = "") -> Conversation:
 
 
 def _analysis(name: str, plan: Plan) -> Conversation:
-    """One conversation, whose steps have the name of the analysis before their own."""
-    conversation = load(plan.study.row).coordinate(plan)
+    """One conversation; what makes its replies useless is its own failure."""
     try:
-        asks = next(conversation)
-        while True:
-            replies = yield [replace(ask, step=f"{name}{BETWEEN}{ask.step}") for ask in asks]
-            asks = conversation.send(replies)
-    except StopIteration as end:
-        return end.value
+        return (yield from conversation_under(name, load(plan.study.row).coordinate(plan)))
     except (ProtocolError, PlanMismatch, StudyAborted):
         raise
     except (UnpooledError, ArithmeticError, np.linalg.LinAlgError) as error:

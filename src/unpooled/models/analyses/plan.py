@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.contained import releases_under, union, within_budget
 from unpooled.errors import UsageError, listed
 from unpooled.models import load
 from unpooled.privacy.analyses import Analyses, analyses_of, budget_of, part_of
-from unpooled.privacy.exposure import BETWEEN, Release, Releases
 from unpooled.privacy.plan import TRUSTING, Plan, digest_of
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.entries import LINK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.study import Study
-
-#: Analyses that do not add up to the budget exactly are made anew with another part of it, at most so often, until they cost this part of it; a
-#: guess of the right part is made a little smaller, so that it fits.
-_TRIED, _ENOUGH = 12, 0.998
 
 
 @dataclass(frozen=True)
@@ -46,25 +40,26 @@ def compile_plan(study: Study) -> Plan:
             for one in asked.analyses
         }
 
-    plans = _within_budget(study, parts)
+    _check_splits(parts(1.0))
+    plans = within_budget(study, parts)
     every = tuple(plans.values())
     joint = sorted({plan.joint for plan in every if plan.joint})
     return Plan(
         study,
         every[0].split,
-        _releases(plans),
-        public=_union(plan.public for plan in every),
-        not_protected=_union(plan.not_protected for plan in every),
-        assumptions=_union(plan.assumptions for plan in every),
-        voids=_union(plan.voids for plan in every),
-        trusted=_union(plan.trusted for plan in every),
-        hidden=_union(plan.hidden for plan in every),
+        releases_under(plans),
+        public=union(plan.public for plan in every),
+        not_protected=union(plan.not_protected for plan in every),
+        assumptions=union(plan.assumptions for plan in every),
+        voids=union(plan.voids for plan in every),
+        trusted=union(plan.trusted for plan in every),
+        hidden=union(plan.hidden for plan in every),
         notes=tuple(_notes(plans, shares)),
         design=AnalysesDesign(asked, shares),
         joint=TRUSTING if TRUSTING in joint else "".join(joint),
         against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
         maker=", ".join(sorted({plan.maker for plan in every if plan.maker})),
-        analyses=plans,
+        parts=plans,
     )
 
 
@@ -87,34 +82,6 @@ def _compiled(study: Study, name: str) -> Plan:
         raise type(error)(msg).at(party=error.party, column=error.column, release=error.release) from None
 
 
-def _within_budget(study: Study, parts: Callable[[float], dict[str, Plan]]) -> dict[str, Plan]:
-    """Return the plans of all analyses with the largest part of the budget at which they compose to no more than it.
-
-    Of Gaussian releases that is all of it. Other events compose by rules that lose a little: then as much less is spent.
-    """
-    plans = parts(1.0)
-    _check_splits(plans)
-    if math.isinf(study.epsilon):
-        return plans
-    scale, best = 1.0, dict[str, Plan]()
-    for tried in range(_TRIED):
-        together = Releases(study, next(iter(plans.values())).split, _releases(plans)).cost(study.unit)
-        spent = together.epsilon(study.delta)
-        if together.within(study.epsilon, study.delta):
-            best = plans
-            if scale == 1.0 or spent >= _ENOUGH * study.epsilon:
-                return best
-        # Nothing is proved of what costs too much, and nothing is spent where noise hides all: then half of it, or twice.
-        guess = study.epsilon / spent if 0 < spent < math.inf else 0.5 if spent else 2.0
-        scale = min(scale * min(guess, 2.0) * (1 - 2.0 ** (tried - 20)), 1.0)
-        plans = parts(scale)
-    if not best:
-        raise UsageError(
-            "these analyses cannot share this budget: ask for more epsilon or a larger delta, or make two studies of them"
-        )
-    return best
-
-
 def _check_splits(plans: Mapping[str, Plan]) -> None:
     for name, plan in plans.items():
         if plan.links:  # a model of another distribution
@@ -124,26 +91,6 @@ def _check_splits(plans: Mapping[str, Plan]) -> None:
         said = [f"{name} has {plan.split} data" for name, plan in plans.items()]
         msg = f"analyses of one study split their data alike, and here {listed(said)}: make two studies of them"
         raise UsageError(msg)
-
-
-def _releases(plans: Mapping[str, Plan]) -> tuple[Release, ...]:
-    """Return the releases of all analyses, with their names, steps and parts under those of the analyses."""
-    return tuple(
-        replace(
-            release,
-            name=f"{name}{BETWEEN}{release.name}",
-            step=f"{name}{BETWEEN}{release.step}",
-            exposure=replace(release.exposure, part=release.exposure.part and f"{name}{BETWEEN}{release.exposure.part}"),
-        )
-        for name, plan in plans.items()
-        for release in plan.releases
-    )
-
-
-def _union(said: Iterable[tuple[Sentence, ...]]) -> tuple[Sentence, ...]:
-    """Return the sentences of all analyses, each once."""
-    found = {repr(sentence.identity): sentence for sentences in said for sentence in sentences}
-    return tuple(found.values())
 
 
 def _notes(plans: Mapping[str, Plan], shares: Mapping[str, float]) -> Iterable[str]:

@@ -1,0 +1,41 @@
+"""Treatment effects: two released models, and sums of what every row contributes to the effect given them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unpooled.aggregation.contained import steps_under
+from unpooled.models import load
+from unpooled.models.effects.coordinator import coordinate
+from unpooled.models.effects.outlook import outlook
+from unpooled.models.effects.party import STEPS
+from unpooled.models.effects.plan import compile_plan
+from unpooled.models.effects.result import EffectResult
+from unpooled.models.effects.template import TEMPLATE
+from unpooled.models.effects.terms import foot, panels, terms
+from unpooled.protocol.step import Model
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.step import Step
+
+
+def _steps(plan: Plan | None) -> tuple[Step, ...]:
+    """Return the steps of both models, under their names; none without a plan."""
+    return steps_under(plan, load)
+
+
+MODEL: Model = Model(
+    "effects",
+    compile_plan,
+    STEPS,
+    coordinate,
+    panels=panels,
+    outlook=outlook,
+    results=(EffectResult,),
+    terms=terms,
+    foot=foot,
+    households=True,
+    template=TEMPLATE,
+    more_steps=_steps,
+)

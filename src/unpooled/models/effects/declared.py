@@ -1,0 +1,252 @@
+"""What a study of a treatment effect declares: its columns, its estimand, and the models by which it adjusts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from unpooled.errors import UsageError, listed
+from unpooled.formula import Formula
+from unpooled.formula.arithmetic import quoted
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.study import Study, check_parameters
+
+#: The two parts of the plan, by name: models that other systems fit.
+PROPENSITY, OUTCOME = "propensity", "outcome"
+#: A treatment has two levels.
+_TWO = 2
+#: The intervals of hazards up to the horizon, where a study names no cuts.
+_INTERVALS = 6
+
+
+class Estimator(StrEnum):
+    """The way to the effect."""
+
+    #: Augmented inverse probability weighting: right if either model is.
+    AIPW = "aipw"
+    #: Inverse probability weighting of each arm's mean.
+    IPTW = "iptw"
+    #: The g-formula: the outcome model's mean under both treatments.
+    OUTCOME = "g-formula"
+
+
+class Estimand(StrEnum):
+    """The people whom the effect is averaged over."""
+
+    ALL = "ATE"
+    TREATED = "ATT"
+
+
+class Family(StrEnum):
+    """The outcome model."""
+
+    LINEAR = "linear"
+    LOGISTIC = "logistic"
+    POISSON = "poisson"
+    GAMMA = "gamma"
+    NEGATIVE_BINOMIAL = "negative-binomial"
+    SURVIVAL = "survival"
+
+
+#: Families whose mean is the exponential of the linear predictor.
+_LOGS = frozenset({Family.POISSON, Family.GAMMA, Family.NEGATIVE_BINOMIAL})
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study of a treatment effect."""
+
+    #: The declared outcome: a number, or two categories of which the second counts as 1; of survival the time until the event or until a person left.
+    response: str
+    #: The declared column with two categories; the first is the control.
+    treatment: str
+    #: What is adjusted for: the right side of a formula; "." is every other declared column.
+    covariates: str = "."
+    #: The same for the propensity alone; empty: as ``covariates``.
+    propensity: str = ""
+    estimator: str = Estimator.AIPW
+    estimand: str = Estimand.ALL
+    family: str = Family.LINEAR
+    #: Whether every arm has an outcome model of its own; else the treatment adds one number to one model.
+    interactions: bool = True
+    #: Of survival: the declared column that says whether there was an event, the time at which people are alive or not, and where hazards may change.
+    event: str = ""
+    horizon: float | None = None
+    cuts: tuple[float, ...] = ()
+    #: Propensities are kept between this number and 1 less it.
+    overlap: float = 0.05
+    #: The most passes over the data for each of both models.
+    max_passes: int = 105
+    #: Parties that may collude or drop out.
+    tolerate: int = 0
+    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
+    nodes: tuple[str, ...] = ()
+    #: Of the intervals that are reported.
+    level: float = 0.95
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The columns and the two formulas of a study of an effect, checked."""
+
+    parameters: Parameters
+    response: Column
+    treatment: Column
+    event: Column | None
+    #: The right sides of both models, without dots.
+    outcome_formula: str
+    propensity_formula: str
+    #: The declared columns that they read, beside the treatment.
+    outcome_needs: tuple[str, ...]
+    propensity_needs: tuple[str, ...]
+
+    @property
+    def arms(self) -> tuple[str, str]:
+        """Return the control and the treatment."""
+        control, treated = self.treatment.categories or ("", "")
+        return control, treated
+
+    @property
+    def family(self) -> Family:
+        """Return the outcome model."""
+        return Family(self.parameters.family)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Return the names of treatment, outcome and event."""
+        columns = (self.treatment, self.response, *([] if self.event is None else [self.event]))
+        return tuple(column.name for column in columns)
+
+    @property
+    def arm_formula(self) -> str:
+        """Return the right side of a model of the arms alone."""
+        return quoted(self.treatment.name)
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Return the ends of the intervals of survival, the last of which is the horizon."""
+        end = self.parameters.horizon or 0.0
+        inner = self.parameters.cuts or tuple(end * k / _INTERVALS for k in range(1, _INTERVALS))
+        return (*(cut for cut in inner if cut < end), end)
+
+    @property
+    def hazard_cuts(self) -> tuple[float, ...]:
+        """Return the times at which hazards may change: the ends inside the declared follow-up."""
+        return tuple(edge for edge in self.edges if edge < self.response.range[1])
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Return the smallest and the largest outcome, as the effect counts it."""
+        if self.family is Family.SURVIVAL or self.response.categories is not None:
+            return 0.0, 1.0
+        return self.response.range
+
+    @property
+    def widest(self) -> float:
+        """Return the length of the range of the outcome."""
+        low, high = self.limits
+        return high - low
+
+    @property
+    def logs(self) -> bool:
+        """Return True if the mean is the exponential of the linear predictor."""
+        return self.family in _LOGS
+
+
+def declared_of(study: Study) -> Declared:
+    """Return what a study declares; refuse in words what no effect follows from."""
+    p = check_parameters(study, Parameters)
+    first = study.one_card_for_all()
+    _check_words(p)
+    response, treatment = first.column(p.response), first.column(p.treatment)
+    event = first.column(p.event) if p.event else None
+    _check_columns(p, response, treatment, event)
+    others = [column.name for column in first.columns if column.name not in {p.response, p.treatment, p.event}]
+    adjusted = _closed("covariates", p.covariates, p, others)
+    propensity = _closed("propensity", p.propensity, p, others) if p.propensity else adjusted
+    arm, right = quoted(p.treatment), _right(adjusted)
+    sign = "*" if p.interactions else "+"
+    return Declared(
+        p,
+        response,
+        treatment,
+        event,
+        f"{arm} {sign} ({right})",
+        _right(propensity),
+        adjusted.needs,
+        propensity.needs,
+    )
+
+
+def _check_words(p: Parameters) -> None:
+    for name, words in (("estimator", Estimator), ("estimand", Estimand), ("family", Family)):
+        if getattr(p, name) not in set(words):
+            msg = f"{name} is one of {listed(list(words))}, not {getattr(p, name)!r}"
+            raise UsageError(msg)
+    if not 0 < p.overlap < 0.5:  # noqa: PLR2004
+        raise UsageError("overlap lies between 0 and 0.5: propensities are kept between it and 1 less it")
+    if not 0 < p.level < 1:
+        raise UsageError("level must lie between 0 and 1")
+    if len({p.response, p.treatment, p.event}) < 3:  # noqa: PLR2004
+        raise UsageError("response, treatment and event name different columns")
+    survival = p.family == Family.SURVIVAL
+    if survival != bool(p.event) or survival != (p.horizon is not None) or (p.cuts and not survival):
+        raise UsageError(
+            "event (the declared column that says whether there was one), horizon (the time at which people are alive or not) and cuts go with "
+            "family = 'survival', which needs the first two"
+        )
+    if p.estimand == Estimand.TREATED and p.estimator == Estimator.OUTCOME:
+        raise UsageError("the g-formula is for estimand 'ATE': the effect on the treated comes with 'aipw' or 'iptw'")
+
+
+def _check_columns(p: Parameters, response: Column, treatment: Column, event: Column | None) -> None:
+    levels = len(treatment.categories or ())
+    if levels != _TWO:
+        said = "a number" if treatment.categories is None else f"{levels} categor{'y' if levels == 1 else 'ies'}"
+        msg = f"treatment = {p.treatment!r} is declared as {said}: declare two categories, the first of which is the control"
+        raise UsageError(msg).at(column=p.treatment)
+    for column in (response, treatment, *([] if event is None else [event])):
+        if column.may_be_absent:
+            msg = f'{column.name!r} must not be missing: declare missing = "refuse"'
+            raise UsageError(msg).at(column=column.name)
+    two = response.categories is not None
+    if two != (p.family == Family.LOGISTIC) or (two and len(response.categories or ()) != _TWO):
+        msg = f"response = {p.response!r}: family 'logistic' has two declared categories, the second of which counts as 1, and every other family a number"
+        raise UsageError(msg).at(column=p.response)
+    if event is None:
+        return
+    if not all(a < b for a, b in itertools.pairwise((0.0, *p.cuts))):
+        raise UsageError("cuts rise from above 0")
+    if response.range[0] != 0 or not 0 < (p.horizon or 0.0) <= response.range[1] or not math.isfinite(p.horizon or 0.0):
+        msg = f"time {p.response!r} is declared from 0 to the end of follow-up, and horizon lies inside it"
+        raise UsageError(msg).at(column=p.response)
+    if event.categories is not None or event.range != (0.0, 1.0):
+        msg = f"event = {p.event!r} is a declared column of 0 and 1"
+        raise UsageError(msg).at(column=p.event)
+
+
+def _closed(name: str, text: str, p: Parameters, others: list[str]) -> Formula:
+    """Return the formula of what is adjusted for; refuse one that names the treatment or the outcome."""
+    found = Formula.parse(text)
+    if found.response:
+        msg = f"{name} is the right side of a formula: leave out {' and '.join(found.response)} and the ~"
+        raise UsageError(msg)
+    closed = found.closed(others)
+    if taken := [one for one in closed.needs if one in {p.response, p.treatment, p.event}]:
+        msg = f"{name} names {taken[0]!r}, which is the outcome, its event or the treatment: leave it out"
+        raise UsageError(msg).at(column=taken[0])
+    if not closed.needs or closed.offsets or not closed.constant:
+        msg = f"{name} names at least one column, keeps its constant and has no offset"
+        raise UsageError(msg)
+    if unknown := [one for one in closed.needs if one not in others]:
+        msg = f"{name} names {unknown[0]!r}, which no card declares; they declare {listed(others)}"
+        raise UsageError(msg).at(column=unknown[0])
+    return closed
+
+
+def _right(formula: Formula) -> str:
+    """Return the right side of a closed formula as text."""
+    return str(formula).partition("~")[2].strip()

@@ -1,0 +1,182 @@
+"""Outlook of a treatment effect: its standard error by made-up studies of the declared shape, and the rows that an effect needs."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.errors import UsageError
+from unpooled.estimation.imagined import Imagined, imagine
+from unpooled.estimation.made_up import made_up_features
+from unpooled.estimation.outlook import EPSILONS, Expected, Outlook, Range, check_range, drawn, in_words
+from unpooled.models.effects.coordinator import coordinate
+from unpooled.models.effects.declared import Family
+from unpooled.models.effects.party import STATISTICS
+from unpooled.models.effects.plan import compile_plan
+from unpooled.privacy.table import Table
+
+if TYPE_CHECKING:
+    from unpooled.models.effects.plan import EffectDesign
+    from unpooled.models.effects.result import EffectResult
+    from unpooled.privacy.plan import Plan, Study
+
+#: Made-up studies at every epsilon, and of a quick look.
+_RUNS, _QUICK = 2, 1
+#: The most rows that are made up.
+_MADE_UP = 4000
+#: What is assumed where nothing is said: half a declared range in deviations, the part of the variance of the outcome that the covariates explain,
+#: and the deviation of the log odds of treatment.
+RANGES, R2, SELECTION = 3.0, 0.3, 0.7
+
+
+@dataclass(frozen=True, repr=False)
+class EffectOutlook(Outlook):
+    """The standard error to expect of an effect, in the outcome's own units."""
+
+    #: The parts of the variance at the epsilon asked for: over people, and by privacy.
+    sampling: float = math.nan
+    privacy: float = math.nan
+
+    def rows_for(self, effect: float, power: float = 0.8, level: float = 0.95) -> int:
+        """Return the rows with which a test finds an effect of this size with this probability, at this epsilon.
+
+        The variance over people falls like 1/n, that of the noise like 1/n^2.
+        """
+        if not effect or not 0 < power < 1 or not 0 < level < 1:
+            raise UsageError("effect is not 0, and power and level lie between 0 and 1")
+        normal = NormalDist()
+        asked = (abs(effect) / (normal.inv_cdf(0.5 + level / 2) + normal.inv_cdf(power))) ** 2
+        over, noise = self.sampling * self.rows, self.privacy * self.rows**2
+        return math.ceil((over + math.sqrt(over**2 + 4 * asked * noise)) / (2 * asked))
+
+    def power(self, effect: float, level: float = 0.95) -> float:
+        """Return the probability with which a test at this epsilon finds an effect of this size."""
+        normal = NormalDist()
+        return normal.cdf(abs(effect) / self.error - normal.inv_cdf(0.5 + level / 2))
+
+
+def outlook(
+    study: Study,
+    *,
+    r2: Range = R2,
+    selection: Range = SELECTION,
+    correlation: Range = (0.0, 0.3),
+    ranges: Range = RANGES,
+    quick: bool = False,
+) -> EffectOutlook:
+    """Return the standard error to expect against epsilon.
+
+    ``r2``: the part of the variance of the outcome that the covariates explain; ``selection``: the deviation of the log odds of treatment;
+    ``correlation`` of the covariates; ``ranges``: half a declared range in deviations.
+    """
+    check_range("r2", r2, 0.0, 0.99)
+    check_range("selection", selection, 0.0, 3.0)
+    check_range("correlation", correlation, 0.0, 0.99)
+    check_range("ranges", ranges, 0.5, 100.0)
+    assumed = (r2, selection, correlation, ranges)
+    grid = (study.epsilon,) if quick else sorted({*EPSILONS, study.epsilon})
+    runs = _QUICK if quick else _RUNS
+    rows = sum(card.rows for card in study.parties)
+    free = _played(study, math.inf, assumed, _QUICK)
+    points, parts = [], (math.nan, math.nan)
+    for epsilon in grid:
+        found = _played(study, epsilon, assumed, runs)
+        errors = [math.hypot(*pair) for pair in found]
+        points.append(Expected(epsilon, float(np.median(errors)), min(errors), max(errors)))
+        if epsilon == study.epsilon:
+            parts = (float(np.median([a**2 for a, _ in found])), float(np.median([b**2 for _, b in found])))
+    told = (
+        in_words("R^2", r2),
+        in_words("selection", selection),
+        in_words("correlation", correlation),
+        in_words("ranges", ranges),
+    )
+    return EffectOutlook(
+        "effects",
+        rows,
+        len(study.parties[0].columns),
+        study.epsilon,
+        tuple(points),
+        math.nan,
+        math.hypot(*free[0]),
+        "standard error of the effect",
+        ", ".join(told),
+        sampling=parts[0],
+        privacy=parts[1],
+    )
+
+
+def _played(study: Study, epsilon: float, assumed: tuple[Range, ...], runs: int) -> list[tuple[float, float]]:
+    """Return (the part over people, the part by privacy) of the standard error of made-up studies; endless where nothing is identified."""
+    plan = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
+    found = []
+    for run in range(runs):
+        rng = np.random.default_rng([run, 11])
+        result = play(plan, _rows(plan.design, [drawn(value, rng) for value in assumed], rng), rng)
+        effect = result.effect
+        if effect is None:
+            found.append((math.inf, math.inf))
+            continue
+        sampling = max(effect.std_error**2 - effect.privacy**2, 0.0)
+        found.append((math.sqrt(sampling), effect.privacy))
+    return found
+
+
+def play(plan: Plan[EffectDesign], table: Table, rng: np.random.Generator) -> EffectResult:
+    """Return the result of one study of these rows with the noise that its plan has."""
+    parts = {}
+    for name, part in plan.parts.items():
+        statistics = importlib.import_module(f"unpooled.models.{part.study.model}.party").STATISTICS
+        own = Imagined(
+            part.design.aggregation.parties, 0, table=part.design.seen(table), real=part, rng=rng, statistics=statistics
+        )
+        parts[name] = replace(part, design=replace(part.design, aggregation=own))
+    found: EffectResult = imagine(replace(plan, parts=parts), coordinate, STATISTICS, table, rng)
+    return found
+
+
+def _rows(design: EffectDesign, assumed: list[float], rng: np.random.Generator) -> Table:
+    """Return made-up rows: a signal of the covariates drives treatment and outcome."""
+    declared = design.declared
+    r2, selection, correlation, ranges = assumed
+    features = tuple(dict.fromkeys(_features(design)))
+    count = min(design.rows, _MADE_UP)
+    columns, rows = made_up_features(features, count, correlation, ranges, rng)
+    signal = rows @ rng.normal(size=rows.shape[1])
+    signal = (signal - signal.mean()) / max(float(signal.std()), 1e-9)
+    treated = rng.uniform(size=count) < 1 / (1 + np.exp(-selection * signal))
+    columns[declared.treatment.name] = np.where(treated, declared.arms[1], declared.arms[0]).astype(object)
+    latent = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=count)
+    columns |= _outcome(design, latent, ranges, rng)
+    return Table(columns)
+
+
+def _features(design: EffectDesign) -> list[Any]:
+    needs = {*design.declared.outcome_needs, *design.declared.propensity_needs}
+    layouts = [layout for layout in (design.outcome, design.propensity) if layout is not None]
+    return [column for layout in layouts for column in layout.sources if column.name in needs]
+
+
+def _outcome(design: EffectDesign, latent: np.ndarray, ranges: float, rng: np.random.Generator) -> dict[str, Any]:
+    declared = design.declared
+    response = declared.response
+    if declared.family is Family.SURVIVAL:
+        assert declared.event is not None  # of survival
+        end = declared.parameters.horizon or 1.0
+        time = -np.log(rng.uniform(size=latent.size)) * end * 2 / np.exp(latent / 2)
+        there = np.minimum(time, response.range[1])
+        return {response.name: there, declared.event.name: (time <= there).astype(np.float64)}
+    if response.categories is not None:
+        return {response.name: np.where(latent > 0, response.categories[1], response.categories[0]).astype(object)}
+    low, high = response.range
+    if declared.logs:
+        mean = (high - low) / 6 * np.exp(latent / 3)
+        counts = rng.poisson(np.minimum(mean, high)).astype(np.float64)
+        return {response.name: np.clip(counts if low <= 0 else mean * rng.gamma(4, 1 / 4, latent.size), low, high)}
+    return {response.name: np.clip(response.centre + response.half_width * latent / ranges, low, high)}
