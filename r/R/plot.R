@@ -58,6 +58,10 @@ step <- function(times, low, high) {
 
 plot.unpooled_release <- function(x, which = c("roc", "calibration"), ...) {
   which <- match.arg(which)
+  if (is.null(x$curves$cells) && length(x$curves)) {
+    plot_survival(x$curves, ...)
+    return(invisible(x))
+  }
   if (is.null(x$curves$cells)) usage("there is nothing to draw: unpooled_diagnose has curves")
   if (which == "roc" && !is.null(x$curves$roc)) {
     band <- lapply(x$curves$roc, as.numeric)

@@ -190,6 +190,27 @@ def test_releases_and_their_warnings(data: dict[str, Any]) -> None:
     assert not read["ok"]["holds"]
 
 
+def test_a_treatment_effect_is_that_of_python(rows: dict[str, Any], data: dict[str, Any]) -> None:
+    arm = np.arange(600) % 2
+    y = 0.05 * rows["age"] + arm + np.sin(np.arange(600))
+    known = {"age": [0, 128], "arm": ["old", "new"], "y": [-5, 12]}
+    given = {"treatment": "arm", "outcome": "y", "bounds": known, "epsilon": "inf"}
+    columns = {"age": data["age"], "arm": factor(arm, ("old", "new")), "y": numbers(y)}
+    told = ok({"call": "release", "function": "effect", "data": columns, "arguments": given})
+    model = unpooled.TreatmentEffect(**{**given, "epsilon": math.inf})
+    model.fit(pl.DataFrame({"age": rows["age"], "arm": np.array(["old", "new"])[arm], "y": y}))
+    assert told["kind"] == "TreatmentEffect"
+    assert model.effect_ is not None
+    assert (told["terms"][0]["term"], told["terms"][0]["estimate"]) == (model.effect_.term, model.effect_.estimate)
+    times = numbers(np.abs(np.sin(np.arange(600))) * 8 + 0.01)
+    survived = given | {"outcome": "y", "event": "e", "horizon": 5, "family": "survival", "covariates": "age"}
+    survived["bounds"] = {**known, "y": [0, 9], "e": [0, 1]}
+    told = ok(
+        {"call": "release", "function": "effect", "data": columns | {"y": times, "e": numbers(arm)}, "arguments": survived}
+    )
+    assert set(told["curves"]) == {"old", "new"}
+
+
 def test_survival_times_have_a_curve(data: dict[str, Any]) -> None:
     rng = np.random.default_rng(1)
     times, event = rng.exponential(3.0, 600).clip(0.01, 9), (rng.random(600) < 0.7).astype(float)

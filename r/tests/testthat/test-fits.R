@@ -141,3 +141,19 @@ test_that("columns at two parties", {
   found <- unpooled_joint(data = d[c("age", "y")], parties = list(clinic = "age", lab = "y"), bounds = list(age = c(0, 128), y = c(-5, 12)), epsilon = 5)
   expect_output(print(found), "correlation of")
 })
+
+test_that("treatment effects", {
+  skip_without_command()
+  d <- people(6000)
+  d$arm <- factor(ifelse(runif(6000) < stats::plogis(0.02 * (d$age - 55)), "new", "old"), levels = c("old", "new"))
+  d$y <- d$y + 2 * (d$arm == "new")
+  known <- c(known, list(arm = levels(d$arm), y = c(-5, 15)))
+  found <- unpooled_effect(d, "arm", "y", ~ age + ward, known, "site", epsilon = 3)
+  line <- tidy(found)[1, ]
+  expect_identical(line$term, "ATE: new - old")
+  expect_lt(abs(line$estimate - 2), 6 * line$std.error)
+  expect_true(glance(found)$holds)
+  expect_output(print(found), "A guarantee holds")
+  expect_identical(unpooled_effect(d, "arm", "y", c("age", "ward"), known, estimand = "ATT", estimator = "iptw", epsilon = Inf)$kind, "TreatmentEffect")
+  expect_error(unpooled_effect(d, "ward", "y", "age", known), class = "unpooled_usage")
+})

@@ -327,10 +327,24 @@ def _predict(call: serving.PredictCall) -> dict[str, Any]:
 def _release(call: serving.ReleaseCall) -> dict[str, Any]:
     import unpooled
 
+    if call.function == "effect":
+        return _effect(call)
     function = getattr(unpooled, call.function)
     given = arguments_of(function, call.arguments, rows_of(call.rows))
     data = {name: column_of(name, column) for name, column in call.data.items()}
     return _released(function(data, **given))
+
+
+def _effect(call: serving.ReleaseCall) -> dict[str, Any]:
+    """Return a treatment effect, which an estimator fits."""
+    import unpooled
+    from unpooled.models import load
+
+    rows = rows_of(call.rows)
+    model = unpooled.TreatmentEffect(**arguments_of(unpooled.TreatmentEffect, call.arguments))
+    arguments_of(model.fit, {}, rows)
+    model.fit(frame_of(call.data), **rows)
+    return _released(model, load(model.plan_.study.row).terms(model.plan_, model.result_), str(model.summary()))
 
 
 @answer.register
@@ -343,8 +357,8 @@ def _diagnose(call: serving.DiagnoseCall) -> dict[str, Any]:
     return _released(unpooled.diagnose(model, frame, column_of("response", call.response), **given))
 
 
-def _released(found: Any) -> dict[str, Any]:  # noqa: ANN401 - a result that keeps its plan
-    """Return the result of a release as data."""
+def _released(found: Any, terms: Sequence[Any] | None = None, text: str = "") -> dict[str, Any]:  # noqa: ANN401 - a result that keeps its plan
+    """Return the result of a release as data; its lines and its text are its own where none are given."""
     plan = found.plan_
     return {
         "answer": "released",
@@ -355,8 +369,8 @@ def _released(found: Any) -> dict[str, Any]:  # noqa: ANN401 - a result that kee
         "statement": plan.statement.to_dict(),
         "words": str(plan.statement),
         "planned": _planned(plan),
-        "text": str(found),
-        "terms": [_term(term) for term in found.terms],
+        "text": text or str(found),
+        "terms": [_term(term) for term in (found.terms if terms is None else terms)],
         "curves": _curves(found),
         "saved": _saved(found),
     }
@@ -365,7 +379,10 @@ def _released(found: Any) -> dict[str, Any]:  # noqa: ANN401 - a result that kee
 def _curves(found: Any) -> dict[str, dict[str, list[float]]]:  # noqa: ANN401
     """Return what a result draws: the survival of every arm; the ROC curve with its band, and the cells of a calibration curve."""
     if hasattr(found, "curve"):
-        return {arm: _curve(found.curve(arm)) for arm in found.result_.arms if arm not in found.result_.hidden}
+        result = found.result_
+        seen = [arm for arm in result.arms if arm not in getattr(result, "hidden", ())]
+        weighted = getattr(result, "life_tables", seen)  # an effect has curves of times alone
+        return {arm: _curve(found.curve(arm)) for arm in seen[: len(weighted)]}
     if not hasattr(found, "by_cell"):
         return {}
     cells = found.by_cell

@@ -114,9 +114,9 @@ class PredictCall(Section, tag="predict", tag_field="call"):
 
 
 class ReleaseCall(Section, tag="release", tag_field="call"):
-    """Release a description, a table or a comparison of survival."""
+    """Release a description, a table, a comparison of survival or a treatment effect."""
 
-    function: Literal["describe", "tabulate", "survival"]
+    function: Literal["describe", "tabulate", "survival", "effect"]
     data: Columns
     arguments: Arguments = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
