@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test test-slow audit seconds mutants test-full test-network test-pythons lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test test-slow audit seconds mutants test-full test-network test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -58,6 +58,18 @@ test-pythons:
 	  .venv-$$v/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . || exit; \
 	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and not slow and not network and not network_slow" $(UNIT) || exit; \
 	done
+
+# The R package, built and checked with the command of .venv; left out by name where R or a package that it needs is not here. r-full also builds
+# the vignettes, and holds every formula against R. R looks for no index of packages: the check works without a network.
+R_NEEDS := generics jsonlite knitr rmarkdown survival testthat broom
+R_CHECK := _R_CHECK_FORCE_SUGGESTS_=false UNPOOLED_COMMAND=$(abspath $(BIN)/unpooled) R_PROFILE=$(CURDIR)/build/r/profile
+r r-full: .venv/core.stamp
+	@if ! command -v R > /dev/null; then echo "no R here: the R package is left out"; exit 0; fi; \
+	for p in $(R_NEEDS); do Rscript -e "stopifnot(requireNamespace('$$p', quietly = TRUE))" > /dev/null 2>&1 || { echo "no R package $$p here: the R package is left out"; exit 0; }; done; \
+	rm -rf build/r && mkdir -p build/r/index/src/contrib && touch build/r/index/src/contrib/PACKAGES && \
+	echo 'options(repos = c(CRAN = "file://$(CURDIR)/build/r/index"))' > build/r/profile && cd build/r && $(R_CHECK) R CMD build $(if $(findstring full,$@),,--no-build-vignettes) ../../r && \
+	$(R_CHECK) $(if $(findstring full,$@),UNPOOLED_FULL=1) R CMD check --no-manual $(if $(findstring full,$@),,--ignore-vignettes) unpooled_*.tar.gz && \
+	! grep -E "[.]{3} *(WARNING|NOTE|ERROR)" unpooled.Rcheck/00check.log | grep -vE "future file timestamps|installed package size"
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import ast
 import json
 import subprocess
 import sys
+from base64 import b64encode
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,12 +21,16 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
-from commands import command, known_commands
+from commands import PARTIES, command, known_commands, two_parties
+from typer.main import get_command
 
 import unpooled
+from unpooled.cli import main as cli
 from unpooled.cli.schemas.__main__ import shape, unraised, write
-from unpooled.cli.schemas.registry import OUTPUTS, document, encoded, file_name, schema_of, tag
+from unpooled.cli.schemas.registry import OUTPUTS, READ, document, encoded, file_name, schema_of, tag
+from unpooled.cli.schemas.serving import ANSWERS, ServeOutput
 from unpooled.cli.schemas.studies import NewOutput
+from unpooled.cli.serve import Service
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
 from unpooled.study.party import create_party
@@ -61,6 +66,7 @@ WALKS = {
     "network": {"network-provision", "network-start", "network-up"},
     "link": {"link"},
     "demo": {"demo"},
+    "serve": {"serve"},
 }
 
 
@@ -91,6 +97,9 @@ class Validator:
             "minItems",
             "maxItems",
             "default",
+            # Words for readers: which form of several it is, and how a text holds bytes.
+            "discriminator",
+            "contentEncoding",
         ]
     )
     TYPES: ClassVar = {
@@ -209,11 +218,11 @@ def test_outputs_are_printed_under_names_that_have_a_schema_and_by_one_door() ->
     printed, others = set(), []
     for file in (Path(unpooled.__file__).parent / "cli").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say_json":
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"say_json", "json_line"}:
                 printed.add(ast.literal_eval(node.args[0]))
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "msgspec.json.format":
                 others.append(file.name)
-    assert printed == {name for command_ in OUTPUTS for name in names_of(command_)}
+    assert printed == {name for command_ in OUTPUTS for name in names_of(command_)} - READ
     assert others == ["kept.py"]  # a file that `party export` writes
     assert set.union(*WALKS.values()) == printed
 
@@ -414,6 +423,44 @@ def test_parties_that_are_set_up_described_and_refused(tmp_path: Path) -> None:
     assert refused["findings"][0]["refused"]
     assert walk("party", "init", "--helper", "registry", "--folder", "registry")["helper"] == "registry"
     assert walk.seen == WALKS["init"]
+
+
+def test_requests_and_answers_of_a_process_that_serves(tmp_path: Path) -> None:
+    """Each is a line; the two forms of one schema are told apart by their names."""
+    world, validator, seen = two_parties(tmp_path), Validator(committed("serve")), set()
+    rng = np.random.default_rng()
+    column = {"kind": "numbers", "values": b64encode(rng.uniform(0, 1, 300).tobytes()).decode()}
+    words = {"kind": "factor", "levels": ["a", "b"], "codes": b64encode(np.arange(300, dtype="<i4") % 2).decode()}
+    data, bounds = {"x": column, "y": column, "ward": words}, {"x": [0, 1], "ward": ["a", "b"]}
+    fit = {"call": "fit", "model": "linear", "formula": "y ~ x * ward", "data": data}
+    fit |= {"arguments": {"bounds": bounds, "y_bounds": [0, 1], "epsilon": "inf"}, "rows": {"sites": words}}
+    service = Service(get_command(cli.app))
+
+    def ask(call: Any) -> Any:
+        request = {"schema": "unpooled/serve-request/1", "id": 1, "ask": call}
+        validator.check(request)
+        answer = service.answer_to(json.dumps(request).encode())
+        assert (answer.count(b"\n"), answer.endswith(b"\n")) == (1, True)
+        found = json.loads(answer)
+        validator.check(found)
+        assert (next(iter(found)), found["schema"]) == ("schema", tag(ServeOutput))
+        seen.add(found["ok"]["answer"] if "ok" in found else found["error"]["kind"])
+        return found.get("ok")
+
+    ask({"call": "hello"})
+    model = {"of": "saved", "saved": ask(fit)["saved"]}
+    for call in ("fitted", "summary", "anova"):
+        ask({"call": call, "model": model})
+    ask({"call": "contrast", "model": model, "asked": ["ward: b - a"]})
+    ask({"call": "predict", "model": model, "data": data})
+    ask({"call": "release", "function": "describe", "data": data, "arguments": {"bounds": bounds | {"y": [0, 1]}}})
+    ask({"call": "diagnose", "model": model, "data": data, "response": column, "arguments": {"y_bounds": [0, 1]}})
+    ask({"call": "command", "command": ["plan", "study.toml"], "folder": str(world)})
+    ask({"call": "command", "command": ["run", "study.toml", *PARTIES], "folder": str(world)})
+    ask(fit | {"arguments": {"wrong": 1}})
+    assert seen >= {one.__struct_config__.tag for one in ANSWERS} | {"usage", "refused"}
+    with pytest.raises(Mismatch):
+        validator.check({"schema": "unpooled/serve-request/1", "id": 1, "ask": {"call": "hello", "more": 1}})
 
 
 def test_linked_rows(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
@@ -282,6 +283,30 @@ def test_a_cell_does_not_depend_on_where_a_row_stands() -> None:
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["ill ~ I(age - 50)", "ill ~ age * ward + I(age**2)", "ill ~ 0 + C(ward, ref='b') + log(age)"]
+)
+def test_a_model_with_a_formula_is_diagnosed_by_its_own_predictions(text: str) -> None:
+    """Its coefficients are of the columns that the formula makes, not of the declared ones."""
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"ward": rng.choice(["a", "b"], 3000), "age": rng.uniform(20, 90, 3000)})
+    ill = (rng.random(3000) < 1 / (1 + np.exp(2 - 0.03 * frame["age"].to_numpy()))).astype(float)
+    bounds = {"age": (10, 100), "ward": ["a", "b"]}
+    model = unpooled.PrivateGLM("logistic", epsilon=np.inf, bounds=bounds, classes=(0, 1))
+    model.fit(frame.with_columns(ill=pl.Series(ill)), formula=text)
+    found = unpooled.diagnose(model, frame, ill, epsilon=np.inf)
+    p = model.predict_proba(frame)[:, 1]
+    for cell in found.by_cell:
+        inside = np.floor(20 * p) == np.floor(20 * cell.predicted)  # cells are twentieths
+        assert cell.rows == pytest.approx(inside.sum(), abs=3)
+        assert cell.observed == pytest.approx(ill[inside].mean(), abs=0.02)
+    with pytest.raises(UsageError, match="several columns of a formula"):
+        unpooled.diagnose(model, frame, ill, unit="attribute")
+    model.fit(frame.with_columns(ill=pl.Series(ill)), formula="ill ~ age + offset(age)")
+    with pytest.raises(UsageError, match="without offset"):
+        unpooled.diagnose(model, frame, ill)
 
 
 def test_models_whose_coefficients_stay_at_the_parties_are_refused() -> None:

@@ -561,3 +561,37 @@ def test_studies_are_audited_in_every_unit(adjacency: str) -> None:
         if adjacency == "replace":
             reached = {name for who, _, name in report.largest if who == unit and report.largest[who, _, name] > 0.1}
             assert {"base", "descent", "score"} <= reached
+
+
+def test_without_noise_standard_errors_are_those_of_the_likelihood() -> None:
+    """Also of columns with few levels, whose rounding is the same in every row."""
+    rng = np.random.default_rng(0)
+    n, edges = 2000, np.array([1.0, 2.0, 4.0, 8.0])
+    ward, sex = rng.integers(0, 3, n), rng.integers(0, 2, n)
+    time = rng.exponential(4 * np.exp(-0.3 * ward + 0.2 * sex)).clip(2**-10, 9)
+    event = (time <= 8) & (rng.random(n) < 0.8)
+    frame = pl.DataFrame(
+        {
+            "ward": np.array(["a", "b", "c"])[ward],
+            "sex": np.array(["f", "m"])[sex],
+            "time": time,
+            "event": event.astype(float),
+        }
+    )
+    bounds = {"ward": ["a", "b", "c"], "sex": ["f", "m"]}
+    model = unpooled.PrivateGLM("survival", epsilon=math.inf, bounds=bounds, y_bounds=(0, 8), cuts=[1, 2, 4])
+    table = model.fit(frame, formula="Surv(time, event) ~ ward * sex").summary()
+    b, c, m = ward == 1, ward == 2, sex == 1
+    rows = np.column_stack([b, c, m, b & m, c & m]).astype(float)
+    printed = [term for term in table.terms if not term.term.startswith("log hazard")]
+    assert [term.term for term in printed[:3]] == ["ward: b - a", "ward: c - a", "sex: m - f"]
+    slopes = np.array([term.estimate for term in printed])
+    hazards = np.array([term.estimate for term in table.terms if term not in printed])
+    within = np.diff(np.minimum(time[:, None], np.concatenate([[0.0], edges])), axis=1)
+    expected = within * np.exp((rows @ slopes)[:, None] + hazards)
+    cross = rows.T @ expected
+    information = np.block(
+        [[rows.T @ (rows * expected.sum(axis=1)[:, None]), cross], [cross.T, np.diag(expected.sum(axis=0))]]
+    )
+    errors = np.sqrt(np.linalg.inv(information).diagonal())
+    assert [term.std_error for term in printed] == pytest.approx(errors[:5].tolist(), rel=1e-4)

@@ -435,3 +435,18 @@ def test_a_constant_of_which_more_may_hide_than_its_error_is_not_printed() -> No
     # The same model about the middle of the range has all its lines.
     model.fit(frame, formula="y ~ I(age - 55) + I((age - 55)**2) + arm + u0 + u1 + u2 + u3")
     assert not model.summary().not_determined
+
+
+def test_without_noise_the_residual_variance_is_that_of_least_squares() -> None:
+    """No prior has to help, also where columns are nearly collinear."""
+    rng = np.random.default_rng(0)
+    dose, ward = rng.integers(4, 64, 2000) / 4, rng.integers(0, 3, 2000)
+    y = np.round((0.3 * np.log(dose) + 0.2 * (ward == 1) + rng.normal(size=2000)).clip(-7, 7) * 2**14) / 2**14
+    frame = pl.DataFrame({"dose": dose, "ward": np.array(["a", "b", "c"])[ward], "y": y})
+    bounds = {"dose": (1, 17), "ward": ["a", "b", "c"]}
+    model = unpooled.PrivateLinearRegression(epsilon=math.inf, bounds=bounds, y_bounds=(-8, 8))
+    table = model.fit(frame, formula="y ~ log(dose) * ward").summary()
+    levels = np.column_stack([np.ones(2000), ward == 1, ward == 2])
+    rows = np.column_stack([levels, levels * np.log(dose)[:, None]])
+    (left,) = np.linalg.lstsq(rows, y, rcond=None)[1]
+    assert table.residual_variance == pytest.approx(left / (2000 - 6), rel=1e-6)

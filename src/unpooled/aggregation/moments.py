@@ -268,8 +268,9 @@ class Moments:
             return 1 / (positive(noise_precision) * self._unit)
         # The residual sum of squares loses one degree of freedom for each coefficient; rounds count them already.
         free = self.rows if self.frame.refined else max(self.rows - self.known.values.size, 1)
-        left: float = self.posterior().noise_variance
-        return left / self._unit * self.rows / free
+        if not (self.xx[1].any() or self.xy[1].any() or self.frame.squares[1]):  # without noise no prior has to help
+            return max(self.frame.squares[0] - float(self._cross @ self.known.inverse @ self._cross), 0.0) / free
+        return float(self.posterior().noise_variance) / self._unit * self.rows / free
 
     @property
     def _unit(self) -> float:

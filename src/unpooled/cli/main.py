@@ -6,12 +6,26 @@ import sys
 
 import typer
 
-from unpooled.cli import audit, contrast, demo, doctor, link, network, new, party, plan, predict, report, result, run, schema
+from unpooled.cli import (
+    audit,
+    contrast,
+    demo,
+    doctor,
+    link,
+    network,
+    new,
+    party,
+    plan,
+    predict,
+    report,
+    result,
+    run,
+    schema,
+    serve,
+)
+from unpooled.cli.failures import REFUSED, failure
 from unpooled.cli.say import examples
-from unpooled.errors import Refusal, UnpooledError
-
-#: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
-USAGE, REFUSED = 2, 3
+from unpooled.errors import UnpooledError
 
 app = typer.Typer(
     name="unpooled",
@@ -23,7 +37,7 @@ app = typer.Typer(
 )
 for command in (
     *(demo.demo, new.new, plan.plan, run.run, link.link, result.result, contrast.contrast, predict.predict),
-    *(report.report, audit.audit, doctor.doctor, schema.schema),
+    *(report.report, audit.audit, doctor.doctor, schema.schema, serve.serve),
 ):
     app.command(epilog=examples(command.__name__))(command)
 app.add_typer(party.app, name="party")
@@ -44,20 +58,10 @@ def main() -> None:
     """Run the command line."""
     try:
         app()
-    except Refusal as refusal:
-        typer.echo(f"refused: {refusal}", err=True)
-        sys.exit(REFUSED)
-    except UnpooledError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(USAGE)
-    except OSError as error:
-        typer.echo(f"error: {error.filename or 'a file'}: {error.strerror}: check the path", err=True)
-        sys.exit(USAGE)
-    except ModuleNotFoundError as missing:
-        if missing.name == "fcntl":
-            typer.echo("error: networks need Linux or macOS (on Windows: WSL)", err=True)
-            sys.exit(USAGE)
-        if missing.name not in {"nvflare", "psutil"}:
+    except (UnpooledError, OSError, ModuleNotFoundError) as error:
+        told = failure(error)
+        if told is None:
             raise
-        typer.echo("error: this needs the network extra: pip install 'unpooled[network]'", err=True)
-        sys.exit(USAGE)
+        code, words = told
+        typer.echo(f"{'refused' if code == REFUSED else 'error'}: {words}", err=True)
+        sys.exit(code)

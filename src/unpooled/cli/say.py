@@ -38,6 +38,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "report": ("unpooled report study.run", "unpooled report study.toml --config north/party.toml"),
     "result": ("unpooled result study.run", "unpooled result study.run --csv"),
+    "serve": ("unpooled serve --stdio",),
     "schema": ("unpooled schema", "unpooled schema result", "unpooled schema party ledger"),
     "run": (
         "unpooled run study.toml --party north/party.toml --party south/party.toml",
@@ -85,6 +86,13 @@ def say_json(output: str, data: Mapping[str, Any]) -> None:
     from unpooled.cli.schemas.registry import encoded
 
     typer.echo(encoded(output, data).decode())
+
+
+def json_line(output: str, data: Mapping[str, Any]) -> bytes:
+    """Return data for a program that reads one line for each answer: the same as :func:`say_json` prints, in one line."""
+    from unpooled.cli.schemas.registry import encoded
+
+    return encoded(output, data, lines=False) + b"\n"
 
 
 def write_new(path: Path, body: bytes) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.aggregation.saving import Savable
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.statement import Statement
     from unpooled.protocol.step import Model
+    from unpooled.protocol.terms import ResultTerm
 
 
 class PlannedResult(Savable):
@@ -22,6 +24,16 @@ class PlannedResult(Savable):
     def statement_(self) -> Statement:
         """Return the privacy statement of this result."""
         return self.plan_.statement
+
+    @property
+    def _result(self) -> Any:  # noqa: ANN401 - the model's own result
+        """Return what the model found: the first field of every such class."""
+        return getattr(self, dataclasses.fields(self)[0].name)  # type: ignore[arg-type]
+
+    @property
+    def terms(self) -> tuple[ResultTerm, ...]:
+        """Return the result line by line."""
+        return self._model.terms(self.plan_, self._result)
 
     @classmethod
     def _compiles(cls, study: Study) -> Plan:

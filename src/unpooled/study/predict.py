@@ -50,10 +50,10 @@ def predictions(
     found: dict[str, NDArray[Any]] = {}
     if id_column is not None:
         found[id_column] = np.array(table.ids(), dtype=object)
-    return found | _answers(model, frame, known)
+    return found | answers(model, frame, known)
 
 
-def _answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator, a frame
+def answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator, a frame
     """Return the model's predictions of these rows, by the name of a column."""
     predicted = model.predict(frame, **known)
     if predicted.ndim > 1:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from unpooled.cli.schemas import parties, studies
+from unpooled.cli.schemas import parties, serving, studies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,11 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "result": (studies.ResultOutput,),
     "run": (studies.RunOutput,),
     "schema": (studies.SchemaOutput,),
+    "serve": (serving.ServeOutput, serving.ServeRequest),
 }
+
+#: Of these, what a command reads instead of printing it.
+READ: Final = frozenset({"serve-request"})
 
 
 def tag(output: type[Output]) -> str:
@@ -59,8 +63,8 @@ def tag(output: type[Output]) -> str:
 _NAMED: Final = {tag(one).split("/")[1]: one for every in OUTPUTS.values() for one in every}
 
 
-def encoded(name: str, data: Mapping[str, Any]) -> bytes:
-    """Return an output as JSON, ``schema`` first; raises ``msgspec.ValidationError`` where it does not match its schema.
+def encoded(name: str, data: Mapping[str, Any], *, lines: bool = True) -> bytes:
+    """Return an output as JSON, ``schema`` first; raises ``msgspec.ValidationError`` where it does not match its schema. Not in ``lines``: in one.
 
     >>> print(encoded("network-up", {"up": ["north"]}).decode())
     {
@@ -73,7 +77,7 @@ def encoded(name: str, data: Mapping[str, Any]) -> bytes:
     output = _NAMED[name]
     body = msgspec.json.encode({"schema": tag(output), **data})
     msgspec.json.decode(body, type=output)
-    return msgspec.json.format(body)
+    return msgspec.json.format(body) if lines else body
 
 
 def schema_of(command: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logit
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.formula_columns import coded_by
 from unpooled.errors import UsageError
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check
@@ -27,6 +28,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, ReleasedInput, origins_of
 from unpooled.privacy.plan import Plan, Study, default_delta
 from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import as_html
 
@@ -229,7 +231,7 @@ def diagnose(
     columns = _released(model)
     if not 2 <= cells <= 200:  # noqa: PLR2004 - as the study's own limit
         raise UsageError("cells must lie between 2 and 200")
-    table = table_of(X, [column.name for column in columns])
+    columns, table = _as_fitted(model, table_of(X, [column.name for column in columns]), columns, unit)
     response, values, parameters = _asked(model, np.asarray(y), y_bounds, cells)
     names = Coding(columns, 1).coded_names
     parameters |= {
@@ -256,6 +258,27 @@ def diagnose(
     )
     plan, found = run(MODEL, study, tables, budget=budget)
     return Diagnosis(found.outcome.result, plan, found.ledger, found.outcome.communication)
+
+
+def _as_fitted(
+    model: Any,  # noqa: ANN401 - a fitted estimator
+    table: Table,
+    columns: tuple[Column, ...],
+    unit: str,
+) -> tuple[tuple[Column, ...], Table]:
+    """Return the columns that the coefficients are of, and their values: of a formula those that it makes, each a function of one row."""
+    made = getattr(model, "_made", None)
+    if made is None:
+        return columns, table
+    if made.derived.offset_column is not None:
+        raise UsageError("diagnose is for models that are linear in their columns, without offset or exposure")
+    if unit == Unit.ATTRIBUTE:
+        msg = "one value of a person may move several columns of a formula: with unit='attribute' diagnose a model without a formula"
+        raise UsageError(msg)
+    features = coded_by(model._source)  # noqa: SLF001 - of all estimators with a formula
+    blocks = list(made.seen(table).blocks(tuple(column.name for column in features)))
+    values = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return features, Table({column.name: part for column, part in zip(features, values, strict=True)})
 
 
 def _origins(model: Any, rows: str) -> tuple[ReleasedInput, ...]:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""What a study of a treatment effect declares: its columns, its estimand, and the models by which it adjusts."""
+"""Declarations of a study of a treatment effect: its columns, its estimand, and the models by which it adjusts."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from unpooled.aggregation.totals import Summed
 from unpooled.families import Response
 from unpooled.kernels import person_rows, standard_rows
 from unpooled.models.glm.families import SURVIVAL
-from unpooled.models.glm.rows import BASE, INFORMATION, SCORE, BaseRate, GlmRows, Responses
+from unpooled.models.glm.rows import BASE, INFORMATION, SCORE, BaseRate, GlmRows, Responses, nearest
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, clipped_products, moments_augmented
@@ -166,7 +166,8 @@ class PersonRows(GlmRows):
         """Return steps per unit of rows and of weights in second moments."""
         most = _FINEST if self.exact else _FINE
         whole = integer_grid(self.rows * math.ceil(self.radius**2), 1, most)
-        row = 1 << ((whole.bit_length() - 1) // 3)
+        # Without noise weights have more of the steps: of a model of few levels they take few values, so that their rounding adds up.
+        row = 1 << ((whole.bit_length() - 1) * (5 if self.exact else 3) // (16 if self.exact else 9))
         return row, whole // row**2
 
     @property
@@ -255,7 +256,7 @@ class PersonRows(GlmRows):
         farthest, exact, p = int(self.farthest * self.grid), max(1, (1 << 53) // longest), self.slopes
         for rows, pull, _, square in self.person_pulls(blocks, start, units):
             whole = np.empty(square.size)
-            person_rows.cut_totals(pull, square, float(self.grid), float(self._one), farthest, longest, whole)
+            person_rows.cut_totals(self._rounded(pull), square, float(self.grid), float(self._one), farthest, longest, whole)
             for at in range(0, square.size, exact):  # sums of so many products are exact in any order
                 part = slice(at, at + exact)
                 total[:p] += (rows[part, :p].T @ whole[part]).astype(np.int64)
@@ -272,6 +273,9 @@ class PersonRows(GlmRows):
         for rows, _, weight, square in self.person_pulls(blocks, start, units):
             whole, part = np.empty(square.size), np.array(rows[:, :p], order="F")
             scale = row / self.grid
+            if self.exact:
+                nearest(part, scale)
+                nearest(weight, fine / units[1])
             person_rows.weigh_totals(part, weight, scale, fine / units[1], float(one), float(heaviest), whole)
             for at in range(0, square.size, exact):
                 some = slice(at, at + exact)
@@ -292,5 +296,9 @@ class PersonRows(GlmRows):
         columns = np.concatenate([np.arange(d), upper[1], second + p])
         gram, variance = np.zeros((2, d, d))
         gram[rows, columns] = gram[columns, rows] = total.values / unit
+        if self.exact:  # the constant that was summed, on the grid of these rows, is not quite the one of the coefficients
+            whole = np.ones(d)
+            whole[p:] = CONSTANT * row / math.trunc(CONSTANT * row)
+            gram *= whole[:, None] * whole
         variance[rows, columns] = variance[columns, rows] = (total.deviations / unit) ** 2
         return gram, variance

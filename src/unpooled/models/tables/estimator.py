@@ -23,7 +23,7 @@ from unpooled.privacy.bounds.column import text_of
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta
-from unpooled.protocol.terms import FIELDS, ResultTerm, as_html
+from unpooled.protocol.terms import FIELDS, as_html
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,11 +87,6 @@ class Tabulation(PlannedResult):
         parts = list(dict.fromkeys(f"{quantile.part:g}" for quantile in self.table_.quantiles))
         msg = f"there is no quantile {part:g} of {line!r}: there are {listed(parts) if parts else 'none'}"
         raise KeyError(msg)
-
-    @property
-    def terms(self) -> tuple[ResultTerm, ...]:
-        """Return the result line by line."""
-        return MODEL.terms(self.plan_, self.table_)
 
     def to_frame(self) -> pl.DataFrame:
         """Return the lines of the result as a polars data frame."""

@@ -1,0 +1,235 @@
+# Methods of fits.
+
+# The statement as a table prints it: what holds, and the sentences that say how far.
+say_statement <- function(statement, whole = FALSE) {
+  lines <- strsplit(statement_words(statement), "\n", fixed = TRUE)[[1]]
+  if (!whole) lines <- lines[seq_len(min(length(lines), if (isTRUE(statement$holds)) 3 else 1))]
+  for (line in lines) cat(strwrap(line, exdent = 2), sep = "\n")
+}
+
+statement_words <- function(statement) {
+  if (!is.null(statement$words)) return(statement$words)
+  paste(c(statement$headline, statement$reading[nzchar(statement$reading)]), collapse = "\n")
+}
+
+unpooled_statement <- function(x) {
+  structure(x$statement, class = "unpooled_statement")
+}
+
+print.unpooled_statement <- function(x, ...) {
+  say_statement(unclass(x), whole = TRUE)
+  invisible(x)
+}
+
+coef.unpooled_fit <- function(object, ...) {
+  terms <- object$terms[object$terms$group != "Kaplan-Meier", ]
+  setNames(terms$estimate, term_names(terms))
+}
+
+vcov.unpooled_fit <- function(object, ...) {
+  if (is.null(object$vcov)) {
+    usage("method '", object$method, "' released no second moments, so there is no covariance and there are no standard errors")
+  }
+  object$vcov
+}
+
+confint.unpooled_fit <- function(object, parm, level = 0.95, ...) {
+  found <- coef(object)
+  half <- qnorm(0.5 + level / 2) * sqrt(diag(vcov(object)))
+  ends <- cbind(found - half, found + half)
+  sides <- 100 * c((1 - level) / 2, (1 + level) / 2)
+  dimnames(ends) <- list(names(found), paste(format(sides, trim = TRUE, digits = 3), "%"))
+  if (missing(parm)) ends else ends[parm, , drop = FALSE]
+}
+
+nobs.unpooled_fit <- function(object, ...) object$nobs
+
+formula.unpooled_fit <- function(x, ...) x$formula
+
+print.unpooled_fit <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
+  cat("Coefficients:\n")
+  print(coef(x), digits = digits)
+  cat("\nn = ", x$nobs, ", family ", x$family, ", method ", x$method, "\n\n", sep = "")
+  say_statement(x$statement)
+  invisible(x)
+}
+
+# A table of the command, whose levels and classes are compared with what the fit compares them with.
+table_arguments <- function(object, level, reference, against, exponentiate, ...) {
+  compared <- as.list(object$references)
+  response <- setdiff(names(compared), names(object$levels))
+  levels <- compared[setdiff(names(compared), response)]
+  for (name in names(reference)) levels[[name]] <- as.character(reference[[name]])
+  if (is.null(against) && length(response)) against <- compared[[response]]
+  arguments(
+    level = level, references = if (length(levels)) levels, against = against, exponentiate = if (exponentiate) TRUE, ...
+  )
+}
+
+summary.unpooled_fit <- function(object, level = 0.95, exponentiate = FALSE, reference = NULL, against = NULL,
+                                 adjust = NULL, ...) {
+  if (is.null(object$vcov)) {
+    found <- list(terms = object$terms, level = level, ratio = "", foot = character(), residual_variance = NA, r_squared = NA)
+  } else {
+    found <- ask("summary", model = model_of(object), arguments = table_arguments(
+      object, level, reference, against, exponentiate && object$family != "linear", adjust = adjust
+    ), caller = match.call())
+    found$terms <- terms_frame(found$terms)
+  }
+  terms <- found$terms[found$terms$group != "Kaplan-Meier", ]
+  found$coefficients <- cbind(
+    Estimate = terms$estimate, `Std. Error` = terms$std_error, Privacy = terms$privacy, `z value` = terms$statistic,
+    `Pr(>|z|)` = terms$p_value
+  )
+  rownames(found$coefficients) <- term_names(terms)
+  found$conf.int <- cbind(terms$conf_low, terms$conf_high)
+  dimnames(found$conf.int) <- list(term_names(terms), c("lower", "upper"))
+  structure(c(found, object[c("call", "family", "dispersion", "nobs", "method", "statement", "notes")]),
+    class = "summary.unpooled_fit"
+  )
+}
+
+print.summary.unpooled_fit <- function(x, digits = max(3L, getOption("digits") - 3L),
+                                       signif.stars = getOption("show.signif.stars"), ...) {
+  cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
+  cat("Coefficients", if (nzchar(x$ratio)) paste0(" (", x$ratio, "s)"), ":\n", sep = "")
+  if (all(is.na(x$coefficients[, "Std. Error"]))) {
+    print(x$coefficients[, "Estimate"], digits = digits)
+    cat("\nmethod '", x$method, "' released no second moments: there are no standard errors\n", sep = "")
+  } else {
+    printCoefmat(x$coefficients,
+      digits = digits, signif.stars = signif.stars, cs.ind = 1:3, tst.ind = 4, P.values = TRUE, has.Pvalue = TRUE, na.print = "NA"
+    )
+  }
+  if (nzchar(x$ratio)) {
+    cat("\nIntervals of ", format(100 * x$level), " %:\n", sep = "")
+    print(cbind(ratio = x$coefficients[, "Estimate"], x$conf.int), digits = digits)
+  }
+  cat("\n")
+  if (identical(x$family, "linear") && !is.na(given(x$residual_variance))) {
+    cat("Residual standard error: ", format(sqrt(x$residual_variance), digits = digits),
+      ", R-squared: ", format(given(x$r_squared), digits = digits), "\n",
+      sep = ""
+    )
+  } else if (!is.null(x$dispersion)) {
+    cat("(Dispersion parameter for ", x$family, " family taken to be ", format(x$dispersion, digits = digits), ")\n\n", sep = "")
+  }
+  for (line in utils::head(x$foot, -1)) cat(strwrap(line, exdent = 2), sep = "\n")
+  cat("\n")
+  say_statement(x$statement)
+  invisible(x)
+}
+
+unpooled_contrast <- function(fit, ..., level = 0.95, exponentiate = FALSE, value = NULL, reference = NULL, against = NULL) {
+  call <- match.call()
+  asked <- as.character(unlist(list(...)))
+  if (!length(asked)) usage("say what is compared, as words: unpooled_contrast(fit, \"ward: b - a\")")
+  found <- ask("contrast", model = model_of(fit), asked = I(asked), arguments = table_arguments(
+    fit, level, reference, against, exponentiate && fit$family != "linear", value = value
+  ), caller = call)
+  found$terms <- terms_frame(found$terms)
+  found$statement <- fit$statement
+  structure(found, class = "unpooled_contrast")
+}
+
+print.unpooled_contrast <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  shown <- x$terms[c("estimate", "std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high")]
+  names(shown) <- c(if (nzchar(x$ratio)) x$ratio else "estimate", "std error", "privacy", "z", "p", "lower", "upper")
+  rownames(shown) <- x$terms$term
+  print(shown, digits = digits)
+  if (nrow(shown) > 1) {
+    cat("joint test: chi2(", x$joint$degrees, ") = ", format(x$joint$statistic, digits = digits), ", p ",
+      format.pval(x$joint$p_value, digits = 3), "\n",
+      sep = ""
+    )
+  }
+  cat("\n")
+  say_statement(x$statement)
+  invisible(x)
+}
+
+anova.unpooled_fit <- function(object, smaller = NULL, ...) {
+  asked <- c(list("anova", model = model_of(object), caller = match.call()), if (!is.null(smaller)) list(smaller = I(smaller)))
+  found <- do.call(ask, asked, quote = TRUE)
+  value <- function(name) vapply(found$tests, function(one) given(one[[name]]), 0)
+  one <- length(found$names) == 1 && grepl("^F\\(", found$names)
+  table <- data.frame(Df = value("degrees"), value("statistic"), value("p_value"))
+  names(table)[2:3] <- if (one) c("F", "Pr(>F)") else c("Chisq", "Pr(>Chisq)")
+  rownames(table) <- if (is.null(smaller)) found$names else "left out"
+  structure(table, heading = "Wald tests, all other terms staying in the model\n", class = c("anova", "data.frame"))
+}
+
+predict.unpooled_fit <- function(object, newdata, type = c("response", "link", "class", "survival"), exposure = NULL,
+                                 offset = NULL, interval = c("none", "prediction"), level = 0.95, ...) {
+  type <- match.arg(type)
+  interval <- match.arg(interval)
+  if (missing(newdata)) usage("give new rows: a fit keeps no data")
+  given <- newdata[intersect(object$columns, names(newdata))]
+  per_row <- row_columns(newdata, exposure = exposure, offset = offset)
+  asked <- c(
+    list("predict", model = model_of(object), data = columns(given, object$since), caller = match.call()),
+    if (length(per_row)) list(rows = per_row)
+  )
+  found <- do.call(ask, asked, quote = TRUE)$predictions
+  if (interval == "prediction") {
+    if (is.null(found$std)) usage("prediction intervals are those of a linear model with second moments")
+    half <- qnorm(0.5 + level / 2) * found$std
+    return(cbind(fit = found$prediction, lwr = found$prediction - half, upr = found$prediction + half))
+  }
+  several <- grep("^(probability: |survival to )", names(found), value = TRUE)
+  if (type == "survival") {
+    if (!identical(object$family, "survival")) usage("type \"survival\" is of times to an event")
+    return(do.call(cbind, found[several]))
+  }
+  if (type == "link") return(if (is.null(found$link)) found$prediction else found$link)
+  if (type == "class") {
+    if (is.null(object$labels)) usage("type \"class\" is of a response with classes")
+    return(factor(labelled(object, found$prediction), levels = object$labels))
+  }
+  if (identical(object$family, "multinomial")) {
+    return(structure(do.call(cbind, found[several]), dimnames = list(NULL, sub("^probability: ", "", several))))
+  }
+  if (!is.null(found$probability)) found$probability else found$prediction
+}
+
+# Predicted classes under the names that the asker gave them.
+labelled <- function(object, predicted) {
+  if (identical(object$family, "logistic") && is.numeric(predicted)) object$labels[predicted + 1] else as.character(predicted)
+}
+
+# The names that packages of the tidyverse give to the columns of a table.
+broom_names <- function(terms) {
+  found <- terms
+  names(found) <- c("term", "estimate", "std.error", "statistic", "p.value", "conf.low", "conf.high", "privacy", "group")
+  if (all(found$group == "")) found$group <- NULL
+  rownames(found) <- NULL
+  found
+}
+
+tidy.unpooled_fit <- function(x, conf.int = FALSE, conf.level = 0.95, exponentiate = FALSE, ...) {
+  found <- broom_names(summary(x, level = conf.level, exponentiate = exponentiate)$terms)
+  if (!conf.int) found <- found[setdiff(names(found), c("conf.low", "conf.high"))]
+  found
+}
+
+tidy.unpooled_contrast <- function(x, ...) broom_names(x$terms)
+
+glance.unpooled_fit <- function(x, ...) {
+  data.frame(
+    nobs = x$nobs, family = x$family, method = x$method, dispersion = given(x$dispersion),
+    epsilon = given(x$statement$epsilon), delta = given(x$statement$delta), holds = x$holds, plan = x$plan
+  )
+}
+
+augment.unpooled_fit <- function(x, newdata, ...) {
+  if (missing(newdata)) usage("give new rows: a fit keeps no data")
+  found <- predict(x, newdata, ...)
+  if (is.matrix(found)) {
+    found <- as.data.frame(found)
+    names(found) <- paste0(".fitted: ", names(found))
+    return(cbind(newdata, found))
+  }
+  newdata$.fitted <- found
+  newdata
+}

@@ -1,0 +1,194 @@
+# Studies between organisations: the commands of the shell, with the same files.
+
+strings <- function(flag, values) as.vector(rbind(rep(flag, length(values)), as.character(values)))
+
+path <- function(file) normalizePath(file, mustWork = FALSE)
+
+# A declaration of a column, as `unpooled party init --column` takes it.
+declaration <- function(name, bounds, missing) {
+  ends <- if (is_time(bounds) || is.numeric(bounds) && length(bounds) == 2) {
+    if (is_time(bounds)) paste(format(bounds, "%Y-%m-%d"), collapse = ":") else paste(sprintf("%.17g", bounds), collapse = ":")
+  } else {
+    paste(as.character(if (is.logical(bounds)) as.integer(bounds) else if (is.factor(bounds)) levels(bounds) else bounds), collapse = ",")
+  }
+  paste0(name, "=", ends, if (!is.null(missing) && !is.na(missing)) paste0(";", missing))
+}
+
+unpooled_party <- function(file, name, bounds, folder = name, missing = NULL, id = NULL, labels = NULL, epsilon = 1,
+                           delta = NULL, unit = NULL, ...) {
+  known <- vapply(names(bounds), function(one) {
+    declaration(one, bounds[[one]], if (length(missing) == 1 && is.null(names(missing))) missing else missing[one])
+  }, "")
+  more <- list(...)
+  flags <- unlist(lapply(names(more), function(one) {
+    flag <- paste0("--", gsub("_", "-", one))
+    if (isTRUE(more[[one]])) flag else strings(flag, more[[one]])
+  }))
+  found <- unpooled_command(
+    "party", "init", path(file), "--name", name, "--folder", path(folder), strings("--column", known),
+    strings("--id", id), strings("--label", labels), strings("--epsilon", number(epsilon)), strings("--delta", number(delta)),
+    strings("--unit", unit), flags
+  )
+  file.path(path(folder), "party.toml")
+}
+
+number <- function(x) if (is.null(x)) NULL else sprintf("%.17g", x)
+
+card_of <- function(party) {
+  config <- config_of(party)
+  found <- unpooled_command("party", "card", "--config", config)$card
+  path(if (file.exists(found)) found else file.path(dirname(config), basename(found)))
+}
+
+config_of <- function(party) {
+  if (dir.exists(party)) party <- file.path(party, "party.toml")
+  if (!file.exists(party)) usage(party, ": there is no party file")
+  path(party)
+}
+
+# A value in a study file.
+toml <- function(value) {
+  one <- function(x) if (is.character(x)) json_values(x) else if (is.logical(x)) tolower(x) else sprintf("%.17g", x)
+  if (!is.null(names(value))) {
+    return(paste0("{ ", paste(json_values(names(value)), vapply(value, one, ""), sep = " = ", collapse = ", "), " }"))
+  }
+  if (length(value) == 1 && !inherits(value, "AsIs")) one(value) else paste0("[", paste(vapply(value, one, ""), collapse = ", "), "]")
+}
+
+# Write parameters into a study file, over its comments that name their defaults.
+set_parameters <- function(file, parameters) {
+  lines <- readLines(file, encoding = "UTF-8")
+  for (name in names(parameters)) {
+    line <- paste(name, "=", toml(parameters[[name]]))
+    at <- grep(paste0("^(# )?", name, "\\s*="), lines)
+    if (length(at)) lines[at[1]] <- line else lines <- append(lines, line, match("[parameters]", lines))
+  }
+  writeLines(enc2utf8(lines), file, useBytes = TRUE)
+}
+
+unpooled_new <- function(model, parties, formula = NULL, epsilon = 1, file = "study.toml", parameters = list()) {
+  cards <- vapply(parties, function(one) if (grepl("\\.card\\.toml$", one)) path(one) else card_of(one), "")
+  text <- if (!is.null(formula)) formula_text(formula)
+  unpooled_command(
+    "new", model, strings("--card", cards), "--epsilon", number(epsilon), strings("--formula", text), "--out", path(file)
+  )
+  if (length(parameters)) set_parameters(file, parameters)
+  unpooled_study(file, parties[!grepl("\\.card\\.toml$", parties)])
+}
+
+unpooled_study <- function(file, parties = character()) {
+  structure(list(file = path(file), parties = vapply(as.character(parties), config_of, "", USE.NAMES = FALSE)),
+    class = "unpooled_study"
+  )
+}
+
+as_study <- function(study) if (inherits(study, "unpooled_study")) study else unpooled_study(study)
+
+print.unpooled_study <- function(x, ...) {
+  cat("Study ", x$file, "\n", sep = "")
+  for (party in x$parties) cat("  party ", party, "\n", sep = "")
+  invisible(x)
+}
+
+unpooled_plan <- function(study, utility = FALSE) {
+  study <- as_study(study)
+  found <- unpooled_command("plan", study$file, if (utility) "--utility")
+  releases <- found$releases
+  fields <- c("name", "party", "step", "mechanism", "count", "size", "sensitivity", "scale")
+  found$releases <- as.data.frame(setNames(lapply(fields, function(field) {
+    unlist(lapply(releases, function(one) if (is.null(one[[field]])) NA else one[[field]]))
+  }), fields))
+  structure(found, class = "unpooled_plan")
+}
+
+print.unpooled_plan <- function(x, ...) {
+  cat("plan ", substr(x$plan, 1, 16), "\n", sep = "")
+  print(x$releases[setdiff(names(x$releases), "step")], row.names = FALSE, digits = 5)
+  cat("\n")
+  say_statement(x$statement)
+  for (note in x$notes) cat(strwrap(paste0("Note: ", note, "."), exdent = 2), sep = "\n")
+  if (!is.null(x$outlook)) {
+    cat("\nExpected ", x$outlook$measure, " (a mean alone: ", format(x$outlook$mean, digits = 3), "):\n", sep = "")
+    points <- x$outlook$points
+    print(data.frame(
+      epsilon = vapply(points, function(one) one$epsilon, 0), error = vapply(points, function(one) one$error, 0),
+      low = vapply(points, function(one) one$low, 0), high = vapply(points, function(one) one$high, 0)
+    ), row.names = FALSE, digits = 3)
+  }
+  invisible(x)
+}
+
+unpooled_approve <- function(study, party, by = "", reason = "", approve = TRUE) {
+  study <- as_study(study)
+  found <- unpooled_command(
+    "party", "check", study$file, "--config", config_of(party), if (approve) "--approve",
+    if (nzchar(by)) c("--by", by), if (nzchar(reason)) c("--reason", reason)
+  )
+  if (approve) invisible(found) else found
+}
+
+unpooled_run <- function(study, parties = NULL, out = NULL, force = FALSE, network = NULL, resume = FALSE) {
+  call <- match.call()
+  study <- as_study(study)
+  if (!is.null(parties)) study$parties <- vapply(parties, config_of, "")
+  folder <- if (is.null(out)) sub("\\.toml$", ".run", study$file) else path(out)
+  unpooled_command(
+    "run", study$file, if (is.null(network)) strings("--party", study$parties) else c("--network", path(network)),
+    "--out", folder, if (force) "--force", if (resume) "--resume"
+  )
+  found <- unpooled_result(folder)
+  found$call <- call
+  found
+}
+
+unpooled_result <- function(run, analysis = "") {
+  call <- match.call()
+  if (inherits(run, "unpooled_study")) run <- sub("\\.toml$", ".run", run$file)
+  at <- list(run = path(run), analysis = analysis)
+  told <- unpooled_command("result", at$run, if (nzchar(analysis)) c("--analysis", analysis))
+  if (length(told$predicting) && told$model %in% c("bayes", "glm")) {
+    answer <- ask("fitted", model = c(list(of = "run"), at), caller = call)
+    return(new_fit(answer, call, NULL, run = at))
+  }
+  told$terms <- terms_frame(told$terms)
+  words <- strsplit(told$statement, "\n", fixed = TRUE)[[1]]
+  told$statement <- list(
+    holds = told$holds, epsilon = told$epsilon, delta = told$delta, words = told$statement, headline = words[1]
+  )
+  told$kind <- told$model
+  structure(told, class = "unpooled_release")
+}
+
+unpooled_ledger <- function(party) {
+  found <- unpooled_command("party", "ledger", "--config", config_of(party))
+  studies <- found$studies
+  fields <- c("plan", "state", "releases", "epsilon", "by", "about", "time")
+  found$studies <- as.data.frame(setNames(lapply(fields, function(field) unlist(lapply(studies, `[[`, field))), fields))
+  structure(found, class = "unpooled_ledger")
+}
+
+print.unpooled_ledger <- function(x, ...) {
+  if (nrow(x$studies)) {
+    shown <- x$studies[c("plan", "state", "releases", "epsilon", "by", "about")]
+    shown$plan <- substr(shown$plan, 1, 16)
+    print(shown, row.names = FALSE)
+  } else {
+    cat("no study was approved or debited yet\n")
+  }
+  cat("spent: ", x$spent, " of ", format(x$allowed_epsilon), " at delta = ", format(x$delta), " per ", x$unit, "\n", sep = "")
+  invisible(x)
+}
+
+# A fit to a study: its file is written once, and run when all parties have approved it.
+fit_study <- function(model, formula, study, epsilon, call, ...) {
+  study <- as_study(study)
+  if (!file.exists(study$file)) {
+    parameters <- Filter(Negate(is.null), list(...))
+    if (is.numeric(parameters$cuts)) parameters$cuts <- I(parameters$cuts)
+    unpooled_new(model, study$parties, formula, epsilon, study$file, parameters)
+  }
+  fit <- unpooled_run(study)
+  fit$call <- call
+  fit$formula <- formula
+  fit
+}

@@ -1,0 +1,4 @@
+library(testthat)
+library(unpooled)
+
+test_check("unpooled")
