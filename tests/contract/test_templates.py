@@ -19,6 +19,8 @@ from unpooled.study.templates import MODELS, template
 
 #: Comments that name an example and no default.
 EXAMPLES = (
+    "event",
+    "horizon",
     "cuts = {",
     "totals = {",
     "columns",

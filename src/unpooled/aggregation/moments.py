@@ -80,8 +80,7 @@ class Moments:
         return f"Moments({len(layout.features)} columns and {layout.response.name!r} of {self.rows} rows, plan {self.plan[:16]})"
 
     def _repr_html_(self) -> str:
-        said = self.statement.splitlines()
-        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(said[0] if said else '')}</p>"
+        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(self.statement.partition(chr(10))[0])}</p>"
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -103,7 +103,8 @@ class Models:
         if self.design.declared.family is OutcomeFamily.SURVIVAL:
             assert self.watched is not None
             found += [self.hazard, *self.watched.ravel().tolist()]
-        return (*found, *self.more)
+        # Coefficients of a model that the noise has carried off: what follows from them is said to be nothing, and no row overflows.
+        return tuple(np.clip(np.nan_to_num([*found, *self.more]), -_LARGEST, _LARGEST).tolist())
 
 
 @dataclass(frozen=True)
