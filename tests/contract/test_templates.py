@@ -33,7 +33,6 @@ EXAMPLES = (
     "threshold",
     "radius_in_half_ranges",
     "reference",
-    "horizon",
     "by =",
 )
 #: Every row but the one of several analyses, whose study is written from the templates of its models.
