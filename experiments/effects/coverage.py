@@ -27,6 +27,8 @@ CELLS = [
     *((name, 20_000, 0.5) for name in DESIGNS if not name.startswith("C")),
 ]
 FULL, REDUCED = 100, 20
+#: Finished runs, so that a stop loses a few of one cell.
+RUNS = RESULTS.parents[1] / "build" / "effects"
 
 
 def naive(data: dict[str, np.ndarray]) -> float:
@@ -37,7 +39,7 @@ def naive(data: dict[str, np.ndarray]) -> float:
 
 def cell(name: str, rows: int, epsilon: float, runs: int) -> list[list[float]]:
     """Return (estimate, standard error, estimate without privacy, naive difference, share cut, weak) of every run; kept between calls."""
-    path = RESULTS / "effects" / "runs" / f"{name[0]}_{rows}_{epsilon:g}.json"
+    path = RUNS / f"{name[0]}_{rows}_{epsilon:g}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     found = json.loads(path.read_text()) if path.is_file() else []
     design = DESIGNS[name]

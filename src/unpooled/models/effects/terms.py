@@ -74,7 +74,7 @@ def _said(result: EffectResult) -> Iterator[str]:
             f"contributions were cut at {result.bound:.3g} from their middle: those of {result.beyond:.1%} (± {result.beyond_noise:.1%}) of the people"
         )
     for name, told in (("propensity", result.propensity), ("outcome model", result.outcome)):
-        if not told and (name != "propensity" or result.overlap is not None):
+        if result.effect is not None and not told and (name != "propensity" or result.overlap is not None):
             yield f"the noise hides every line of the {name}: the effect rests on the other model"
     if large := [one.term for one in result.balance if abs(one.after) - 2 * one.after_noise > _LARGE]:
         yield f"after weighting the arms still differ by more than {_LARGE:g} standard deviations in {', '.join(large)}"
