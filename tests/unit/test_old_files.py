@@ -49,6 +49,7 @@ LATER = {
     "Tabulation",
     "JointDescription",
     "PrivateLinearRegression",
+    "TreatmentEffect",
     "TwoStageSummary",
 }
 

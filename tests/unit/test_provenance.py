@@ -171,11 +171,14 @@ def at_delta(plan: Plan, delta: float) -> float:
     return plan._together(Unit.RECORD).epsilon(delta)
 
 
+#: An effect takes the ranges of all its columns.
+TRIAL = {"arm": ["old", "new"], "x": (-1.0, 1.0), "y": (-1.0, 1.0)}
 NEEDED = {
     "PrivatePLSRegression": {"basis": "none"},
     "PrivateLogisticRegression": {"method": "perturbation"},
     "PrideGLM": {"family": "poisson", "y_bounds": (0, 1)},
     "PrivateGLM": {"family": "poisson", "y_bounds": (0, 1)},
+    "TreatmentEffect": {"treatment": "arm", "outcome": "y", "bounds": TRIAL},
 }
 KINDS = {
     name: kind
@@ -226,7 +229,7 @@ def weights_of(name: str) -> object:
 
 #: Every parameter of an estimator that takes a public input, and a value for it.
 TAKEN: dict[str, Callable[[str], object]] = {
-    "bounds": lambda _: (-1.0, 1.0),
+    "bounds": lambda name: TRIAL if name == "TreatmentEffect" else (-1.0, 1.0),
     "y_bounds": lambda name: (0.0, 1.0) if name.endswith("GLM") else (-1.0, 1.0),
     "classes": lambda _: (0, 1),
     "source": weights_of,

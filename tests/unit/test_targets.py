@@ -45,7 +45,11 @@ def test_a_step_that_takes_the_old_means_is_caught(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         coordinator,
         "_at_new_level",
-        lambda fit, gram, variance, score, move: (1.0, fit.shape.known(gram, variance, fit.penalty, fit.still), move),
+        lambda fit, gram, variance, score, move, noise: (
+            1.0,
+            fit.shape.known(gram, variance, fit.penalty, fit.still, noise),
+            move,
+        ),
     )
     assert np.mean([counts(seed, 6.0)["(intercept)"] for seed in range(6)]) > 1.3
 

@@ -130,7 +130,7 @@ class TreatmentEffect(StudyEstimator):
     >>> stay = np.clip(4 + 0.1 * age - 1.5 * (arm == "new") + rng.normal(0, 2, 20_000), 0, 20)
     >>> data = {"age": age, "arm": arm, "stay": stay}
     >>> known = {"age": (20, 90), "arm": ["old", "new"], "stay": (0, 20)}
-    >>> found = unpooled.TreatmentEffect("arm", "stay", bounds=known, random_state=0).fit(data)
+    >>> found = unpooled.TreatmentEffect("arm", outcome="stay", bounds=known, random_state=0).fit(data)
     >>> bool(abs(found.effect_.estimate + 1.5) < 0.3)
     True
     >>> found.result_.overlap.weak
