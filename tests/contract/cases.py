@@ -536,7 +536,7 @@ def survival_case() -> Case:
 
 
 def effects_case(**parameters: Any) -> Case:
-    """Three sites, a treatment of two levels, an outcome that is a number."""
+    """Two sites, a treatment of two levels, an outcome that is a number."""
     rng = np.random.default_rng(31)
     columns = (
         Column("age", 18.0, 100.0, missing="absent"),
@@ -546,7 +546,7 @@ def effects_case(**parameters: Any) -> Case:
         Column("died", 0.0, 1.0),
     )
     tables = {}
-    for name, n in (("harbour", 45), ("hill", 38), ("island", 41)):
+    for name, n in (("harbour", 45), ("hill", 38)):
         age = rng.uniform(18, 100, n)
         arm = rng.choice(np.array(["usual", "new"], dtype=object), n)
         stay = np.clip(5 + age / 10 - 2 * (arm == "new") + rng.normal(0, 3, n), 0, 30)
