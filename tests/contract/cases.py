@@ -564,8 +564,7 @@ def effects_case(**parameters: Any) -> Case:
         "response": "stay",
         "treatment": "arm",
         "covariates": "age + smoker",
-        "max_passes": 6,
-        "tolerate": 1,
+        "max_passes": 5,
     } | parameters
     return Case("effects", Study("effects", cards, 1.0, 1e-5, parameters=asked, simulation_seed=7, derived=()), tables)
 
