@@ -18,6 +18,7 @@ from unpooled.privacy.unit import Unit
 COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
 #: What some models need beside them.
 MORE = {
+    "effects": (*COLUMNS, Column("smoker", categories=("no", "yes"))),
     "multinomial": (*COLUMNS, Column("outcome", categories=("home", "ward", "died"))),
     "survival": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
     "arms": (*COLUMNS, Column("smoker", categories=("no", "yes"))),
