@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
@@ -73,15 +74,21 @@ def union(said: Iterable[tuple[Sentence, ...]]) -> tuple[Sentence, ...]:
 def steps_under(plan: Plan | None, load: Callable[[str], Model]) -> tuple[Step, ...]:
     """Return the steps of all parts, under their names; none without a plan."""
     return tuple(
-        replace(
-            step,
-            name=f"{name}{BETWEEN}{step.name}",
-            of=step.of and f"{name}{BETWEEN}{step.of}",
-            times=_times(name, step.times),
-        )
+        _under(name, step)
         for name, inner in (plan.parts if plan else {}).items()
         for model in (load(inner.study.row),)
         for step in (*model.steps, *model.more_steps(inner))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _under(name: str, step: Step) -> Step:
+    """Return a step under the name of its part; remembered, for every request looks for its step."""
+    return replace(
+        step,
+        name=f"{name}{BETWEEN}{step.name}",
+        of=step.of and f"{name}{BETWEEN}{step.of}",
+        times=_times(name, step.times),
     )
 
 
