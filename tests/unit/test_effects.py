@@ -350,7 +350,46 @@ def test_requests_with_other_numbers_than_planned_are_refused() -> None:
     design = MODEL.compile(study()).design
     for settings in ((), (1.0,), (math.inf,) * 60, (1e12,) * 60):
         with pytest.raises(PlanMismatch, match="finite numbers"):
-            Models.of(design, settings)
+            Models.of(design, settings, design.further(SUMS))
+
+
+@pytest.mark.parametrize("parameters", [{}, {"estimator": "iptw"}, {"estimand": "ATT"}, {"estimator": "g-formula"}], ids=str)
+@pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
+def test_whatever_a_request_carries_no_row_moves_a_sum_farther(parameters: dict[str, Any]) -> None:
+    """A dishonest coordinator sends zeros, huge and tiny numbers for bounds, lengths and coefficients: no row becomes longer, and nothing is no number."""
+    from unpooled.models.effects.party import STATISTICS
+    from unpooled.models.effects.values import Models, Rows
+
+    design = MODEL.compile(study(parameters)).design
+    rng = np.random.default_rng(8)
+    layouts = [one for one in (design.outcome, design.propensity) if one is not None]
+    least = sum(len(layout.names) + 1 for layout in layouts)
+    adding = {
+        SUMS: lambda rows: design.pieces.added_up(rows.pieces()),
+        SLOPES: lambda rows: design.slopes.added_up(rows.slopes()),
+        BALANCE: lambda rows: design.balance.added_up(rows.standard, rows.treated, rows.parts_of_weights),
+        OVERLAP: lambda rows: design.overlap.added_up(rows.propensity, rows.treated),
+        SPREAD: lambda rows: design.spread.added_up(rows.contributions(), rows.treated),
+    }
+    assert set(adding) <= set(STATISTICS)
+    ends = np.array(
+        [(20.0, "a", "old", 0.0), (90.0, "c", "new", 30.0), (55.0, "b", "old", 30.0), (20.0, "c", "new", 7.0)], dtype=object
+    )
+    for _ in range(40):
+        for name in adding.keys() & design.totals.keys():
+            wild = rng.choice([0.0, -0.0, 1e-300, -1e-300, 1.0, -3.0, 1e9, -1e9], least + design.further(name))
+            models = Models.of(design, tuple(wild.tolist()), design.further(name))
+            found = []
+            for age, ward, arm, stay in ends:
+                held = {"age": np.array([age], float), "ward": np.array([ward], object), "arm": np.array([arm], object)}
+                rows = Rows(
+                    models, held | {"stay": np.array([stay])}, np.array([arm == "new"]), np.array([stay]), np.ones(1)
+                )
+                found.append(adding[name](rows))
+            vector = design.totals[name]
+            assert all(np.abs(one).max() <= vector.per_row for one in found), name
+            reach = vector.reach[Unit.RECORD].distance
+            assert all(_moved(vector, a, b) <= reach * (1 + 1e-9) for a, b in itertools.combinations(found, 2)), name
 
 
 def test_an_effect_is_saved_and_drawn() -> None:

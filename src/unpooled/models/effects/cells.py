@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SPREAD = (0.03, 0.06, 0.1, 0.15, 0.22, 0.33, 0.5, 0.75, 1.1, 1.7, 2.5, 3.8, 5.7, 8.5, 13.0)
 #: Bounds on contributions that are considered, in their deviations.
 _TIMES = (3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
-#: Outer cells with fewer rows than so many deviations of their noise are left out of a mean.
+#: Outer cells with fewer rows than this number of deviations of their noise are left out of a mean.
 _HIDDEN = 3.0
 #: A deviation is never a smaller part of the first cut.
 _LEAST = 0.25

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: An arm of fewer persons than this, or than so many deviations of their noise, is hidden.
+#: An arm of fewer persons than this, or than this number of deviations of their noise, is hidden.
 _FEWEST, _SURELY = 20.0, 4.0
 #: With more than this share of persons whose propensity is cut, overlap is weak, or there is none.
 _WEAK, _NONE = 0.02, 0.2
 #: The most of a standard error that what the noise hides of a model may be.
 _ASTRAY = 0.7
-#: Rows of the coordinates of a fit are shortened to so many times their usual length.
+#: Rows of the coordinates of a fit are shortened to this multiple of their usual length.
 _LONG = 1.2
 #: A variance that squares tell is never taken for less than this part of them.
 _LEAST = 0.05

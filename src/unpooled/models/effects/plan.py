@@ -94,6 +94,14 @@ class EffectDesign:
         """Return the way to the effect."""
         return Estimator(self.declared.parameters.estimator)
 
+    def further(self, name: str) -> int:
+        """Return how many numbers a request for this total carries beside both models: middles and bounds, or lifts."""
+        layouts = {PROPENSITY: self.propensity, OUTCOME: self.outcome}
+        lifts = {part: size * (len(layout.names) + 1) for part, size in self.sizes.items() if (layout := layouts[part])}
+        if name == SLOPES:
+            return sum(lifts.values()) + len(lifts)
+        return {SUMS: 2, BALANCE: lifts.get(PROPENSITY, 0)}.get(name, 0)
+
     @property
     def most(self) -> float:
         """Return the largest weight in a table of balance and in a life table, where a row whose arm is certain has 1."""

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 #: The weight of a square at which it costs nothing beside its contribution (Theorem F.1), and where every row is in one of two arms (Theorem E.1).
 _FREE, _FREE_OF_ARMS = 1.66, 1.0
-#: Standardised rows are shortened there to so many times their usual length.
+#: Standardised rows are shortened there to this multiple of their usual length.
 _ROWS = 1.5
+#: No coordinate of a row is longer before it is shortened.
+_FARTHEST = 1e100
 
 
 def units_of(adjacency: Adjacency) -> dict[Unit, Adjacency]:
@@ -72,7 +74,8 @@ class Pieces:
         """Return the exact sums of these contributions, a list for each piece; what is beyond 1 counts as 1."""
         total = []
         for part in parts:
-            steps = np.trunc(np.clip(part, -1.0, 1.0) * self.grid).astype(np.int64)
+            # A request may carry any numbers: what is no number counts 0, so that no row ever adds more than 1.
+            steps = np.trunc(np.clip(np.nan_to_num(part), -1.0, 1.0) * self.grid).astype(np.int64)
             total += [steps.sum(), np.square(steps).sum()]
         return np.array(total, dtype=np.int64)
 
@@ -160,5 +163,6 @@ class Balance:
 
 def _shortened(rows: Floats) -> Floats:
     """Return rows of which longer ones are shortened to 1, by a part in 2^40 more, so that no rounding exceeds it."""
+    rows = np.clip(np.nan_to_num(rows), -_FARTHEST, _FARTHEST)  # whatever a request carried: squares stay finite
     length = np.sqrt(np.square(rows).sum(axis=1))
     return np.asarray(rows * np.minimum(1.0, (1 - 2.0**-40) / np.maximum(length, 1e-300))[:, None])

@@ -52,7 +52,7 @@ class ReleasedModel:
 
     def predictor(self, held: Held) -> Floats:
         """Return the linear predictors of these rows."""
-        return np.clip(self.natural(held) @ self.slopes + self.constant, -_FARTHEST, _FARTHEST)
+        return np.clip(np.nan_to_num(self.natural(held) @ self.slopes + self.constant), -_FARTHEST, _FARTHEST)
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,17 @@ class Models:
     more: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, design: EffectDesign, settings: tuple[float, ...]) -> Models:
-        """Return the models of a request; refuse another count of numbers, or wild ones. No sensitivity depends on them."""
+    def of(cls, design: EffectDesign, settings: tuple[float, ...], further: int) -> Models:
+        """Return the models of a request, and this number of further numbers; refuse another count, or wild ones. No sensitivity depends on them."""
         numbers = np.asarray(settings, dtype=np.float64)
         models: list[ReleasedModel | None] = []
         at = 0
         least = sum(len(layout.names) + 1 for layout in (design.outcome, design.propensity) if layout is not None)
         survival = design.declared.family is OutcomeFamily.SURVIVAL
         ends = 2 * len(design.exits.edges) if survival else 0
-        if numbers.size < least + survival + ends or not (np.abs(numbers) <= _LARGEST).all():
-            msg = f"a request about an effect carries at least {least + survival + ends} finite numbers"
+        count = least + survival + ends + further
+        if numbers.size != count or not (np.abs(numbers) <= _LARGEST).all():
+            msg = f"this request about an effect carries {count} finite numbers"
             raise PlanMismatch(msg)
         for layout in (design.outcome, design.propensity):
             if layout is None:
@@ -162,7 +163,7 @@ class Rows:
         if declared.family is OutcomeFamily.LOGISTIC:
             return np.asarray(expit(u))
         if declared.family is OutcomeFamily.SURVIVAL:
-            return np.asarray(np.exp(-self.models.hazard * np.exp(np.minimum(u, 50.0))))
+            return np.asarray(np.exp(-abs(self.models.hazard) * np.exp(np.minimum(u, 50.0))))
         return np.clip(np.exp(u) if declared.logs else u, *declared.limits)
 
     def moved(self, arm: int, lift: Floats) -> Floats:
