@@ -95,7 +95,7 @@ class EffectDesign:
         return Estimator(self.declared.parameters.estimator)
 
     def further(self, name: str) -> int:
-        """Return how many numbers a request for this total carries beside both models: middles and bounds, or lifts."""
+        """Return how many numbers a request for this total carries in addition to both models: middles and bounds, or lifts."""
         layouts = {PROPENSITY: self.propensity, OUTCOME: self.outcome}
         lifts = {part: size * (len(layout.names) + 1) for part, size in self.sizes.items() if (layout := layouts[part])}
         if name == SLOPES:
