@@ -120,7 +120,7 @@ $(PEERS)/%/stamp: requirements/peers-%.txt requirements/core.txt
 
 # Needs uv. Writes versions and hashes only, no addresses.
 lock:
-	for part in core network psi sql dask dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras requirements/$$part.in -o requirements/$$part.txt; done
+	for part in core network psi sql dask console dev; do uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras requirements/$$part.in -o requirements/$$part.txt; done
 
 clean:
 	rm -rf .venv .venv-* build dist docs/_build .mypy_cache .ruff_cache .import_linter_cache .coverage
