@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.statement import UNIT_WORDS
@@ -10,6 +9,7 @@ from unpooled.privacy.unit import Split
 from unpooled.protocol.step import Analysed
 from unpooled.protocol.terms import as_rows
 from unpooled.report import figures
+from unpooled.report.templates import environment, number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,17 +97,7 @@ _NOTHING: dict[str, Any] = {"agrees": None, "steps": (), "about": None, "party":
 
 
 def _filled(facts: dict[str, Any], plan: Plan, traffic: figures.Drawn | None) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("unpooled.report", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=_number)
-    return environment.get_template("page.html").render(**{**_NOTHING, **facts}, svg=_figures(plan, traffic))
+    return environment().get_template("page.html").render(**{**_NOTHING, **facts}, svg=_figures(plan, traffic))
 
 
 def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
@@ -128,7 +118,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         (card.name, column.name, _declared(column), column.missing) for card in study.parties for column in card.columns
     ]
     asked = (
-        f"epsilon = {_number(study.epsilon)}, delta = {_number(study.delta)}, unit = {study.unit}, "
+        f"epsilon = {number(study.epsilon)}, delta = {number(study.delta)}, unit = {study.unit}, "
         f"adjacency = {study.adjacency}, calibration = {study.calibration}"
     )
     return {
@@ -138,7 +128,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "statement": statement,
         "promise": str(statement).splitlines()[0],
         "units": [
-            (UNIT_WORDS[unit], _number(statement.epsilon_per_unit[unit]), "asked for" if unit == study.unit else "")
+            (UNIT_WORDS[unit], number(statement.epsilon_per_unit[unit]), "asked for" if unit == study.unit else "")
             for unit in plan.units
         ],
         "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
@@ -155,7 +145,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
             (
                 *(r.name, r.party, r.step, r.mechanism.name),
                 r.count if r.count == 1 else f"at most {r.count}",
-                *(r.size, _number(r.sensitivity(study.unit)), _number(r.scale)),
+                *(r.size, number(r.sensitivity(study.unit)), number(r.scale)),
             )
             for r in plan.releases
         ],
@@ -202,12 +192,6 @@ def _declared(column: Column) -> str:
         return ", ".join(column.categories)
     low, high = column.range
     return f"{low:g} to {high:g}" + (f" ({column.dates})" if column.dates else "")
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "set in the run"
-    return f"{value:.4g}" if math.isfinite(value) else "none"
 
 
 def _size(count: int) -> str:
