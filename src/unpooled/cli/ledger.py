@@ -13,12 +13,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.ledger.spending import StudyLine
 
-#: What a policy's total counts, in words.
-COUNTED = {
-    "person": "over all parties of column-split studies",
-    "party": "by this party alone (other parties may release more about the same people)",
-}
-
 
 def ledger(
     config: Path = typer.Option(Path("party.toml"), "--config", help="The party file."),
@@ -36,6 +30,7 @@ def ledger(
     """List the studies that were approved and debited, and the total against the policy."""
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.unit import Scope
+    from unpooled.study.approving import COUNTED
     from unpooled.study.files import read_party
     from unpooled.study.rules import policy_of
 
@@ -91,16 +86,16 @@ def ledger(
 
 def _told(line: StudyLine) -> dict[str, object]:
     """Return a study's line as data."""
-    approval, first = line.approval, line.entries[0]
+    said, first = line.approval or line.decision, line.entries[0]
     return {
         "plan": line.plan,
         "time": first.time,
         "state": line.state,
         "releases": line.releases,
         "about": line.about,
-        "purpose": approval.purpose if approval else "",
-        "by": approval.by if approval else "",
-        "reason": approval.reason if approval else "",
+        "purpose": said.purpose if said else "",
+        "by": said.by if said else "",
+        "reason": said.reason if said else "",
         "epsilon": line.cost.number,
     }
 
@@ -111,11 +106,11 @@ def _lines(studies: tuple[StudyLine, ...]) -> list[str]:
 
     if not studies:
         return ["no study was approved or debited yet"]
-    rows = [("date (UTC)", "plan", "state", "epsilon", "approved by", "study")]
+    rows = [("date (UTC)", "plan", "state", "epsilon", "decided by", "study")]
     for line in studies:
-        cost, approval = line.cost.number, line.approval
+        cost, said = line.cost.number, line.approval or line.decision
         epsilon = cost if isinstance(cost, str) else f"{cost:.6g}"
-        by = approval.by if approval else ""
+        by = said.by if said else ""
         rows.append((moment(line.entries[0].time), line.plan[:16], line.state, epsilon, by or "-", line.about or "-"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

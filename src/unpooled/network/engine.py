@@ -13,7 +13,8 @@ from nvflare.collab import CollabCallError, collab
 
 from unpooled.errors import ProtocolError
 from unpooled.network.kits import RESULTS, STUDIES, coordinator_identity
-from unpooled.network.service import RequestDesk, Silence, coordinate
+from unpooled.network.proposals import Proposal
+from unpooled.network.service import RequestDesk, Silence, coordinate, propose
 from unpooled.privacy.plan import Study
 
 
@@ -39,15 +40,16 @@ class PartyService:
 
 
 class CoordinatorService:
-    """The coordinator's end: runs one study. ``study`` is the study as hexadecimal msgpack."""
+    """The coordinator's end: runs one study, or lays it before the parties. Both are given as hexadecimal msgpack, and one of them is empty."""
 
-    def __init__(self, study: str, patience: float, resume: bool) -> None:
-        self._study = msgspec.msgpack.decode(bytes.fromhex(study), type=Study, strict=True)
+    def __init__(self, study: str, patience: float, resume: bool, proposal: str = "") -> None:
+        self._study = msgspec.msgpack.decode(bytes.fromhex(study), type=Study, strict=True) if study else None
+        self._proposal = msgspec.msgpack.decode(bytes.fromhex(proposal), type=Proposal, strict=True) if proposal else None
         self._patience, self._resume = patience, resume
 
     @collab.main
     def run(self) -> None:
-        """Run the study to its end; results, or the reason why there are none, are files of the job."""
+        """Run the study to its end, or propose it; results, or the reason why there are none, are files of the job."""
         workspace, parties = collab.workspace, {proxy.name: proxy for proxy in collab.clients}
 
         def call(party: str, frame: bytes, patience: float) -> bytes:
@@ -61,13 +63,10 @@ class CoordinatorService:
                 raise Silence(msg) from None
             return reply
 
-        job = Path(workspace.get_run_dir(collab.fl_ctx.get_job_id()))
-        coordinate(
-            self._study,
-            coordinator_identity(Path(workspace.get_root_dir())),
-            call,
-            Path(workspace.get_root_dir()) / STUDIES,
-            job / RESULTS,
-            patience=self._patience,
-            resume=self._resume,
-        )
+        out = Path(workspace.get_run_dir(collab.fl_ctx.get_job_id())) / RESULTS
+        home = Path(workspace.get_root_dir())
+        identity = coordinator_identity(home)
+        if self._proposal is not None:
+            propose(self._proposal, identity, call, out, patience=self._patience)
+        elif self._study is not None:
+            coordinate(self._study, identity, call, home / STUDIES, out, patience=self._patience, resume=self._resume)

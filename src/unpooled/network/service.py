@@ -15,10 +15,11 @@ import msgspec
 
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
+from unpooled.network.proposals import INBOX, PROPOSE, Proposal, Received, lay
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
 from unpooled.protocol.conversation import OPEN, open_request
 from unpooled.protocol.local import drive
-from unpooled.protocol.messages import Dropped, open_envelope
+from unpooled.protocol.messages import Ask, Dropped, Nothing, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study, write_results
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
     from unpooled.protocol.identity import Identity
     from unpooled.protocol.local import Exchange
-    from unpooled.protocol.messages import Ask
     from unpooled.protocol.party import Party
 
 #: Carries a frame to a party and back within so many seconds; raises :class:`Silence` where nothing came back.
 Call: TypeAlias = Callable[[str, bytes, float], bytes]
+
+#: The file of a job that says who has a proposed study.
+PROPOSED = "proposed.json"
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +67,9 @@ class RequestDesk:
                 question = request.body
                 began = time.monotonic()
                 envelope = open_envelope(question)
+                if envelope.step == PROPOSE:
+                    lay(self._config.parent / INBOX, party.name, own.public, request, frame)
+                    return sign_answer(own, party.name, question, encode(envelope.plan, PROPOSE, 0, Received()))
                 study = open_request(envelope).study if envelope.step == OPEN.name else None
                 coordinator = self._coordinators.get(envelope.plan) if study is None else self._pinned(party, study)
                 if coordinator is None:
@@ -156,9 +162,30 @@ def coordinate(
         write_results(out, plan, outcome, transcript.entries)
         logger.info("plan %s: finished", plan.hash[:16])
     except UnpooledError as error:
-        logger.warning("the study ended: %s: %s", type(error).__name__, error)
-        told = {"error": type(error).__name__, "words": str(error), "party": error.party}
-        (out / "refused.json").write_bytes(msgspec.json.encode(told))
+        _write_refusal(out, error)
+
+
+def propose(proposal: Proposal, coordinator: Identity, call: Call, out: Path, *, patience: float) -> None:
+    """Lay a study before every party, and write into ``out`` who has it (or the reason why not): nothing about what anybody decides."""
+    out.mkdir(parents=True, exist_ok=True)
+    study = proposal.study
+    try:
+        _check_keys(study, coordinator)
+        plan = compile_study(study)
+        body = encode(plan.hash, PROPOSE, 0, proposal)
+        asked = [(Ask(card.name, PROPOSE, Nothing()), body) for card in study.members]
+        answers = signed_exchange(study, coordinator, call, patience)(asked)
+        away = {answer.party: answer.reason for answer in answers if isinstance(answer, Dropped)}
+        found = {"laid": [card.name for card in study.members if card.name not in away], "away": away}
+        (out / PROPOSED).write_bytes(msgspec.json.encode(found))
+    except UnpooledError as error:
+        _write_refusal(out, error)
+
+
+def _write_refusal(out: Path, error: UnpooledError) -> None:
+    logger.warning("the study ended: %s: %s", type(error).__name__, error)
+    told = {"error": type(error).__name__, "words": str(error), "party": error.party}
+    (out / "refused.json").write_bytes(msgspec.json.encode(told))
 
 
 def _log_waiting(asks: list[Ask]) -> None:

@@ -20,12 +20,14 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.network.kits import COORDINATOR_CLASS, PARTY_CLASS, RESULTS, Kit
-from unpooled.network.signing import again
+from unpooled.network.service import PROPOSED
+from unpooled.network.signing import again as raised_again
 from unpooled.study.run import compile_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from unpooled.network.proposals import Proposal
     from unpooled.privacy.plan import Plan, Study
 
 #: Told what is being waited for, in words without data.
@@ -95,31 +97,70 @@ def run_networked(
     A refusal or a usage error at the coordinator or at any party is raised here as the error it was there.
     """
     plan, folder = compile_study(study), folder.absolute()
-    with session(kit) as opened, tempfile.TemporaryDirectory(prefix="unpooled-job-") as name:
-        present = {client.name for client in opened.get_system_info().client_info}
-        missing = [card.name for card in study.members if card.name not in present]
-        if missing:
-            msg = f"not connected: {', '.join(missing)}: nothing was sent. Ask them to start their kits (`unpooled network start`)"
-            raise UsageError(msg)
+    arguments = {"study": msgspec.msgpack.encode(study).hex(), "patience": patience, "resume": resume}
+    with session(kit) as opened:
+        _all_present(opened, study)
         _end_older_jobs(opened, plan, resume=resume)
-        job = opened.submit_job(str(_write_job(Path(name), study, plan, patience=patience, resume=resume)))
+        with _done(opened, _job_name(plan), study, arguments, tell, again=", then run again with --resume") as fetched:
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copytree(fetched, folder, dirs_exist_ok=True)
+    return plan
+
+
+def propose_networked(proposal: Proposal, kit: Kit, tell: Tell, *, patience: float = 60.0) -> tuple[str, ...]:
+    """Lay a study into the inbox of every party of it; return the parties that were away. It has no effect there until their people decide."""
+    study = proposal.study
+    plan = compile_study(study)
+    arguments = {
+        "study": "",
+        "patience": patience,
+        "resume": False,
+        "proposal": msgspec.msgpack.encode(proposal).hex(),
+    }
+    with session(kit) as opened:
+        _all_present(opened, study)
+        with _done(opened, f"unpooled-proposed-{plan.hash[:32]}", study, arguments, tell) as fetched:
+            found = json.loads((fetched / PROPOSED).read_text())
+    return tuple(found["away"])
+
+
+def _all_present(opened: Any, study: Study) -> None:  # noqa: ANN401 - the engine ships no types
+    present = {client.name for client in opened.get_system_info().client_info}
+    missing = [card.name for card in study.members if card.name not in present]
+    if missing:
+        msg = (
+            f"not connected: {', '.join(missing)}: nothing was sent. Ask them to start their kits (`unpooled network start`)"
+        )
+        raise UsageError(msg)
+
+
+@contextmanager
+def _done(
+    opened: Any,  # noqa: ANN401 - the engine ships no types
+    name: str,
+    study: Study,
+    arguments: dict[str, Any],
+    tell: Tell,
+    again: str = "",
+) -> Iterator[Path]:
+    """Submit a job of the study's members, wait for its end, and give the folder that it left; a no is raised as the error that it was there."""
+    with tempfile.TemporaryDirectory(prefix="unpooled-job-") as folder:
+        job = opened.submit_job(str(_write_job(Path(folder), name, study, arguments)))
         tell(f"submitted as job {job}")
         try:
             meta = _wait(opened, job, tell)
         except KeyboardInterrupt:
             opened.abort_job(job)
             raise
-        fetched = Path(opened.download_job_result(job, name)) / "workspace" / RESULTS
+        fetched = Path(opened.download_job_result(job, folder)) / "workspace" / RESULTS
         if not fetched.is_dir():
-            msg = f"job {job} ended as {meta['status']} without a result: see the coordinator's log, then run again with --resume"
+            msg = f"job {job} ended as {meta['status']} without a result: see the coordinator's log{again}"
             raise UsageError(msg)
         refused = fetched / "refused.json"
         if refused.exists():
             reason = json.loads(refused.read_text())
-            raise again(reason["error"], reason["words"]).at(party=reason.get("party"))
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(fetched, folder, dirs_exist_ok=True)
-    return plan
+            raise raised_again(reason["error"], reason["words"]).at(party=reason.get("party"))
+        yield fetched
 
 
 def _end_older_jobs(opened: Any, plan: Plan, *, resume: bool) -> None:  # noqa: ANN401 - the engine ships no types
@@ -152,9 +193,9 @@ def _job_name(plan: Plan) -> str:
     return f"unpooled-{plan.hash[:32]}"
 
 
-def _write_job(folder: Path, study: Study, plan: Plan, *, patience: float, resume: bool) -> Path:
+def _write_job(folder: Path, name: str, study: Study, arguments: dict[str, Any]) -> Path:
     """A job is three JSON files that name installed classes; the study travels as an argument."""
-    job = folder / _job_name(plan)
+    job = folder / name
     config = job / "app" / "config"
     config.mkdir(parents=True)
     names = [card.name for card in study.members]
@@ -165,7 +206,6 @@ def _write_job(folder: Path, study: Study, plan: Plan, *, patience: float, resum
         "mandatory_clients": [],
         "deploy_map": {"app": ["server", *names]},
     }
-    arguments = {"study": msgspec.msgpack.encode(study).hex(), "patience": patience, "resume": resume}
     server = {
         "format_version": 2,
         "workflows": [

@@ -201,6 +201,8 @@ class Model:
     template: Template | None = None
     #: Sentences, without their full stops, that those who plan or approve a study of it read under its plan.
     notes: Callable[[Plan], tuple[str, ...]] = no_notes
+    #: The content of its releases in words, by their names (without the number at the end of one of several), for those who approve a plan.
+    releases: Mapping[str, str] = field(default_factory=dict, hash=False)
     #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
     promises: bool = True
     #: The values that this form takes for parameters that a study leaves to the model, by name.

@@ -36,11 +36,16 @@ class PartyView:
     @classmethod
     def read(cls, config: Path, study: Path) -> PartyView:
         """Return the view read from a party file and a study file."""
-        kept, text = KeptValues.of(config, study), read_party(config)
+        return cls.of(config, KeptValues.of(config, study), purpose_of(study))
+
+    @classmethod
+    def of(cls, config: Path, kept: KeptValues, purpose: str) -> PartyView:
+        """Return the view of what a party keeps of a plan, with the lines of its ledger."""
+        text = read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
             entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)
             left = BudgetLeft.of(kept.party, ledger, policy_of(text.policy))
-        return cls(kept.party, kept.plan, kept.terms, entries, purpose_of(study), left)
+        return cls(kept.party, kept.plan, kept.terms, entries, purpose, left)
 
     @property
     def panels(self) -> tuple[Panel, ...]:

@@ -9,12 +9,13 @@ if TYPE_CHECKING:
     import jinja2
 
 
-def environment() -> jinja2.Environment:
-    """Return the environment of the report's own templates; an unknown name in a template is an error."""
+def environment(package: str = "unpooled.report") -> jinja2.Environment:
+    """Return the environment of a package's templates and of the report's; an unknown name in a template is an error."""
     import jinja2
 
+    places = [jinja2.PackageLoader(one, ".") for one in dict.fromkeys((package, "unpooled.report"))]
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader("unpooled.report", "."),
+        loader=jinja2.ChoiceLoader(places),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

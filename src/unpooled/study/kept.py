@@ -32,13 +32,16 @@ class KeptValues:
     @classmethod
     def of(cls, config: Path, study_path: Path, analysis: str = "") -> KeptValues:
         """Return the values that the party of a party file keeps of a study, or of one of its analyses; nothing is computed from data."""
-        study = read_study(study_path)
-        plan, party, keeper = compile_study(study), read_party(config).party.name, keeper_of(config)
-        if party not in {card.name for card in study.parties}:
-            msg = f"party {party!r} is not in {study_path.name}: its parties are {listed([c.name for c in study.parties])}"
+        return cls.of_plan(config, compile_study(read_study(study_path)), study_path.name, analysis)
+
+    @classmethod
+    def of_plan(cls, config: Path, plan: Plan, name: str, analysis: str = "") -> KeptValues:
+        """Return the same of a plan; ``name`` is the study's name in an error."""
+        party, keeper = read_party(config).party.name, keeper_of(config)
+        if party not in {card.name for card in plan.study.parties}:
+            msg = f"party {party!r} is not in {name}: its parties are {listed([c.name for c in plan.study.parties])}"
             raise UsageError(msg)
         if analysis:
             plan = plan.analysis(analysis)
-            study = plan.study
-        arrays = {name: keeper.kept(plan.hash, name) for name in keeper.names(plan.hash)}
-        return cls(party, plan, arrays, load(study.row).kept_terms(plan, party, arrays) if arrays else ())
+        arrays = {kept: keeper.kept(plan.hash, kept) for kept in keeper.names(plan.hash)}
+        return cls(party, plan, arrays, load(plan.study.row).kept_terms(plan, party, arrays) if arrays else ())

@@ -16,7 +16,7 @@ from unpooled.models import load
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import HelperCard
+from unpooled.privacy.plan import Card, HelperCard
 from unpooled.privacy.table import NoRows
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
@@ -78,6 +78,21 @@ def open_party(path: str | Path) -> Iterator[Party]:
             load,
             keeper,
         )
+
+
+@contextmanager
+def open_account(path: str | Path) -> Iterator[Party]:
+    """Yield the party of a party file as its ledger and policy alone know it: no row is read, so it can be asked for costs, and answers nothing."""
+    path = Path(path)
+    if is_helper(path):
+        with _open_helper(path) as party:
+            yield party
+        return
+    text = read_party(path)
+    with Ledger.open(path.parent / text.party.ledger) as ledger:
+        card = Card(text.party.name, 0, (), key=Identity(ledger.root_key).public)
+        keys, policy = KeySource(ledger.root_key), policy_of(text.policy)
+        yield Party(text.party.name, NoRows(), card, ledger, keys, policy, load, keeper_of(path))
 
 
 @contextmanager

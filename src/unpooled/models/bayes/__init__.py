@@ -1,5 +1,6 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
+from unpooled.aggregation.release_notes import JOINT, ROUNDS
 from unpooled.aggregation.columns.steps import STEPS as COLUMN_STEPS
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
@@ -23,4 +24,11 @@ MODEL = Model(
     predicting=predicting,
     households=True,
     template=TEMPLATE,
+    releases={
+        "moments": "sums of products of all columns with each other and with the response",
+        "deviations": "the sum and the sum of squares of each column, by which ranges are narrowed",
+        "square": "the sum of squares of the response",
+        **ROUNDS,
+        **JOINT,
+    },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.release_notes import JOINT
 from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary, Summary
 from unpooled.models.describe.outlook import outlook
@@ -38,5 +39,11 @@ MODEL = Model(
     terms=terms,
     households=True,
     template=TEMPLATE,
+    releases={
+        "sums": "the number of values, their sum and their sum of squares in each column",
+        "histogram": "the number of values in each cell of a column's range",
+        "arms": "the number of values, their sum and their sum of squares in each column, for each group",
+        **JOINT,
+    },
     more_steps=_of_columns,
 )

@@ -19,4 +19,5 @@ MODEL = Model(
     terms=terms,
     households=True,
     template=TEMPLATE,
+    releases={"cells": "the number of rows in each cell of predictions and responses"},
 )

@@ -37,5 +37,13 @@ MODEL: Model = Model(
     foot=foot,
     households=True,
     template=TEMPLATE,
+    releases={
+        "overlap": "the number of people by arm and predicted propensity",
+        "spread": "the number of people by the size of their contribution to the effect",
+        "sums": "the sums of the people's contributions to the effect",
+        "slopes": "the sums of how those contributions change with the coefficients, for the standard error",
+        "balance": "weighted sums of each column by arm",
+        "exits": "the weighted number of people with an event, and without one, in each interval of time",
+    },
     more_steps=_steps,
 )

@@ -1,5 +1,6 @@
 """Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
 
+from unpooled.aggregation.release_notes import ROUNDS
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.party import STEPS
@@ -22,4 +23,5 @@ MODEL = Model(
     predicting=predicting,
     households=True,
     template=TEMPLATE,
+    releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},
 )

@@ -1,5 +1,6 @@
 """LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
+from unpooled.aggregation.release_notes import JOINT
 from unpooled.aggregation.columns.steps import ALONE as COLUMN_STEPS
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
@@ -24,6 +25,19 @@ MODEL = Model(
     results=(LassoResult,),
     terms=terms,
     template=TEMPLATE,
+    releases={
+        "mean": "the sum of the response",
+        "pick": "which column is taken next, chosen at random with a preference for columns that explain more",
+        "choose": "which column is taken next, chosen at random with a preference for columns that explain more",
+        "score": "how much the chosen column explains of what is left",
+        "column": "the values of a chosen column, in random mixtures of rows",
+        "refit": "sums of products of the chosen columns with each other and with the response",
+        "sums": "sums and sums of squares of this party's columns",
+        "products": "sums of products of this party's columns with the response",
+        "axis": "the values of a combination of this party's chosen columns",
+        "crossing": "sums of products of this party's chosen columns with those of the other parties",
+        **JOINT,
+    },
     notes=notes,
     renamed={"radius": "radius_in_half_ranges"},
 )

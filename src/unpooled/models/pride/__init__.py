@@ -24,5 +24,12 @@ MODEL = Model(
     kept_terms=kept_terms,
     made_up_labels=admissible_labels,
     template=TEMPLATE,
+    releases={
+        "sketch": "random mixtures of this party's columns for every row (a sketch)",
+        "folds": "random mixtures of this party's columns for every row, by which settings are chosen",
+        "score": "how well each setting predicts rows that were left out",
+        "coefficients": "the coefficients of this party's columns",
+        "predict": "random mixtures of this party's columns for every new row",
+    },
 )
 MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

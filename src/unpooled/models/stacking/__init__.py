@@ -1,5 +1,6 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
+from unpooled.aggregation.release_notes import ROUNDS
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
 from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS
@@ -23,4 +24,13 @@ MODEL = Model(
     kept_terms=kept_terms,
     outlook=outlook,
     template=TEMPLATE,
+    releases={
+        **ROUNDS,
+        "block": "the coefficients of a logistic regression on this party's columns",
+        "ranked block": "the coefficients of a logistic regression on this party's columns, the parties ordered by their scores",
+        "predictions": "the prediction of this party's regression for every row",
+        "meta": "the coefficients by which the parties' predictions are combined",
+        "score": "how well this party's columns separate the classes",
+        "base rate": "the number of rows of each class",
+    },
 )

@@ -21,4 +21,5 @@ MODEL = Model(
     foot=foot,
     households=True,
     template=TEMPLATE,
+    releases={"exits": "the number of people with an event, and without one, in each interval of time"},
 )

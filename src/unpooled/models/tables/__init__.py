@@ -24,5 +24,6 @@ MODEL = Model(
     foot=foot,
     households=True,
     template=TEMPLATE,
+    releases={"table": "the count of rows, or the sum of values, in each cell of the table"},
     notes=notes,
 )

@@ -117,14 +117,15 @@ class Ledger:
         with self._store.locked() as history:
             return plan in history.approved
 
-    def withdraw(self, plan: str, *, by: str = "", reason: str = "") -> None:
-        """Take an agreement back: nothing more of the plan is debited or answered, until it is approved again."""
+    def withdraw(self, plan: str, words: str = "", *, by: str = "", reason: str = "", purpose: str = "") -> None:
+        """Take an agreement back, or decline a plan: nothing (more) of it is debited or answered, until it is approved."""
         check_plan(plan)
         check_line("name of who withdraws", by)
         check_line("reason of a withdrawal", reason)
         with self._store.locked() as history:
             if plan not in history.withdrawn:
-                self._store.append(Row(kind="withdrawal", plan=plan, detail=msgspec.json.encode(Approval(by, reason))))
+                detail = msgspec.json.encode(Approval(by, reason, purpose))
+                self._store.append(Row(kind="withdrawal", plan=plan, name=words, detail=detail))
 
     def check(
         self,

@@ -60,13 +60,19 @@ class StudyLine:
         return sum(entry.kind == "charge" for entry in self.entries)
 
     @property
+    def decision(self) -> Entry | None:
+        """Return the last approval, withdrawal or refusal of the plan by this party's people, if the ledger holds one."""
+        return next((entry for entry in reversed(self.entries) if entry.key is None), None)
+
+    @property
     def about(self) -> str:
-        """Return the model and the purpose that were approved."""
-        return self.approval.about if self.approval else ""
+        """Return the model and the purpose that were approved, or declined."""
+        said = self.approval or self.decision
+        return said.about if said else ""
 
     @property
     def state(self) -> str:
-        """Where the plan stands: approved, debited or withdrawn."""
+        """Where the plan stands: approved, declined, debited or withdrawn."""
         if self.withdrawn:
-            return "withdrawn"
+            return "withdrawn" if self.approval else "declined"
         return f"{self.releases} releases" if self.releases else "approved"

@@ -1,0 +1,73 @@
+"""Decisions of a party about a plan: the command line and the console show the same costs and write the same rows of the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unpooled.errors import Refusal
+from unpooled.study.about import account
+
+if TYPE_CHECKING:
+    from unpooled.privacy.ledger.spending import Spending
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.party import Party
+
+#: What a policy's total counts, in words.
+COUNTED = {
+    "person": "over all parties of column-split studies",
+    "party": "by this party alone (other parties may release more about the same people)",
+}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The spending of a party's ledger before and after a plan, in the unit and at the delta of its policy."""
+
+    spent: Spending
+    after: Spending
+
+
+def costs_of(party: Party, plan: Plan) -> Costs | None:
+    """Return what the party's ledger holds before and after the plan; None for a helper, whose ledger holds no debit."""
+    budget = party.policy.budget
+    if budget is None:
+        return None
+    spent, after = (party.ledger.spending(budget, party.policy.scope, charges) for charges in ((), party.charges(plan)))
+    return Costs(spent, after)
+
+
+def costs_in_words(party: Party, plan: Plan, costs: Costs | None) -> str:
+    """Return the costs as one line, and a line for each card that tells how its data came about."""
+    budget = party.policy.budget
+    if costs is None or budget is None:
+        return f"{party.name} is a helper: it has no data, and nothing is debited here. It knows masks, and learns the study's size and shape"
+    said = (
+        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {COUNTED[party.policy.scope]}: spent {costs.spent.words}; "
+        f"after this plan {costs.after.words}; allowed {budget.epsilon:g}"
+    )
+    for card in plan.study.parties:
+        facts = [f"{what}: {words}" for what, words in card.circumstances.items()]
+        said += f"\n{card.name} says of its data: {'; '.join(facts)}" if facts else ""
+    return said
+
+
+def refusal_of(party: Party, plan: Plan) -> str:
+    """Return why the policy or the ledger would refuse an approval of this plan; empty where neither would. No row is read."""
+    try:
+        party.policy.check(plan, approved_in_ledger=True, party=f"party {party.name!r}")
+        party.debit(plan, party.charges(plan), only_check=True)
+    except Refusal as refused:
+        return str(refused)
+    return ""
+
+
+def record_approval(party: Party, plan: Plan, purpose: str, *, by: str = "", reason: str = "") -> None:
+    """Record that this party agreed to a plan, which was held against card, data, policy and ledger before (:meth:`Party.consider`)."""
+    said, origins = about(plan, purpose), plan.study.origins
+    party.ledger.approve(plan.hash, said, by=by or account(), reason=reason, purpose=purpose, origins=origins)
+
+
+def about(plan: Plan, purpose: str) -> str:
+    """Return the model and the purpose of a study, as the ledger's lines name it."""
+    return f"{plan.study.row}: {purpose}" if purpose else plan.study.row
