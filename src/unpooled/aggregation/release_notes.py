@@ -29,7 +29,7 @@ ROUNDS = {
     "descent": "the sum over rows of how each row pulls at the coefficients, once in every round of the fit",
     "direction": "the sum over rows of how each row pulls at the coefficients, once in every round of the fit",
     "length": "the sum over rows of how each row pulls at the scale of the fit, once in every round",
-    "first": "sums of products of the columns with the response, from which the fit starts",
+    "beginning": "sums of products of all columns with each other and with the response, from which the fit starts",
     "spread": "the sum of the sizes of residuals, from which their spread follows",
     CELLS: "the number of residuals in each cell of a histogram",
     "residual": "sums of products of the columns with each other and with the residuals",

@@ -46,7 +46,6 @@ def audit(
     with progress(quiet=as_json) as say:
         report = audit_study(asked, say, rows=rows, rounds=rounds)
 
-
         def population(seed: int) -> dict[str, Table]:
             return made_up(model, asked, rows, seed=seed)[1]
 

@@ -17,6 +17,7 @@ from unpooled.cli import (
     party,
     plan,
     predict,
+    propose,
     report,
     result,
     run,
@@ -36,7 +37,7 @@ app = typer.Typer(
     help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
 )
 for command in (
-    *(demo.demo, new.new, plan.plan, run.run, link.link, result.result, contrast.contrast, predict.predict),
+    *(demo.demo, new.new, plan.plan, propose.propose, run.run, link.link, result.result, contrast.contrast, predict.predict),
     *(report.report, audit.audit, doctor.doctor, schema.schema, serve.serve),
 ):
     app.command(epilog=examples(command.__name__))(command)

@@ -7,13 +7,14 @@ from typing import Any
 
 import typer
 
-from unpooled.cli import init, kept, ledger, officer
+from unpooled.cli import console, init, kept, ledger, officer
 from unpooled.cli.say import examples, say_json
 
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 
 app.command(epilog=examples("party init"))(init.init)
 app.command(epilog=examples("party ledger"))(ledger.ledger)
+app.command(epilog=examples("party console"))(console.console)
 app.command(epilog=examples("party show"))(kept.show)
 app.command(epilog=examples("party export"))(kept.export)
 for command in (officer.withdraw, officer.card, officer.rows, officer.forget, officer.verify):

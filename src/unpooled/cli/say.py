@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "unpooled predict study.run --data new.csv",
         "unpooled predict study.run --data new.csv --id patient --csv predicted.csv",
     ),
+    "propose": (
+        "unpooled propose study.toml --network kits/analyst",
+        "unpooled propose study.toml --network kits/analyst --by 'Dr. A. Example'",
+    ),
     "report": ("unpooled report study.run", "unpooled report study.toml --config north/party.toml"),
     "result": ("unpooled result study.run", "unpooled result study.run --csv"),
     "serve": ("unpooled serve --stdio",),
@@ -54,6 +58,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "party check": (
         "unpooled party check study.toml --config north/party.toml",
         "unpooled party check study.toml --config north/party.toml --approve",
+    ),
+    "party console": (
+        "unpooled party console --config north/party.toml",
+        "unpooled party console --config north/party.toml --read-only",
     ),
     "party ledger": (
         "unpooled party ledger --config north/party.toml",

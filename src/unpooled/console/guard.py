@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
+import traceback
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
@@ -11,10 +13,15 @@ from urllib.parse import parse_qs
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+logger = logging.getLogger(__name__)
+
 #: Paths that need no session: the door itself, and the style of the page that says that it is closed.
 ENTER, STYLE = "/enter", "/style.css"
 #: A form of the console is a name and a reason.
 _LARGEST_FORM = 20_000
+_AGAIN = "Start `unpooled party console` again, and open the address that it prints."
+_NO_ENTRY = f"No entry: this address opens once, in one browser. {_AGAIN}"
+_USED = f"This ticket is not valid, or was used before. {_AGAIN}"
 _POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "content-security-policy": _POLICY,
@@ -89,29 +96,38 @@ class Guard:
         elif scope["path"] == ENTER:
             await self._enter(scope, guarded)
         else:
-            await self._app(scope, receive, guarded)
+            await self._passed(scope, receive, guarded)
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on. An error that nobody foresaw may quote anything: only its kind and its places are logged, and shown to nobody."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - as said above
+            places = "; ".join(f"{at.filename}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-3:])
+            # No traceback: its last line quotes the error.
+            logger.error("a page failed with %s at %s", type(error).__name__, places)  # noqa: TRY400
+            await _say(send, 500, "This page failed. The console's own terminal says where. Nothing was changed by it.")
 
     def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """Return the status and the words of a refusal; None for a request that may pass."""
-        method, path = scope["method"], scope["path"]
+        method, open_to_all = scope["method"], scope["path"] in {ENTER, STYLE}
         if headers.get("host", "") not in self._session.hosts:
             return 421, "This console answers to its own address only."
         if method not in {"GET", "HEAD", "POST"}:
             return 405, "This console knows GET and POST."
-        if path in {ENTER, STYLE} and method != "POST":
-            return None
-        if not self._session.holds(headers.get("cookie", "")):
-            return 403, "No entry: this address opens once, in one browser. Start `unpooled party console` again, and open the address that it prints."
-        if method != "POST":
-            return None
+        if not (open_to_all and method != "POST") and not self._session.holds(headers.get("cookie", "")):
+            return 403, _NO_ENTRY
+        return self._refused_form(headers) if method == "POST" else None
+
+    def _refused_form(self, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Return the same of a form, which a page of this console must have sent."""
+        origins = {f"http://{host}" for host in self._session.hosts}
+        length = headers.get("content-length", "")
         if self._read_only:
             return 403, "This console is read-only: nothing can be decided here."
-        if headers.get("origin", "") not in {f"http://{host}" for host in self._session.hosts}:
+        if headers.get("origin", "") not in origins or headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return 403, "This form was not sent by a page of this console. Nothing was changed."
-        if headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return 403, "This form was sent by another site. Nothing was changed."
-        length = headers.get("content-length", "")
-        if not length.isascii() or not length.isdigit() or int(length) > _LARGEST_FORM:
+        if not (length.isascii() and length.isdigit() and int(length) <= _LARGEST_FORM):
             return 413, "A form of this console is smaller than that. Nothing was changed."
         return None
 
@@ -119,7 +135,7 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
         cookie = self._session.enter(given) if scope["method"] == "GET" else None
         if cookie is None:
-            await _say(send, 403, "This ticket is not valid, or was used before. Start `unpooled party console` again, and open the address that it prints.")
+            await _say(send, 403, _USED)
             return
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 303, "headers": headers})

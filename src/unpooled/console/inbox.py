@@ -49,7 +49,7 @@ class Item:
     @property
     def shown(self) -> str:
         """Return a digest of what a person is shown: the plan, and the purpose, which the plan's hash does not hold."""
-        return sha256("\0".join((self.hash, self.purpose, self.by)).encode()).hexdigest()
+        return sha256(f"{self.hash}\n{self.purpose}\n{self.by}".encode()).hexdigest()
 
 
 def read_inbox(folder: Path, party: str, key: str, policy: Policy) -> tuple[Item, ...]:
@@ -80,7 +80,9 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
             policy.check_model(one, maker(one.row), links=one.row == LINK)
         return Item(place, _compiled(msgspec.msgpack.encode(study)), purpose, by, signed)
     except Exception as error:  # noqa: BLE001 - one file that somebody made up must not hide the others
-        words = str(error) if type(error).__module__.startswith("unpooled") else f"it cannot be read ({type(error).__name__})"
+        words = (
+            str(error) if type(error).__module__.startswith("unpooled") else f"it cannot be read ({type(error).__name__})"
+        )
         return Item(place, trouble=words)
 
 

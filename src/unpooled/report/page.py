@@ -33,7 +33,7 @@ _TERMS = 100
 def page(run: Run) -> str:
     """Return the HTML text of a run's report."""
     facts = {
-        **_facts(run.plan),
+        **facts_of(run.plan),
         "results": _results(run),
         "agrees": run.agrees,
         "source": "transcript" if run.recomputed else "record",
@@ -48,7 +48,7 @@ def page(run: Run) -> str:
 def page_of_party(view: PartyView) -> str:
     """Return the HTML text of what a party may see of a study: the plan, what it keeps, and what its ledger says of it."""
     facts = {
-        **_facts(view.plan),
+        **facts_of(view.plan),
         "results": [
             {
                 **_NAMELESS,
@@ -111,7 +111,8 @@ def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
     return {"terms": rows, "more_terms": len(terms) - len(shown), "words_first": words}
 
 
-def _facts(plan: Plan) -> dict[str, Any]:
+def facts_of(plan: Plan) -> dict[str, Any]:
+    """Return what the pages say of a plan, by the names in their templates."""
     study = plan.study
     statement = plan.statement
     columns = [

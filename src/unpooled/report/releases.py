@@ -19,9 +19,9 @@ _UNITS = {"record": "people", "attribute": "single values", "household": "ids"}
 
 @dataclass(frozen=True)
 class ReleaseWords:
-    """One release in words."""
+    """One release in words, of all parties that make it alike."""
 
-    party: str
+    parties: tuple[str, ...]
     #: The analysis that it belongs to; empty where the study is one analysis.
     part: str
     name: str
@@ -30,51 +30,63 @@ class ReleaseWords:
     size: str
     #: Its noise, measured by the most that one person (or one value) can change.
     noise: str
+    #: The same as a part of the people of each party.
+    shares: tuple[float, ...]
 
     @property
-    def row(self) -> tuple[str, ...]:
+    def row(self) -> tuple[str, str, str, str]:
         """Return the cells of a table's line."""
         content = f"{self.part}: {self.content}" if self.part else self.content
-        return self.party, content, self.size, self.noise
+        return ", ".join(self.parties), content, self.size, f"{self.noise}{self._share}"
+
+    @property
+    def _share(self) -> str:
+        if not self.shares:
+            return ""
+        low, high = _percent(min(self.shares)), _percent(max(self.shares))
+        of = "its people" if len(self.parties) == 1 else "a party's people"
+        return f" ({low} of {of})" if low == high else f" ({low} to {high} of {of})"
 
 
 #: The titles of the columns of :attr:`ReleaseWords.row`.
-TITLES = ("party", "what is released", "numbers", "its noise")
+TITLES = ("parties", "what is released", "numbers", "its noise")
 
 
 def in_words(plan: Plan) -> tuple[ReleaseWords, ...]:
-    """Return every release of a plan in words, in the plan's order."""
-    return tuple(_in_words(plan, release) for release in plan.releases)
+    """Return every release of a plan in words, in the plan's order; those that parties make alike are one."""
+    found: dict[tuple[str, str, str, str, str], list[tuple[str, float | None]]] = {}
+    for release in plan.releases:
+        own, _ = plan.part(release.step)
+        prefix = plan.prefix_of(own) or ""
+        name = release.name.removeprefix(prefix)
+        known = load(own.study.row).releases
+        content = known.get(name) or known.get(re.sub(r"\s*\d+$", "", name)) or f"numbers that the model calls {name!r}"
+        times = "" if release.count == 1 else f", at most {release.count} times"
+        noise, share = _noise(plan, release)
+        words = (prefix.rstrip(": "), name, content, f"{release.size}{times}", noise)
+        found.setdefault(words, []).append((release.party, share))
+    return tuple(
+        ReleaseWords(
+            tuple(dict.fromkeys(party for party, _ in made)), *words, tuple(share for _, share in made if share is not None)
+        )
+        for words, made in found.items()
+    )
 
 
-def _in_words(plan: Plan, release: Release) -> ReleaseWords:
-    own, _ = plan.part(release.step)
-    prefix = plan.prefix_of(own) or ""
-    name = release.name.removeprefix(prefix)
-    known = load(own.study.row).releases
-    content = known.get(name) or known.get(re.sub(r"\s*\d+$", "", name)) or f"numbers that the model calls {name!r}"
-    times = "" if release.count == 1 else f", at most {release.count} times"
-    return ReleaseWords(release.party, prefix.rstrip(": "), name, content, f"{release.size}{times}", noise_of(plan, release))
-
-
-def noise_of(plan: Plan, release: Release) -> str:
-    """Return the standard deviation of the noise, divided by the most that one unit can change the release, in words.
-
-    The number needs no data. A share of all people stands with it where the party has more than it.
-    """
+def _noise(plan: Plan, release: Release) -> tuple[str, float | None]:
+    """Return the standard deviation of the noise, divided by the most that one unit can change the release: in words, and as a part of all people."""
     unit = plan.study.unit
     reach, scale = release.sensitivity(unit), release.scale
     if not reach or scale is None:
-        return "the choice itself is random" if release.mechanism.name == "exponential mechanism" else "set during the run"
+        return (
+            "the choice itself is random" if release.mechanism.name == "exponential mechanism" else "set during the run",
+            None,
+        )
     many = scale / reach
-    said = (
-        f"as large as what {many:.2g} {_UNITS[unit]} can change"
-        if many < _FEW
-        else f"as large as what {many:,.0f} {_UNITS[unit]} can change"
-    )
+    number = f"{many:.2g}" if many < _FEW else f"{many:,.0f}"
     people = next((card.people for card in plan.study.parties if card.name == release.party), 0)
-    return (
-        f"{said} ({many / people:.2g} times all {people:,})"
-        if people and many > people
-        else (f"{said}, {many / people:.1%} of {people:,}" if people else said)
-    )
+    return f"as large as what {number} {_UNITS[unit]} can change", many / people if people else None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"

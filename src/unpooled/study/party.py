@@ -16,14 +16,23 @@ from unpooled.models import load
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card, HelperCard
+from unpooled.privacy.plan import HelperCard
 from unpooled.privacy.table import NoRows
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.data import read_table
-from unpooled.study.files import PartyFile, PartySection, card_of, check_party_name, read_party, write_card, write_party
+from unpooled.study.files import (
+    PartyFile,
+    PartySection,
+    card_of,
+    check_party_name,
+    read_card,
+    read_party,
+    write_card,
+    write_party,
+)
 from unpooled.study.helper_files import HelperSection, is_helper, ledger_of, read_helper, write_helper, write_helper_card
 from unpooled.study.linked import linked_table
 from unpooled.study.rules import policy_of, rules_of
@@ -82,15 +91,15 @@ def open_party(path: str | Path) -> Iterator[Party]:
 
 @contextmanager
 def open_account(path: str | Path) -> Iterator[Party]:
-    """Yield the party of a party file as its ledger and policy alone know it: no row is read, so it can be asked for costs, and answers nothing."""
+    """Yield the party of a party file with its ledger, its policy and its public card: no row is read, so it knows costs, and answers nothing."""
     path = Path(path)
     if is_helper(path):
         with _open_helper(path) as party:
             yield party
         return
     text = read_party(path)
+    card = read_card(path.parent / f"{text.party.name}.card.toml")
     with Ledger.open(path.parent / text.party.ledger) as ledger:
-        card = Card(text.party.name, 0, (), key=Identity(ledger.root_key).public)
         keys, policy = KeySource(ledger.root_key), policy_of(text.policy)
         yield Party(text.party.name, NoRows(), card, ledger, keys, policy, load, keeper_of(path))
 

@@ -121,6 +121,15 @@ class LedgerStudyData(Section):
     epsilon: Spent
 
 
+class PartyConsoleOutput(Output, tag="unpooled/party-console/1"):
+    """``unpooled party console``: the address that opens it, once."""
+
+    party: str
+    address: Annotated[str, Meta(description="With a ticket that opens the console once, in one browser of this machine.")]
+    inbox: Path
+    read_only: bool
+
+
 class PartyLedgerOutput(Output, tag="unpooled/party-ledger/1"):
     """``unpooled party ledger``: studies, rows and the total against the policy."""
 

@@ -28,6 +28,7 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "new": (studies.NewOutput,),
     "party card": (parties.PartyCardOutput,),
     "party check": (parties.PartyCheckOutput,),
+    "party console": (parties.PartyConsoleOutput,),
     "party export": (parties.PartyExportOutput,),
     "party forget": (parties.PartyForgetOutput,),
     "party init": (
@@ -43,6 +44,7 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "party withdraw": (parties.PartyWithdrawOutput,),
     "plan": (studies.PlanOutput,),
     "predict": (studies.PredictOutput,),
+    "propose": (studies.ProposeOutput,),
     "report": (studies.ReportOutput, studies.ReportVerifyOutput),
     "result": (studies.ResultOutput,),
     "run": (studies.RunOutput,),

@@ -233,6 +233,14 @@ class PredictOutput(Output, tag="unpooled/predict/1"):
     predictions: list[dict[str, str | int | float | bool | None]]
 
 
+class ProposeOutput(Output, tag="unpooled/propose/1"):
+    """``unpooled propose``: the parties in whose inbox the study lies now. It says nothing of what anybody decides."""
+
+    plan: Hash
+    laid: list[str]
+    away: Annotated[list[str], Meta(description="Parties that did not answer.")]
+
+
 class ReportOutput(Output, tag="unpooled/report/1"):
     """``unpooled report``: the page that was written."""
 

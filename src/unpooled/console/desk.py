@@ -1,0 +1,167 @@
+"""The desk of a party's people: the inbox, the decisions, the ledger and the runs, as the pages show them. It knows no page and no browser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from unpooled.audit.whole import audit_study
+from unpooled.console.inbox import Item, read_inbox
+from unpooled.console.jobs import Jobs
+from unpooled.errors import PlanMismatch, UsageError
+from unpooled.report.page import page, page_of_party
+from unpooled.report.party import PartyView
+from unpooled.report.preview import preview
+from unpooled.study.about import account
+from unpooled.study.approving import about, record_approval
+from unpooled.study.finished import Run
+from unpooled.study.kept import KeptValues
+from unpooled.study.party import open_account, open_party
+from unpooled.study.record import RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from unpooled.audit.replay import Report
+    from unpooled.privacy.ledger.spending import StudyLine
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.party import Party
+
+AUDIT, PREVIEW = "audit", "preview"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A party file, the folder of the inbox, and the folder in which finished runs are looked for."""
+
+    config: Path
+    inbox: Path
+    runs: Path
+    jobs: Jobs = field(default_factory=Jobs)
+
+    def items(self, party: Party) -> tuple[Item, ...]:
+        """Return what is in the inbox."""
+        return read_inbox(self.inbox, party.name, party.identity.public, party.policy)
+
+    def item(self, party: Party, plan: str) -> Item | None:
+        """Return the study in the inbox that compiles to this plan, if there is one."""
+        return next((item for item in self.items(party) if item.hash == plan), None)
+
+    # --- decisions
+
+    def approve(self, plan: str, shown: str, by: str, reason: str) -> None:
+        """Approve the plan that was shown; refused where the inbox holds another one now, or card, data, policy or ledger do not allow it."""
+        _signed(by, reason)
+        with open_party(self.config) as party:
+            item = self._as_shown(party, plan, shown)
+            assert item.plan is not None
+            party.consider(item.plan, approved=True)
+            record_approval(party, item.plan, item.purpose, by=by, reason=reason)
+
+    def decline(self, plan: str, shown: str, by: str, reason: str) -> None:
+        """Record that this party does not take part in the plan that was shown."""
+        _signed(by, reason)
+        with open_account(self.config) as party:
+            item = self._as_shown(party, plan, shown)
+            assert item.plan is not None
+            party.ledger.withdraw(plan, about(item.plan, item.purpose), by=by, reason=reason, purpose=item.purpose)
+
+    def withdraw(self, plan: str, by: str, reason: str) -> None:
+        """Take back the approval of a plan that the ledger knows, whether or not its file is still in the inbox."""
+        _signed(by, reason)
+        with open_account(self.config) as party:
+            line = standing(party, plan)
+            if not stands(party, plan, line):
+                raise UsageError("this plan was not approved here, so there is nothing to withdraw. Nothing was changed")
+            said = line.approval if line else None
+            party.ledger.withdraw(
+                plan, said.about if said else "", by=by, reason=reason, purpose=said.purpose if said else ""
+            )
+
+    def _as_shown(self, party: Party, plan: str, shown: str) -> Item:
+        item = self.item(party, plan)
+        if item is None or item.shown != shown:
+            raise PlanMismatch(
+                "the study in the inbox is not the one that this page showed (or its purpose changed): read it again. Nothing was changed"
+            )
+        return item
+
+    # --- what takes longer
+
+    def begin(self, kind: str, plan: Plan) -> None:
+        """Begin to attack a plan on made-up data, or to draw its results on them."""
+        self.jobs.begin(kind, plan.hash, partial(_WORK[kind], plan))
+
+    # --- pages of others
+
+    def party_report(self, item: Item) -> str:
+        """Return the page of what this party may see of a study."""
+        assert item.plan is not None
+        kept = KeptValues.of_plan(self.config, item.plan, item.place)
+        return page_of_party(PartyView.of(self.config, kept, item.purpose))
+
+    def found_runs(self) -> dict[str, Path]:
+        """Return the folders of finished runs in the inbox and in the folder of runs, by a short name for addresses."""
+        folders = [
+            folder
+            for place in dict.fromkeys((self.inbox, self.runs))
+            for depth in ("*", "*/*")
+            for folder in sorted(place.glob(depth))
+            if folder.is_dir() and any((folder / name).is_file() for name in ("transcript", RECORD))
+        ]
+        return {sha256(str(folder).encode()).hexdigest()[:16]: folder for folder in dict.fromkeys(folders)}
+
+    def run_report(self, name: str) -> str | None:
+        """Return the page of a finished run, worked out anew; None where there is no such run."""
+        folder = self.found_runs().get(name)
+        return None if folder is None else page(Run.read(folder))
+
+
+def standing(party: Party, plan: str) -> StudyLine | None:
+    """Return what the party's ledger holds of a plan, if anything."""
+    return next((line for line in lines(party) if line.plan == plan), None)
+
+
+def listed(party: Party, plan: str) -> bool:
+    """Return True if the policy in the party file itself approves a plan, by its hash."""
+    return plan in (party.policy.approved or ())
+
+
+def stands(party: Party, plan: str, line: StudyLine | None) -> bool:
+    """Return True if a plan may run here: the ledger or the policy approves it, and nobody took that back."""
+    return not (line and line.withdrawn) and (listed(party, plan) or bool(line and line.approval))
+
+
+def lines(party: Party) -> tuple[StudyLine, ...]:
+    """Return a line for every study in the party's ledger; a helper's hold decisions alone."""
+    from unpooled.privacy.unit import Target
+
+    budget = party.policy.budget or Target(0.0, 1e-9)
+    return party.ledger.studies(budget, party.policy.scope)
+
+
+def your_name() -> str:
+    """Return the name that a form begins with: that of the account which runs the console."""
+    return account()
+
+
+def _signed(by: str, reason: str) -> None:
+    """Refuse a decision without a name or without a reason."""
+    if not by.strip() or not reason.strip():
+        raise UsageError("write your name and your reason: the ledger keeps both. Nothing was changed")
+
+
+def _audited(plan: Plan, say: Callable[[str], None]) -> Report:
+    return audit_study(plan.study, say)
+
+
+def _previewed(plan: Plan, say: Callable[[str], None]) -> str:
+    say("running the study on made-up data")
+    return preview(plan)
+
+
+#: The work of a button.
+_WORK = {AUDIT: _audited, PREVIEW: _previewed}

@@ -1,0 +1,279 @@
+"""Every page of the console as text: what the desk knows, put into a template."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from starlette.exceptions import HTTPException
+
+from unpooled.console import desk as work
+from unpooled.console.desk import AUDIT, PREVIEW, Desk
+from unpooled.console.svg import without_styles
+from unpooled.privacy.unit import Scope
+from unpooled.report import figures, releases
+from unpooled.report.page import facts_of
+from unpooled.report.templates import environment
+from unpooled.study.about import moment
+from unpooled.study.advice import advice
+from unpooled.study.approving import COUNTED, costs_of, refusal_of
+from unpooled.study.party import open_account
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from unpooled.audit.replay import Report
+    from unpooled.console.guard import Session
+    from unpooled.console.inbox import Item
+    from unpooled.privacy.ledger.spending import StudyLine
+    from unpooled.protocol.party import Party
+
+
+@dataclass(frozen=True)
+class Console:
+    """A desk, and the session of the browser that sees it."""
+
+    desk: Desk
+    session: Session
+    read_only: bool
+
+
+def is_own(console: Console, form: dict[str, str]) -> bool:
+    """Return True if a form holds the token of this console."""
+    return hmac.compare_digest(form.get("token", "").encode(), console.session.token.encode())
+
+
+def _filled(console: Console, name: str, here: str, party: str, /, **facts: Any) -> str:  # noqa: ANN401 - whatever the page shows
+    common = {"here": here, "party": party, "read_only": console.read_only, "token": console.session.token, "reload": False}
+    return environment("unpooled.console").get_template(f"templates/{name}.html").render(common | facts)
+
+
+@cache
+def style() -> str:
+    """Return the style of every page: the report's, and what the console has in addition."""
+    return (files("unpooled.report") / "style.css").read_text() + (
+        files("unpooled.console") / "templates/console.css"
+    ).read_text()
+
+
+def said(console: Console, words: str, *, refused: bool) -> str:
+    """Return the page of a refusal or an error: its words, and the way back."""
+    return _filled(console, "said", "", "", words=words, refused=refused)
+
+
+def inbox(console: Console) -> str:
+    """Return the first page: the studies that wait for a decision, and those that were decided."""
+    with open_account(console.desk.config) as party:
+        known = {line.plan: line for line in work.lines(party)}
+        items = console.desk.items(party)
+        rows = [_row(party, item, known.get(item.hash)) for item in items if item.plan is not None]
+        facts = {
+            "waiting": [row for row in rows if row["state"] == "waiting"],
+            "decided": [row for row in rows if row["state"] != "waiting"],
+            "unreadable": [item for item in items if item.plan is None],
+            "folder": console.desk.inbox,
+        }
+        return _filled(console, "inbox", "inbox", party.name, **facts)
+
+
+def _row(party: Party, item: Item, line: StudyLine | None) -> dict[str, Any]:
+    assert item.plan is not None
+    study = item.plan.study
+    return {
+        "plan": item.hash,
+        "model": study.model,
+        "purpose": item.purpose,
+        "place": item.place,
+        "by": item.by,
+        "headline": item.plan.statement.headline,
+        "parties": len(study.members),
+        "state": _state(party, item.hash, line),
+    }
+
+
+def _state(party: Party, plan: str, line: StudyLine | None) -> str:
+    if line is not None and (line.decision or line.releases):
+        return line.state
+    return "approved by the party file" if work.listed(party, plan) else "waiting"
+
+
+def plan(console: Console, plan: str) -> str:
+    """Return the page of one study: what it is for, what it promises and costs, what it releases, and the forms to decide about it."""
+    with open_account(console.desk.config) as party:
+        item, line = console.desk.item(party, plan), work.standing(party, plan)
+        if item is None or item.plan is None:
+            if line is None:
+                raise HTTPException(
+                    404,
+                    "There is no such study in the inbox, nor in the ledger. It may have changed: look at the inbox again.",
+                )
+            return _filled(console, "gone", "inbox", party.name, **_standing(party, plan, line))
+        facts = facts_of(item.plan) | _standing(party, plan, line) | _cost_facts(party, item) | _job_facts(console, plan)
+        facts |= {
+            "item": item,
+            "in_words": [one.row for one in releases.in_words(item.plan)],
+            "titles": releases.TITLES,
+            "notes": advice(item.plan),
+            "circumstances": [
+                (card.name, what, words) for card in item.plan.study.parties for what, words in card.circumstances.items()
+            ],
+            "your_name": work.your_name(),
+            "member": any(card.name == party.name for card in item.plan.study.members),
+        }
+        return _filled(console, "plan", "inbox", party.name, **facts)
+
+
+def _standing(party: Party, plan: str, line: StudyLine | None) -> dict[str, Any]:
+    """Return what the ledger says of a plan: its state, and the last decision."""
+    decision = line.decision if line else None
+    return {
+        "plan_hash": plan,
+        "state": _state(party, plan, line),
+        "listed": work.listed(party, plan),
+        "about": line.about if line else "",
+        "stands": work.stands(party, plan, line),
+        "decision": decision,
+        "decided_at": moment(decision.time) if decision else "",
+        "charged": line.releases if line else 0,
+    }
+
+
+def _cost_facts(party: Party, item: Item) -> dict[str, Any]:
+    assert item.plan is not None
+    costs, budget = costs_of(party, item.plan), party.policy.budget
+    return {
+        "costs": costs,
+        "budget": budget,
+        "counted": COUNTED[party.policy.scope],
+        "would_refuse": refusal_of(party, item.plan),
+        "chart": None
+        if costs is None or budget is None
+        else without_styles(figures.budget(party.ledger.balances(budget, party.policy.scope), budget, costs.after)),
+    }
+
+
+def _job_facts(console: Console, plan: str) -> dict[str, Any]:
+    audit, drawn = (console.desk.jobs.find(kind, plan) for kind in (AUDIT, PREVIEW))
+    return {
+        "audit": audit,
+        "audit_lines": [] if audit is None or audit.result is None else _audit_lines(audit.result),
+        "preview": drawn,
+        "reload": any(job is not None and not job.done for job in (audit, drawn)),
+    }
+
+
+def _audit_lines(report: Report) -> list[tuple[str, str, str, str]]:
+    return [(str(unit), party, name, f"{share:.1%}") for (unit, party, name), share in sorted(report.largest.items())]
+
+
+def ledger(console: Console) -> str:
+    """Return the page of the ledger: the budget over time, every study, and the head to write down."""
+    with open_account(console.desk.config) as party:
+        budget, scope = party.policy.budget, party.policy.scope
+        own = party.ledger
+        facts: dict[str, Any] = {
+            "budget": budget,
+            "counted": COUNTED[scope],
+            "head": own.head,
+            "warnings": own.warnings,
+            "guesses": own.guesses,
+            "studies": [_ledger_row(line, costs=budget is not None) for line in work.lines(party)],
+            "spent": None,
+            "alone": None,
+            "chart": None,
+        }
+        if budget is not None:
+            facts["spent"] = own.spending(budget, scope)
+            facts["alone"] = own.spending(budget, Scope.PARTY) if scope is not Scope.PARTY else None
+            facts["chart"] = without_styles(figures.budget(own.balances(budget, scope), budget))
+        return _filled(console, "ledger", "ledger", party.name, **facts)
+
+
+def _ledger_row(line: StudyLine, *, costs: bool) -> dict[str, Any]:
+    said = line.decision
+    return {
+        "plan": line.plan,
+        "when": moment(line.entries[0].time),
+        "about": line.about,
+        "state": line.state,
+        "by": said.by if said else "",
+        "reason": said.reason if said else "",
+        "cost": line.cost.words if costs else "nothing: a helper",
+    }
+
+
+def runs(console: Console) -> str:
+    """Return the page of finished runs, each with a link to its report."""
+    with open_account(console.desk.config) as party:
+        known = [line for line in work.lines(party) if line.releases]
+        own = {item.hash: item for item in console.desk.items(party) if item.plan is not None}
+        facts = {
+            "runs": [(name, str(folder)) for name, folder in console.desk.found_runs().items()],
+            "reports": [(line.plan, line.about) for line in known if line.plan in own and not party.helps],
+            "folders": (console.desk.inbox, console.desk.runs),
+        }
+        return _filled(console, "runs", "runs", party.name, **facts)
+
+
+def run_report(console: Console, name: str) -> str:
+    """Return the report of a finished run."""
+    found = console.desk.run_report(name)
+    if found is None:
+        raise HTTPException(404, "There is no such run any more.")
+    return found
+
+
+def party_report(console: Console, plan: str) -> str:
+    """Return the page of what this party may see of a study."""
+    with open_account(console.desk.config) as party:
+        item = console.desk.item(party, plan)
+    if item is None:
+        raise HTTPException(404, "There is no such study in the inbox.")
+    return console.desk.party_report(item)
+
+
+def preview(console: Console, plan: str) -> str:
+    """Return the preview of a study's results on simulated data."""
+    job = console.desk.jobs.find(PREVIEW, plan)
+    if job is None or job.result is None:
+        raise HTTPException(404, "There is no preview of this study yet.")
+    return str(job.result)
+
+
+# --- decisions
+
+
+def _approve(console: Console, plan: str, form: dict[str, str]) -> None:
+    console.desk.approve(plan, form.get("shown", ""), form.get("by", ""), form.get("reason", ""))
+
+
+def _decline(console: Console, plan: str, form: dict[str, str]) -> None:
+    console.desk.decline(plan, form.get("shown", ""), form.get("by", ""), form.get("reason", ""))
+
+
+def _withdraw(console: Console, plan: str, form: dict[str, str]) -> None:
+    console.desk.withdraw(plan, form.get("by", ""), form.get("reason", ""))
+
+
+def _begin(kind: str) -> Callable[[Console, str, dict[str, str]], None]:
+    def begin(console: Console, plan: str, form: dict[str, str]) -> None:  # noqa: ARG001 - one form is like the other
+        with open_account(console.desk.config) as party:
+            item = console.desk.item(party, plan)
+        if item is None or item.plan is None:
+            raise HTTPException(404, "There is no such study in the inbox.")
+        console.desk.begin(kind, item.plan)
+
+    return begin
+
+
+#: The forms of a plan's page, by the end of their addresses.
+DECISIONS: dict[str, Callable[[Console, str, dict[str, str]], None]] = {
+    "approve": _approve,
+    "decline": _decline,
+    "withdraw": _withdraw,
+    "audit": _begin(AUDIT),
+    "try": _begin(PREVIEW),
+}
