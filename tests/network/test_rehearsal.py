@@ -60,6 +60,27 @@ def test_a_networked_run_has_the_bits_of_one_in_this_process(rehearsal: Rehearsa
     assert not [value for value in values if len(value) > 12 and value in logs]
 
 
+def test_a_proposed_study_lies_in_every_inbox_of_the_network(rehearsal: Rehearsal, tmp_path: Path) -> None:
+    world = rehearsal.worlds["pride"]
+    study = world.variant(run=31)
+    before = {name: world.entries(name, study) for name in world.names}
+    told = json.loads(
+        command(
+            "propose",
+            str(world.write_study(tmp_path / "study.toml", study)),
+            "--network",
+            str(rehearsal.user.folder),
+            "--json",
+        )
+    )
+    assert (told["plan"], told["laid"], told["away"]) == (compile_study(study).hash, world.names, [])
+    for name in world.names:
+        assert len(list((world.root / name / "inbox").glob("*.proposal"))) == 1
+        assert world.entries(name, study) == before[name] == []
+    said = rehearsal.run(world, study, tmp_path, code=3)
+    assert "is not approved here" in said
+
+
 def test_a_party_that_refuses_ends_the_study_with_its_reason_and_code_3(rehearsal: Rehearsal, tmp_path: Path) -> None:
     world = rehearsal.worlds["pride"]
     study = world.variant(run=7)

@@ -11,6 +11,7 @@ from unpooled.audit.whole import audit_study
 from unpooled.console.inbox import Item, read_inbox
 from unpooled.console.jobs import Jobs
 from unpooled.errors import PlanMismatch, UsageError
+from unpooled.privacy.unit import Target
 from unpooled.report.page import page, page_of_party
 from unpooled.report.party import PartyView
 from unpooled.report.preview import preview
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
 
+#: The measure of a helper's decisions, which cost nothing in any.
+_NO_BUDGET = Target(1.0, 1e-9)
 AUDIT, PREVIEW = "audit", "preview"
 
 
@@ -137,10 +140,7 @@ def stands(party: Party, plan: str, line: StudyLine | None) -> bool:
 
 def lines(party: Party) -> tuple[StudyLine, ...]:
     """Return a line for every study in the party's ledger; a helper's hold decisions alone."""
-    from unpooled.privacy.unit import Target
-
-    budget = party.policy.budget or Target(0.0, 1e-9)
-    return party.ledger.studies(budget, party.policy.scope)
+    return party.ledger.studies(party.policy.budget or _NO_BUDGET, party.policy.scope)
 
 
 def your_name() -> str:

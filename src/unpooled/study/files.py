@@ -276,7 +276,7 @@ def top_of(path: Path) -> dict[str, Any]:
     """Return the top of a TOML file as it stands; empty where it cannot be read, which the strict reader then says."""
     try:
         return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, ValueError, msgspec.MsgspecError):
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
         return {}
 
 
@@ -397,4 +397,7 @@ def read_strictly(path: Path, kind: type[T]) -> T:
         raise StudyError(msg) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         msg = f"{path.name}: not a TOML file: {error}"
+        raise StudyError(msg) from None
+    except RecursionError:
+        msg = f"{path.name}: it nests deeper than any file of a study"
         raise StudyError(msg) from None

@@ -1,6 +1,0 @@
-"""stub to be replaced by the merge"""
-
-
-def preview(plan: object) -> str:
-    """Stub."""
-    return "x"
