@@ -214,6 +214,30 @@ def test_an_approval_that_is_withdrawn_ends_the_plan_until_it_is_given_again(led
     ledger.reserve([charge(1)], BUDGET)
 
 
+def test_a_balance_composes_everything_up_to_and_including_a_study(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ledger.balances(BUDGET) == ()
+    ledger.approve(OTHER_PLAN, "describe: ages")
+    first, second = charge(0, QUARTER), charge(1, QUARTER)
+    late = replace(first, key=ReleaseKey(OTHER_PLAN, "release", 0, "sketch"))
+    ledger.reserve([first], None)
+    monkeypatch.setattr("unpooled.privacy.ledger.store.time.time", lambda: 2_000_000_000.0)
+    ledger.reserve([late], None)
+    ledger.reserve([second, replace(late, key=replace(late.key, index=1), costs=costs(UNBOUNDED, NO_COST))], None)
+    one, two = ledger.balances(BUDGET)
+    assert (one.plan, one.about) == (PLAN, "")
+    assert (two.plan, two.time, two.about) == (OTHER_PLAN, 2_000_000_000, "describe: ages")
+    assert 0 < one.time < two.time
+    alone = Ledger.in_memory()
+    alone.reserve([first, second], None)  # a study's late charge is its own, whatever came between
+    assert one.after == alone.spending(BUDGET)
+    assert two.after == ledger.spending(BUDGET)
+    assert two.after.number == "unbounded"
+    assert two.after.unknown == 1
+    assert one.after.known < two.after.known < 2 * one.after.known  # composed, not added
+    value = Target(1.0, 1e-5, Unit.ATTRIBUTE)
+    assert ledger.balances(value)[-1].after == ledger.spending(value)
+
+
 def test_other_systems_are_refused_in_words(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "SYSTEM", "nt")
     for act in (lambda: Ledger.create(tmp_path / "new.db"), lambda: Ledger.open(path)):

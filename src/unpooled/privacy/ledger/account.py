@@ -27,7 +27,7 @@ from unpooled.privacy.ledger.export import export
 from unpooled.privacy.ledger.failures import ledger_at
 from unpooled.privacy.ledger.history import History, spent, unknown_plans
 from unpooled.privacy.ledger.migration import migrate
-from unpooled.privacy.ledger.spending import Spending, StudyLine
+from unpooled.privacy.ledger.spending import Balance, Spending, StudyLine
 from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Scope, Target, Unit
 
@@ -303,6 +303,22 @@ class Ledger:
             lines.append(StudyLine(plan, own, cost, plan in withdrawn))
         return tuple(lines)
 
+    def balances(self, budget: Target, scope: Scope = Scope.PARTY) -> tuple[Balance, ...]:
+        """Return what is spent after each study, in the order of first charges: the composition of all charges to it and to those before it."""
+        with self._store.locked() as history:
+            entries, charges = history.entries(), tuple(history.charges.values())
+        about = {entry.plan: entry.about for entry in entries if entry.kind == "approval"}
+        times = {entry.plan: entry.time for entry in reversed(entries) if entry.key is not None}  # of a plan's first charge
+        plans: dict[str, list[Charge]] = {}
+        for charge in charges:
+            plans.setdefault(charge.key.plan, []).append(charge)
+        so_far: list[Charge] = []
+        balances = []
+        for plan, own in plans.items():
+            so_far += own
+            balances.append(Balance(plan, times[plan], about.get(plan, ""), _spending(so_far, budget, scope)))
+        return tuple(balances)
+
     def charged(self, key: ReleaseKey) -> bool:
         """Return True if this release was debited."""
         with self._store.locked() as history:
@@ -357,6 +373,7 @@ class Ledger:
 def _spending(charges: Iterable[Charge], budget: Target, scope: Scope) -> Spending:
     """Return what these charges cost together."""
     charges = tuple(charges)
-    total = spent(charges, budget.unit, scope).epsilon(budget.delta)
     known = spent(charges, budget.unit, scope, known_only=True).epsilon(budget.delta)
-    return Spending(total, known, len(unknown_plans(charges, budget.unit)))
+    unknown = unknown_plans(charges, budget.unit)
+    total = spent(charges, budget.unit, scope).epsilon(budget.delta) if unknown else known
+    return Spending(total, known, len(unknown))

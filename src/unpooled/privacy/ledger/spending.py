@@ -41,6 +41,17 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
+class Balance:
+    """The spending of a ledger after one of its studies: that of all studies up to and including this one."""
+
+    plan: str
+    #: Seconds since 1970 of the study's first charge; 0 where a ledger of the first version does not say.
+    time: int
+    about: str
+    after: Spending
+
+
+@dataclass(frozen=True, slots=True)
 class StudyLine:
     """The entries and the cost of one plan in a ledger."""
 
