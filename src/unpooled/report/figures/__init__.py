@@ -5,6 +5,6 @@ from unpooled.report.figures.holdings import holdings
 from unpooled.report.figures.outlooks import outlook
 from unpooled.report.figures.panels import panel
 from unpooled.report.figures.plans import guarantee, traffic
-from unpooled.report.figures.svg import Drawn
+from unpooled.report.figures.svg import SIMULATED, Drawn, marked
 
-__all__ = ["Drawn", "budget", "guarantee", "holdings", "outlook", "panel", "traffic"]
+__all__ = ["SIMULATED", "Drawn", "budget", "guarantee", "holdings", "marked", "outlook", "panel", "traffic"]
