@@ -200,7 +200,7 @@ def test_a_card_from_before_ids_were_named_is_still_the_partys(world: Path) -> N
 def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path) -> None:
     shown = command(columns, "plan", "study.toml")
     assert re.search(
-        r"A guarantee holds for one value of one person; (not for a whole person|for a whole person epsilon is [\d.]+)\.",
+        r"A guarantee holds: epsilon = 5 for one value of one person; (none|epsilon = [\d.]+) for the whole person\.",
         shown,
     )
     assert "Suppose an attacker knows all data but this one value" in shown
@@ -212,7 +212,17 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
     one = compile_study(read_study(columns / "study.toml")).statement
     none = replace(one, epsilon_per_unit={"attribute": 9.0, "record": float("inf")}, delta=0.0, failure=0.0)
     assert replace(one, adjacency="zero-out", failure=0.0).reading.count("except") == 0  # a pure promise has no exceptions
-    assert none.headline.endswith("; not for a whole person.")
+    assert none.headline == "A guarantee holds: epsilon = 9 for one value of one person; none for the whole person."
+    assert ", and none for the whole person: if one value" in str(none)
+    assert repr(none).endswith("per attribute; none for the whole person)")
+    assert none.strength == replace(none, epsilon_per_unit={"attribute": 2.0, "record": 10.1}).strength == "caution"
+    strong = replace(none, epsilon_per_unit={"attribute": 2.0, "record": 10.0})
+    assert strong.strength == "good"
+    assert replace(strong, coarse=True).strength == replace(strong, only_against="friends").strength == "caution"
+    assert replace(strong, holds=False).strength == "none"
+    household = replace(strong, unit="household", epsilon_per_unit={"household": 12.0, "record": 3.0, "attribute": 1.0})
+    assert household.strength == "caution"
+    assert "coarse" not in strong.to_dict()
     assert "to at most almost 100 %. Epsilon does not limit" in none.reading
     assert replace(one, holds=False).headline == "No privacy guarantee holds for this result."
     assert replace(one, holds=False).reading == ""

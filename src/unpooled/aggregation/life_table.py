@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.drawing import ACCENT, BAND, new_figure
 from unpooled.aggregation.saving import Savable
 
 if TYPE_CHECKING:
@@ -154,16 +155,13 @@ class KaplanMeier(Savable):
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Draw the curve with its pointwise band as a matplotlib figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
-        axes = figure.subplots()
+        figure, (axes,) = new_figure(5.4, 3.6)
         axes.fill_between(
-            self.times, self.low, self.high, step="post", color="C0", alpha=0.18, lw=0, label=f"{self.level:.0%} band"
+            self.times, self.low, self.high, step="post", color=ACCENT, alpha=BAND, lw=0, label=f"{self.level:.0%} band"
         )
-        axes.step(self.times, self.survival, where="post", color="C0")
+        axes.step(self.times, self.survival, where="post", color=ACCENT)
         axes.set(xlabel="time", ylabel="survival", ylim=(0, 1.02), xlim=(self.times[0], self.times[-1]))
-        axes.legend(frameon=False)
+        axes.legend()
         return figure
 
     def __str__(self) -> str:

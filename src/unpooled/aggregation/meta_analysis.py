@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.drawing import ACCENT, OTHER, SOFT, forest, interval, new_figure, plain
 from unpooled.aggregation.sites import few_words
 from unpooled.aggregation.summary import as_html_table, as_text
 from unpooled.kernels.between_sites import POOLED, Pooled, pooled
@@ -90,26 +91,20 @@ class PooledTerm:
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Return the forest plot as a matplotlib figure; the size of a site's square is its weight."""
-        from matplotlib.figure import Figure
-
         shown = self.panel
-        figure = Figure(figsize=(6, 0.8 + 0.28 * max(len(shown.names), 1)), layout="constrained")
-        axes = figure.subplots()
+        figure, (axes,) = new_figure(6, 0.8 + 0.28 * max(len(shown.names), 1))
         most = max([1 / t.std_error**2 for t in self.sites.values()], default=1.0)
         for place, (name, middle, low, high, part) in enumerate(
             zip(shown.names, shown.values, shown.low, shown.high, shown.without_privacy, strict=True)
         ):
             own = self.sites.get(name)
-            axes.plot([low, high], [place, place], color="0.65", lw=1.2)
-            axes.plot(
-                [middle + part * (end - middle) for end in (low, high)], [place, place], color="C0" if own else "C1", lw=3
-            )
+            colour = ACCENT if own else OTHER
+            interval(axes, place, (low, high), (middle + part * (low - middle), middle + part * (high - middle)), colour)
             size = 4 + 6 * math.sqrt(1 / own.std_error**2 / most) if own else 7
-            axes.plot([middle], [place], "s" if own else "D", color="C0" if own else "C1", markersize=size)
-        axes.axvline(0.0, color="0.8", zorder=0)
-        axes.set_yticks(range(len(shown.names)), [name.replace("$", r"\$") for name in shown.names])
-        axes.invert_yaxis()
-        axes.set_xlabel(shown.title.replace("$", r"\$"))
+            axes.plot([middle], [place], "s" if own else "D", color=colour, markersize=size)
+        axes.axvline(0.0, color=SOFT, lw=0.8, zorder=0)
+        forest(axes, shown.names)
+        axes.set_xlabel(plain(shown.title))
         return figure
 
     def to_dict(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.drawing import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure, plain
 from unpooled.aggregation.estimates import HALF, wald_lines
 from unpooled.aggregation.summary import as_html_table, as_text
 from unpooled.errors import UsageError, listed
@@ -103,20 +104,18 @@ class Profile:
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Draw the curve with its band as a matplotlib figure: the darker part of the band would be there without privacy, too."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
-        axes, part = figure.subplots(), self.without_privacy
+        figure, (axes,) = new_figure(5.4, 3.6)
+        part = self.without_privacy
         low, high = (self.estimate + part * (end - self.estimate) for end in (self.low, self.high))
-        axes.fill_between(self.at, self.low, self.high, color="C0", alpha=0.18, lw=0, label=f"{self.level:.0%} band")
+        axes.fill_between(self.at, self.low, self.high, color=ACCENT, alpha=BAND, lw=0, label=f"{self.level:.0%} band")
         if (self.privacy > 0).any():
-            axes.fill_between(self.at, low, high, color="C0", alpha=0.32, lw=0, label="without privacy")
-        axes.plot(self.at, self.estimate, color="C0")
-        axes.axhline(0.0, color="0.8", lw=0.8, zorder=0)
+            axes.fill_between(self.at, low, high, color=ACCENT, alpha=WITHOUT_PRIVACY, lw=0, label="without privacy")
+        axes.plot(self.at, self.estimate, color=ACCENT)
+        axes.axhline(0.0, color=SOFT, lw=0.8, zorder=0)
         axes.set_xlim(self.at[0], self.at[-1])
-        across, along = (name.replace("$", r"\$") for name in self.axes)
+        across, along = map(plain, self.axes)
         axes.set(xlabel=across, ylabel=along)
-        axes.legend(frameon=False)
+        axes.legend()
         return figure
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from unpooled.aggregation.drawing import ACCENT, SOFT, forest, interval, new_figure
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError, listed
 from unpooled.protocol.terms import ResultTerm, known
@@ -117,23 +118,20 @@ class SummaryTable(Savable):
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Return the lines with their intervals, as a matplotlib figure: the darker part of an interval would be there without privacy, too."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6, 0.8 + 0.28 * max(len(self.terms), 1)), layout="constrained")
-        axes = figure.subplots()
+        figure, (axes,) = new_figure(6, 0.8 + 0.28 * max(len(self.terms), 1))
         for place, t in enumerate(self.terms):
             part = max(1.0 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5
             middle = math.log(t.estimate) if self.ratio else t.estimate
             half = (math.log(t.conf_high) if self.ratio else t.conf_high) - middle
-            inner = [middle - part * half, middle + part * half]
-            axes.plot([t.conf_low, t.conf_high], [place, place], color="0.65", lw=1.2)
-            axes.plot([math.exp(v) for v in inner] if self.ratio else inner, [place, place], color="C0", lw=3)
-            axes.plot([t.estimate], [place], "o", color="C0")
-        axes.axvline(1.0 if self.ratio else 0.0, color="0.8", zorder=0)
+            inner = (middle - part * half, middle + part * half)
+            if self.ratio:
+                inner = (math.exp(inner[0]), math.exp(inner[1]))
+            interval(axes, place, (t.conf_low, t.conf_high), inner)
+            axes.plot([t.estimate], [place], "o", color=ACCENT)
+        axes.axvline(1.0 if self.ratio else 0.0, color=SOFT, lw=0.8, zorder=0)
         if self.ratio:
             axes.set_xscale("log")
-        axes.set_yticks(range(len(self.terms)), [t.term.replace("$", r"\$") for t in self.terms])
-        axes.invert_yaxis()
+        forest(axes, (t.term for t in self.terms))
         axes.set_xlabel(f"{self.ratio or 'estimate'} with {self.level:.0%} intervals")
         return figure
 

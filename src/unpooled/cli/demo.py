@@ -214,6 +214,7 @@ def _run(
     import polars as pl
 
     from unpooled.cli.progress import progress, waiting
+    from unpooled.privacy.unit import Unit
     from unpooled.study.files import read_study
     from unpooled.study.party import create_party, open_party
     from unpooled.study.run import compile_study, run_study
@@ -232,9 +233,10 @@ def _run(
         f"epsilon = {total.epsilon!r}\ndelta = {total.delta!r}\n{cards}"
     )
     plan = compile_study(read_study(study))
+    asked = "" if total.unit is Unit.ATTRIBUTE else f" epsilon = {total.epsilon:g}."  # of one value, the headline says it
     _say(
         console,
-        f"[dim]{plan.statement.headline} epsilon = {total.epsilon:g}. Plan {plan.hash[:16]}, which each party approved beforehand.[/]",
+        f"[dim]{plan.statement.headline}{asked} Plan {plan.hash[:16]}, which each party approved beforehand.[/]",
     )
     for path in parties:
         with open_party(path) as party:

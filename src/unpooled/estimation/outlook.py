@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 import itertools
 import math
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.drawing import ACCENT, BAND, OTHER, SOFT, new_figure
 from unpooled.errors import UsageError
 from unpooled.privacy.unit import real
 
@@ -140,22 +142,37 @@ class Outlook:
         foot = html.escape(f"a mean alone: {self.mean:.3g}; without privacy: {self.noise_free:.3g}. Assumed: {self.assumed}")
         return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table><p>{foot}</p>"
 
+    @property
+    def drawings(self) -> tuple[tuple[str, Callable[[Any], None]], ...]:
+        """Return the title of each drawing, and the function that draws it on matplotlib axes."""
+        return ((f"{self.measure} against epsilon", self._draw_error),)
+
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Error against epsilon with its band, the mean's error and the noise-free one, as a matplotlib figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5, 3.2), layout="constrained")
-        axes = figure.subplots()
-        epsilon = [p.epsilon for p in self.points]
-        axes.fill_between(epsilon, [p.low for p in self.points], [p.high for p in self.points], alpha=0.2)
-        axes.plot(epsilon, [p.error for p in self.points], marker="o", label="expected")
-        if not math.isnan(self.mean):
-            axes.axhline(self.mean, color="0.5", linestyle="--", label="a mean alone")
-        axes.axhline(self.noise_free, color="0.5", linestyle=":", label="without privacy")
-        axes.axvline(self.epsilon, color="0.8")
-        axes.set(xscale="log", xlabel="epsilon", ylabel=self.measure)
-        axes.legend(fontsize="small")
+        drawings = self.drawings
+        figure, found = new_figure(5 * len(drawings), 3.2, len(drawings))
+        for (_, draw), axes in zip(drawings, found, strict=True):
+            draw(axes)
         return figure
+
+    def _draw_error(self, axes: Any) -> None:  # noqa: ANN401 - matplotlib axes
+        points = [p for p in self.points if math.isfinite(p.epsilon) and math.isfinite(p.error)]
+        epsilon = [p.epsilon for p in points]
+        axes.fill_between(epsilon, [p.low for p in points], [p.high for p in points], color=ACCENT, alpha=BAND, lw=0)
+        axes.plot(epsilon, [p.error for p in points], color=ACCENT, marker="o", markersize=4, label="expected")
+        for value, line, name in (
+            (self.nothing_released, "-.", "nothing released"),
+            (self.mean, "--", "a mean alone"),
+            (self.noise_free, ":", "without privacy"),
+        ):
+            if math.isfinite(value):
+                axes.axhline(value, color=SOFT, linestyle=line, lw=1.2, label=name)
+        if math.isfinite(self.epsilon):
+            axes.axvline(self.epsilon, color=OTHER, lw=1.2, label="asked for")
+        axes.set(xscale="log", xlabel="epsilon", ylabel=textwrap.fill(self.measure, 36))
+        axes.set_xticks(epsilon, [f"{value:g}" for value in epsilon])
+        axes.minorticks_off()
+        axes.legend()
 
 
 def drawn(value: Range, rng: np.random.Generator) -> float:

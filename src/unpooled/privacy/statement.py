@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from unpooled.errors import listed
 from unpooled.privacy.exposure import account
@@ -26,6 +26,8 @@ UNIT_WORDS = {
     Unit.ATTRIBUTE: "one value of one person",
     Unit.HOUSEHOLD: "one household (all rows of one id)",
 }
+#: The largest epsilon for a whole person at which a page shows a guarantee in the colour of a good one.
+STRONG = 10.0
 #: Of a unit: what an attacker knows, and what the attacker thinks likely under replace and under zero-out.
 _READ = {
     Unit.RECORD: ("everyone else's data", "that this person has a certain condition", "that this person took part"),
@@ -137,6 +139,8 @@ class Statement:
     plan: str
     #: Whether it is about one analysis of a study, which costs more.
     alone: bool = field(default=False, kw_only=True)
+    #: Whether delta is so large that it would allow publishing a whole unit of some party at random.
+    coarse: bool = field(default=False, kw_only=True)
     #: Whether the study links rows: then it tells membership exactly, and has no epsilon.
     links: bool = False
     #: What stays hidden although the study tells something exactly.
@@ -215,6 +219,7 @@ class Statement:
             warnings=tuple(warnings),
             plan=plan,
             links=links,
+            coarse=study.delta >= 1 / fewest,
             alone=bool(study.within),
             hidden=tuple(map(str, said["hidden"])),
             only_against=only_against,
@@ -230,9 +235,26 @@ class Statement:
         if Unit(self.unit) is not Unit.ATTRIBUTE:
             only = f", only against {self.only_against}" if self.only_against else ""
             return f"A guarantee holds for {UNIT_WORDS[Unit(self.unit)]}{only}."
+        value = f"epsilon = {self.epsilon_per_unit[Unit.ATTRIBUTE]:.4g} for {UNIT_WORDS[Unit.ATTRIBUTE]}"
+        return f"A guarantee holds: {value}; {self._whole}."
+
+    @property
+    def _whole(self) -> str:
+        """Return the epsilon of the whole person, for a statement about one value."""
         whole = self.epsilon_per_unit[Unit.RECORD]
-        words = "not for a whole person" if math.isinf(whole) else f"for a whole person epsilon is {whole:.4g}"
-        return f"A guarantee holds for one value of one person; {words}."
+        return "none for the whole person" if math.isinf(whole) else f"epsilon = {whole:.4g} for the whole person"
+
+    @property
+    def strength(self) -> Literal["good", "caution", "none"]:
+        """Return how strong the weakest promise is, by which pages colour it.
+
+        "good": a guarantee holds against everybody, and for the whole person (or the whole household, where that is protected) epsilon is at
+        most :data:`STRONG` with a delta below one in the number of people. "caution": a guarantee holds, and it is weaker. "none": none holds.
+        """
+        if not self.holds:
+            return "none"
+        whole = max(epsilon for unit, epsilon in self.epsilon_per_unit.items() if unit in {Unit.RECORD, self.unit})
+        return "good" if whole <= STRONG and not self.coarse and not self.only_against else "caution"
 
     @property
     def reading(self) -> str:
@@ -257,13 +279,14 @@ class Statement:
     def to_dict(self) -> dict[str, Any]:
         """Return the statement as plain data."""
         said = asdict(self)
-        del said["alone"]
+        del said["alone"], said["coarse"]
         return said | {"headline": self.headline, "reading": self.reading}
 
     def __repr__(self) -> str:
         if not self.holds:
             return "Statement(no guarantee)"
-        return f"Statement(epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g} per {self.unit})"
+        whole = f"; {self._whole}" if Unit(self.unit) is Unit.ATTRIBUTE else ""
+        return f"Statement(epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g} per {self.unit}{whole})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the headline, and everything below it."""
@@ -274,10 +297,14 @@ class Statement:
         moves = f"{UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
         if self.holds:
             only = f", only against {self.only_against}" if self.only_against else ""
+            factor = "e^epsilon"
+            if Unit(self.unit) is Unit.ATTRIBUTE:
+                only += f" for {UNIT_WORDS[Unit.ATTRIBUTE]}, and {self._whole}"
+                factor = f"e^{self.epsilon_per_unit[self.unit]:.4g}"
             whose = "This analysis alone is differentially" if self.alone else "Differentially"
             head = (
                 f"{whose} private with epsilon = {self.epsilon_per_unit[self.unit]:.4g}, delta = {self.delta:g}{only}: "
-                f"if {moves}, the probability of any published result grows by at most a factor of e^epsilon, plus delta."
+                f"if {moves}, the probability of any published result grows by at most a factor of {factor}, plus delta."
             )
         else:
             head = "NO privacy guarantee holds for this result."

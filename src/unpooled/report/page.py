@@ -34,7 +34,7 @@ def page(run: Run) -> str:
     """Return the HTML text of a run's report."""
     facts = {
         **facts_of(run.plan),
-        "results": _results(run),
+        "results": results_of(run),
         "agrees": run.agrees,
         "source": "transcript" if run.recomputed else "record",
         "steps": [(c.step, c.party, c.times, _size(c.sent), _size(c.received)) for c in run.steps],
@@ -42,7 +42,7 @@ def page(run: Run) -> str:
         "purpose": run.about.purpose if run.about else "",
         "budgets": run.about.budgets if run.about else (),
     }
-    return _filled(facts, run.plan, figures.traffic(run.steps) if run.steps else None)
+    return filled(facts, run.plan, figures.traffic(run.steps) if run.steps else None)
 
 
 def page_of_party(view: PartyView) -> str:
@@ -51,10 +51,10 @@ def page_of_party(view: PartyView) -> str:
         **facts_of(view.plan),
         "results": [
             {
-                **_NAMELESS,
-                **_table(view.terms),
+                **NAMELESS,
+                **table_of(view.terms),
                 "text": "" if view.terms else "This party keeps no coefficients of this study.",
-                "panels": _drawn(view.panels),
+                "panels": drawn(view.panels),
             }
         ],
         "source": "party",
@@ -63,44 +63,54 @@ def page_of_party(view: PartyView) -> str:
         "purpose": view.purpose,
         "budgets": (view.left,),
     }
-    return _filled(facts, view.plan, None)
+    return filled(facts, view.plan, None)
 
 
-def _results(run: Run) -> list[dict[str, Any]]:
-    """Return what the study found, once for every analysis of it: figures, the table, the lines below."""
+def results_of(run: Run, *, simulated: bool = False) -> list[dict[str, Any]]:
+    """Return what the study found, once for every analysis of it: figures, the table, the lines below; of a simulated run with marks."""
     parts = run.parts or (Analysed("", run.model, run.plan, run.result),)
     over_sites = run.model.tables(run.plan, run.result) if run.parts else None
-    pooled = [] if over_sites is None else [_pooled(over_sites)]
+    pooled = [] if over_sites is None else [_pooled(over_sites, simulated=simulated)]
     return pooled + [
         {
             "name": part.name,
             "failed": part.failed,
-            **_table(() if part.failed else part.model.terms(part.plan, part.result)),
+            **table_of(() if part.failed else part.model.terms(part.plan, part.result)),
             "text": "" if part.failed else part.model.table(part.plan, part.result),
             "foot": () if part.failed else part.model.foot(part.plan, part.result),
-            "panels": () if part.failed else _drawn(part.model.panels(part.plan, part.result)),
+            "panels": () if part.failed else drawn(part.model.panels(part.plan, part.result), simulated=simulated),
         }
         for part in parts
     ]
 
 
-def _pooled(found: PooledTables) -> dict[str, Any]:
+def _pooled(found: PooledTables, *, simulated: bool) -> dict[str, Any]:
     """Return the results of fits at every site by itself, pooled."""
     words = {"name": "pooled over sites", "failed": "", "text": "\n\n".join(found.texts), "foot": found.notes}
-    return {**words, **_table(found.lines), "panels": _drawn(found.panels)}
+    return {**words, **table_of(found.lines), "panels": drawn(found.panels, simulated=simulated)}
 
 
 #: The results of one analysis alone: no name above them, nothing below.
-_NAMELESS: dict[str, Any] = {"name": "", "failed": "", "foot": ()}
+NAMELESS: dict[str, Any] = {"name": "", "failed": "", "foot": ()}
 #: What only some pages have.
-_NOTHING: dict[str, Any] = {"agrees": None, "steps": (), "about": None, "party": "", "entries": ()}
+_NOTHING: dict[str, Any] = {
+    "agrees": None,
+    "steps": (),
+    "about": None,
+    "party": "",
+    "entries": (),
+    "simulated": None,
+    "budgets": (),
+    "purpose": "",
+}
 
 
-def _filled(facts: dict[str, Any], plan: Plan, traffic: figures.Drawn | None) -> str:
+def filled(facts: dict[str, Any], plan: Plan, traffic: figures.Drawn | None) -> str:
+    """Return the page of a plan with these facts."""
     return environment().get_template("page.html").render(**{**_NOTHING, **facts}, svg=_figures(plan, traffic))
 
 
-def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
+def table_of(terms: Sequence[ResultTerm]) -> dict[str, Any]:
     """Return the result line by line; of many lines those of the largest figures, in their order."""
     shown = terms
     if len(terms) > _TERMS:
@@ -112,7 +122,7 @@ def _table(terms: Sequence[ResultTerm]) -> dict[str, Any]:
 
 
 def facts_of(plan: Plan) -> dict[str, Any]:
-    """Return what the pages say of a plan, by the names in their templates."""
+    """Return everything on a page that follows from the plan alone."""
     study = plan.study
     statement = plan.statement
     columns = [
@@ -174,11 +184,14 @@ def _key(key: str) -> str:
 
 
 def _figures(plan: Plan, traffic: figures.Drawn | None) -> dict[str, Any]:
-    return {"guarantee": _safe(figures.guarantee(plan)), "traffic": _safe(traffic)}
+    svg = {"guarantee": figures.guarantee(plan), "holdings": figures.holdings(plan), "traffic": traffic}
+    return {name: _safe(drawn) for name, drawn in svg.items()}
 
 
-def _drawn(panels: Sequence[Panel]) -> list[tuple[str, Any]]:
-    return [(panel.title, _safe(figures.panel(panel))) for panel in panels]
+def drawn(panels: Sequence[Panel], *, simulated: bool = False) -> list[tuple[str, Any]]:
+    """Return the figures of a result with their titles; of a simulated one with marks."""
+    shown = [(panel.title, figures.panel(panel)) for panel in panels]
+    return [(title, _safe(figures.marked(one) if simulated else one)) for title, one in shown]
 
 
 def _safe(drawn: figures.Drawn | None) -> tuple[markupsafe.Markup, ...] | None:

@@ -14,6 +14,7 @@ from unpooled.study.kept import KeptValues
 from unpooled.study.rules import policy_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from unpooled.privacy.ledger import Entry
@@ -50,10 +51,15 @@ class PartyView:
     @property
     def panels(self) -> tuple[Panel, ...]:
         """Return the coefficients that this party keeps, but its constants."""
-        shown = [term for term in self.terms if not term.term.startswith("(")]
-        if not shown:
-            return ()
-        return (Panel("coefficients", tuple(t.term for t in shown), tuple(t.estimate for t in shown)),)
+        return panels_of(self.terms)
+
+
+def panels_of(terms: Sequence[ResultTerm]) -> tuple[Panel, ...]:
+    """Return the figure of the coefficients that a party keeps, but its constants."""
+    shown = [term for term in terms if not term.term.startswith("(")]
+    if not shown:
+        return ()
+    return (Panel("coefficients", tuple(t.term for t in shown), tuple(t.estimate for t in shown)),)
 
 
 def _line(entry: Entry) -> tuple[int, str, str, str, str, str]:

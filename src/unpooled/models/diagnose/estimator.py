@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logit
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.drawing import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
 from unpooled.aggregation.formula_columns import coded_by
 from unpooled.errors import UsageError
 from unpooled.estimation.households import counts_of, row_cards, site_tables
@@ -111,27 +112,24 @@ class Diagnosis(PlannedResult):
 
         The darker part of the ROC curve's band would be there without privacy, too.
         """
-        from matplotlib.figure import Figure
-
         classes = not self.cells_.residual_cuts
-        figure = Figure(figsize=(8 if classes else 5, 3.4), layout="constrained")
-        axes = figure.subplots(1, 2 if classes else 1, squeeze=False)[0]
+        figure, axes = new_figure(8 if classes else 5, 3.4, 2 if classes else 1)
         if classes:
             band = self.roc_band
             inner = [band.true + band.without_privacy * (end - band.true) for end in (band.low, band.high)]
-            axes[0].fill_between(band.false, band.low, band.high, color="C0", alpha=0.18, lw=0)
-            axes[0].fill_between(band.false, *inner, color="C0", alpha=0.32, lw=0)
-            axes[0].plot(*self.roc, color="C0")
-            axes[0].plot([0, 1], [0, 1], color="0.7", linestyle=":")
+            axes[0].fill_between(band.false, band.low, band.high, color=ACCENT, alpha=BAND, lw=0)
+            axes[0].fill_between(band.false, *inner, color=ACCENT, alpha=WITHOUT_PRIVACY, lw=0)
+            axes[0].plot(*self.roc, color=ACCENT)
+            axes[0].plot([0, 1], [0, 1], color=SOFT, linestyle=":")
             axes[0].set(xlabel="false positives", ylabel="true positives", title=f"AUC {self.auc.value:.3f}")
         cells, last = self.by_cell, axes[-1]
         x = [cell.predicted for cell in cells]
-        last.fill_between(x, [cell.low for cell in cells], [cell.high for cell in cells], alpha=0.2)
-        last.plot(x, [cell.observed for cell in cells], marker="o")
+        last.fill_between(x, [cell.low for cell in cells], [cell.high for cell in cells], color=ACCENT, alpha=BAND, lw=0)
+        last.plot(x, [cell.observed for cell in cells], color=ACCENT, marker="o")
         if classes:
-            last.plot([0, 1], [0, 1], color="0.7", linestyle=":")
+            last.plot([0, 1], [0, 1], color=SOFT, linestyle=":")
         else:
-            last.axhline(0.0, color="0.7", linestyle=":")
+            last.axhline(0.0, color=SOFT, linestyle=":")
         said = ("predicted probability", "observed share") if classes else ("fitted mean", "mean residual")
         last.set(xlabel=said[0], ylabel=said[1])
         return figure

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.drawing import BAND, CURVES, INK, SOFT, new_figure, plain
 from unpooled.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,22 +15,19 @@ if TYPE_CHECKING:
 
 def figure(result: EffectResult) -> Any:  # noqa: ANN401 - a matplotlib figure
     """Draw what a reader judges an effect by."""
-    from matplotlib.figure import Figure
-
     if result.overlap is None:
         raise UsageError("the g-formula has no weights, whose overlap and balance could be drawn")
     count = 2 + bool(result.life_tables)
-    drawn = Figure(figsize=(4.4 * count, max(3.4, 1.2 + 0.22 * len(result.balance))), layout="constrained")
-    axes = drawn.subplots(1, count)
+    drawn, axes = new_figure(4.4 * count, max(3.4, 1.2 + 0.22 * len(result.balance)), count)
     _overlap(axes[0], result)
     _balance(axes[1], result)
     if result.life_tables:
         for k, (arm, table) in enumerate(zip(result.arms, result.life_tables, strict=True)):
             own = table.kaplan_meier(result.level)
-            axes[2].fill_between(own.times, own.low, own.high, step="post", color=f"C{k}", alpha=0.18, lw=0)
-            axes[2].step(own.times, own.survival, where="post", color=f"C{k}", label=arm)
+            axes[2].fill_between(own.times, own.low, own.high, step="post", color=CURVES[k], alpha=BAND, lw=0)
+            axes[2].step(own.times, own.survival, where="post", color=CURVES[k], label=arm)
         axes[2].set(xlabel="time", ylabel="weighted survival", ylim=(0, 1.02))
-        axes[2].legend(frameon=False)
+        axes[2].legend()
     return drawn
 
 
@@ -44,16 +42,16 @@ def _overlap(axes: Any, result: EffectResult) -> None:  # noqa: ANN401 - matplot
             sign * np.maximum(own, 0.0),
             np.diff(edges),
             align="edge",
-            color=f"C{k}",
+            color=CURVES[k],
             alpha=0.7,
             edgecolor="white",
-            label=arm,
+            label=plain(arm),
             yerr=2 * result.overlap.deviation,
-            error_kw={"ecolor": "0.4", "lw": 0.8},
+            error_kw={"ecolor": INK, "lw": 0.8},
         )
-    axes.axhline(0.0, color="0.5", lw=0.8)
-    axes.set(xlabel="propensity", ylabel=f"people ({result.arms[1]} upwards)", xlim=(0, 1))
-    axes.legend(frameon=False)
+    axes.axhline(0.0, color=SOFT, lw=0.8)
+    axes.set(xlabel="propensity", ylabel=f"people ({plain(result.arms[1])} upwards)", xlim=(0, 1))
+    axes.legend()
 
 
 def _balance(axes: Any, result: EffectResult) -> None:  # noqa: ANN401
@@ -68,11 +66,11 @@ def _balance(axes: Any, result: EffectResult) -> None:  # noqa: ANN401
             xerr=near,
             fmt="o",
             mfc="white" if not k else None,
-            color=f"C{k}",
+            color=CURVES[k],
             label=f"{when} weighting",
         )
-    axes.axvline(0.0, color="0.5", lw=0.8)
+    axes.axvline(0.0, color=SOFT, lw=0.8)
     for end in (-0.1, 0.1):
-        axes.axvline(end, color="0.7", lw=0.8, linestyle=":")
-    axes.set(yticks=places, yticklabels=[one.term for one in result.balance], xlabel="standardised difference")
-    axes.legend(frameon=False)
+        axes.axvline(end, color=SOFT, lw=0.8, linestyle=":")
+    axes.set(yticks=places, yticklabels=[plain(one.term) for one in result.balance], xlabel="standardised difference")
+    axes.legend()

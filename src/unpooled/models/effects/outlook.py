@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.drawing import ACCENT, OTHER, SOFT
 from unpooled.errors import UsageError
 from unpooled.estimation.imagined import Imagined, imagine
 from unpooled.estimation.made_up import made_up_features
@@ -22,6 +23,8 @@ from unpooled.models.effects.plan import compile_plan
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from unpooled.models.effects.plan import EffectDesign
     from unpooled.models.effects.result import EffectResult
     from unpooled.privacy.plan import Plan, Study
@@ -54,6 +57,26 @@ class EffectOutlook(Outlook):
         asked = (abs(effect) / (normal.inv_cdf(0.5 + level / 2) + normal.inv_cdf(power))) ** 2
         over, noise = self.sampling * self.rows, self.privacy * self.rows**2
         return math.ceil((over + math.sqrt(over**2 + 4 * asked * noise)) / (2 * asked))
+
+    @property
+    def drawings(self) -> tuple[tuple[str, Callable[[Any], None]], ...]:
+        """Return the drawing of the standard error, and that of the power at this study's rows and at half and twice that number."""
+        own = () if not math.isfinite(self.error) else (("power against the size of the effect", self._draw_power),)
+        return (*super().drawings, *own)
+
+    def _draw_power(self, axes: Any) -> None:  # noqa: ANN401 - matplotlib axes
+        sizes = np.linspace(0, 5 * self.error, 101)
+        for times, line in ((0.5, ":"), (1.0, "-"), (2.0, "--")):
+            error = math.sqrt(self.sampling / times + self.privacy / times**2)
+            power = [replace(self, points=(replace(self.at, error=error),)).power(size) for size in sizes.tolist()]
+            asked = times == 1
+            colour = ACCENT if asked else SOFT
+            axes.plot(
+                sizes, power, color=colour, linestyle=line, lw=2 if asked else 1.2, label=f"{times * self.rows:,.0f} rows"
+            )
+        axes.axhline(0.8, color=OTHER, lw=0.8)
+        axes.set(xlabel="effect", ylabel=f"power at epsilon = {self.epsilon:g}", xlim=(0, sizes[-1]), ylim=(0, 1.02))
+        axes.legend()
 
     def power(self, effect: float, level: float = 0.95) -> float:
         """Return the probability with which a test at this epsilon finds an effect of this size."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from unpooled.aggregation.drawing import BAND, CURVES, new_figure
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, taking
@@ -83,16 +85,14 @@ class SurvivalComparison(PlannedResult):
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Draw the curves of all arms with their pointwise bands as a matplotlib figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5.4, 3.6), layout="constrained")
-        axes = figure.subplots()
-        for k, arm in enumerate(arm for arm in self.result_.arms if arm not in self.result_.hidden):
+        figure, (axes,) = new_figure(5.4, 3.6)
+        shown = (arm for arm in self.result_.arms if arm not in self.result_.hidden)
+        for arm, colour in zip(shown, cycle(CURVES), strict=False):
             own = self.curve(arm)
-            axes.fill_between(own.times, own.low, own.high, step="post", color=f"C{k}", alpha=0.18, lw=0)
-            axes.step(own.times, own.survival, where="post", color=f"C{k}", label=arm)
+            axes.fill_between(own.times, own.low, own.high, step="post", color=colour, alpha=BAND, lw=0)
+            axes.step(own.times, own.survival, where="post", color=colour, label=arm)
         axes.set(xlabel="time", ylabel="survival", ylim=(0, 1.02), xlim=(0, self.result_.edges[-1]))
-        axes.legend(frameon=False)
+        axes.legend()
         return figure
 
     def __str__(self) -> str:

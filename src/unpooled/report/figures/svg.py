@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import html
 import io
+<<<<<<< HEAD
+=======
+import math
+>>>>>>> figures
 import re
 import warnings
 from dataclasses import dataclass
@@ -18,6 +22,13 @@ if TYPE_CHECKING:
 _THEMED = {INK: "ink", SOFT: "faint", ACCENT: "good", OTHER: "other"}
 #: Inches, and the letters of a name at the side of a bar: on a page, and on a telephone.
 _WIDE, _NARROW = (6.4, 44), (3.25, 18)
+<<<<<<< HEAD
+=======
+#: The word on everything that no data are behind; its colour, and the points that it needs above a figure.
+SIMULATED = "SIMULATED"
+_MARK, _ABOVE = "#a8402c", 16
+_FRAME = re.compile(r'width="[\d.]+pt" height="[\d.]+pt" viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
+>>>>>>> figures
 #: Letters of a line along a vertical axis.
 UPRIGHT = 36
 
@@ -30,6 +41,31 @@ class Drawn:
     narrow: str
 
 
+<<<<<<< HEAD
+=======
+def marked(drawn: Drawn) -> Drawn:
+    """Return a figure with the word SIMULATED inside it: above the drawing, across it, and in what is said of it."""
+    return Drawn(_marked(drawn.wide), _marked(drawn.narrow))
+
+
+def _marked(text: str) -> str:
+    found = _FRAME.search(text)
+    assert found is not None  # matplotlib writes it
+    width, height = float(found["width"]), float(found["height"])
+    taller = f'width="{width:g}pt" height="{height + _ABOVE:g}pt" viewBox="0 -{_ABOVE} {width:g} {height + _ABOVE:g}"'
+    colour = f"var(--bad, {_MARK})"
+    letters = f'<text font-family="sans-serif" font-weight="bold" text-anchor="middle" style="fill: {colour}"'
+    turn = math.degrees(math.atan2(height, width))
+    mark = (
+        f'{letters} font-size="10" x="{width / 2:g}" y="-4">{SIMULATED}: made-up data</text>'
+        f'{letters} font-size="{width / 9:g}" opacity="0.12" transform="translate({width / 2:g} {height / 2:g}) rotate(-{turn:.1f})">{SIMULATED}</text>'
+    )
+    text = text[: found.start()] + taller + text[found.end() :]
+    text = text.replace('aria-label="', f'aria-label="{SIMULATED}, of made-up data. ', 1)
+    return text.replace("</svg>", f"{mark}</svg>", 1)
+
+
+>>>>>>> figures
 def label(text: str, letters: int) -> str:
     """Return the text of an axis, each of its lines of at most this number of letters."""
     return "\n".join(plain(short(line, letters)) for line in text.split("\n"))

@@ -1,0 +1,131 @@
+"""Data that fit a study's cards and mean nothing, so that a study can be audited and previewed by people who hold no data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.privacy.household import BoundedTable
+from unpooled.privacy.table import NoRows, Table
+from unpooled.privacy.unit import Split
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Card, Study
+    from unpooled.protocol.step import Model
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The law of made-up columns that have something to do with each other: one common factor, in every party's rows."""
+
+    #: The correlation of two columns, and half a declared range in deviations.
+    correlation: float = 0.3
+    ranges: float = 3.0
+
+    def __str__(self) -> str:
+        return (
+            f"every number is normal around the middle of its range, and half a range is {self.ranges:g} standard deviations; a number with the "
+            "range 0 to 1 is 0 or 1, and the categories of a column are equally frequent; every two columns have a correlation of "
+            f"{self.correlation:g} before they are cut to these; a tenth of the values that may be missing is"
+        )
+
+    def score(self, factor: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return a standard normal variable that shares the factor with all others."""
+        own = rng.standard_normal(factor.size)
+        return np.asarray(math.sqrt(self.correlation) * factor + math.sqrt(1 - self.correlation) * own)
+
+    def number(self, column: Column, score: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return numbers of this column in the order of the scores."""
+        if column.range == (0.0, 1.0):
+            return (score > 0).astype(np.float64)
+        return column.centre + column.half_width * np.clip(score / self.ranges, -1.0, 1.0)
+
+
+def made_up(
+    model: Model, study: Study, rows: int, seed: int = 0, truth: Truth | None = None
+) -> tuple[Study, dict[str, Table]]:
+    """Return the study with at most ``rows`` rows at each party, for parties of one process, and tables that its cards admit.
+
+    Values are uniform in their ranges, categories equally likely, a tenth of what may be missing is. Label columns are -1 or 1, which suits
+    classes as well as numbers, or what the model says that it takes; where columns are split, all parties have the same ones. With a ``truth``
+    columns and labels have its law instead.
+    """
+    vertical = model.compile(study).split is Split.VERTICAL
+    rng = np.random.default_rng(seed)
+    cards = tuple(_smaller(card, rows) for card in study.parties)
+    helpers = tuple(msgspec.structs.replace(card, key="") for card in study.helpers)
+    fitted = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids="", coordinator="", simulation_seed=None)
+    shared: dict[str, NDArray[Any]] = {}
+    tables: dict[str, Table] = {}
+    factor: NDArray[np.float64] | None = None
+    for card in cards:
+        together = card.household
+        # Every id but the first, which is audited, has between one row and all that may count.
+        sizes = [] if together is None else [together.rows, *rng.integers(1, together.rows + 1, together.ids - 1).tolist()]
+        count = sum(sizes) or card.rows
+        if truth is not None and (factor is None or not vertical):
+            factor = rng.standard_normal(count)
+        columns = {column.name: _values(column, count, rng, truth, factor) for column in card.columns}
+        if not vertical or not shared:
+            shared.update(_in_order(model.made_up_labels(study, count, rng), rng, truth, factor))
+        for label in card.labels:
+            known = shared.get(label) if vertical or label in shared else None
+            columns[label] = shared[label] = _signs(count, rng, truth, factor) if known is None else known
+        table = Table(columns)
+        tables[card.name] = (
+            table if together is None else BoundedTable(table, np.repeat(np.arange(together.ids), sizes), together.rows)
+        )
+    return fitted, tables | {card.name: NoRows() for card in helpers}
+
+
+def _smaller(card: Card, rows: int) -> Card:
+    """Return the card with at most ``rows`` rows, of a party in one process."""
+    if card.household is None:
+        return msgspec.structs.replace(card, rows=min(card.rows, rows), key="")
+    together = msgspec.structs.replace(card.household, ids=max(2, min(card.household.ids, rows // card.household.rows)))
+    return msgspec.structs.replace(card, rows=together.ids * together.rows, household=together, key="")
+
+
+def _values(
+    column: Column, rows: int, rng: np.random.Generator, truth: Truth | None, factor: NDArray[np.float64] | None
+) -> list[Any] | NDArray[np.float64]:
+    missing = rng.random(rows) < (0.1 if column.may_be_absent else 0.0)
+    score = None if truth is None or factor is None else truth.score(factor, rng)
+    if column.categories is not None:
+        count = len(column.categories)
+        drawn = rng.integers(count, size=rows) if score is None else (np.argsort(np.argsort(score)) * count) // rows
+        return [None if gone else column.categories[i] for i, gone in zip(drawn, missing, strict=True)]
+    if truth is not None and score is not None:
+        return np.where(missing, np.nan, truth.number(column, score))
+    return np.where(missing, np.nan, rng.uniform(*column.range, rows))
+
+
+def _signs(
+    rows: int, rng: np.random.Generator, truth: Truth | None, factor: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return a label of -1 and 1."""
+    if truth is None or factor is None:
+        return rng.choice([-1.0, 1.0], rows)
+    return np.where(truth.score(factor, rng) > 0, 1.0, -1.0)
+
+
+def _in_order(
+    labels: Mapping[str, NDArray[Any]], rng: np.random.Generator, truth: Truth | None, factor: NDArray[np.float64] | None
+) -> dict[str, NDArray[Any]]:
+    """Return a model's own labels; with a truth their rows are put in such an order that the first label grows with the factor."""
+    found = dict(labels)
+    if truth is None or factor is None or not found:
+        return found
+    first = next(iter(found.values()))
+    place = np.empty(first.size, dtype=np.int64)
+    place[np.argsort(truth.score(factor, rng))] = np.argsort(first, kind="stable")
+    return {name: values[place] for name, values in found.items()}
