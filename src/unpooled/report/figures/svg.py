@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-<<<<<<< HEAD
-=======
 import math
->>>>>>> figures
 import re
 import warnings
 from dataclasses import dataclass
@@ -22,13 +19,10 @@ if TYPE_CHECKING:
 _THEMED = {INK: "ink", SOFT: "faint", ACCENT: "good", OTHER: "other"}
 #: Inches, and the letters of a name at the side of a bar: on a page, and on a telephone.
 _WIDE, _NARROW = (6.4, 44), (3.25, 18)
-<<<<<<< HEAD
-=======
 #: The word on everything that no data are behind; its colour, and the points that it needs above a figure.
 SIMULATED = "SIMULATED"
 _MARK, _ABOVE = "#a8402c", 16
 _FRAME = re.compile(r'width="[\d.]+pt" height="[\d.]+pt" viewBox="0 0 (?P<width>[\d.]+) (?P<height>[\d.]+)"')
->>>>>>> figures
 #: Letters of a line along a vertical axis.
 UPRIGHT = 36
 
@@ -41,8 +35,6 @@ class Drawn:
     narrow: str
 
 
-<<<<<<< HEAD
-=======
 def marked(drawn: Drawn) -> Drawn:
     """Return a figure with the word SIMULATED inside it: above the drawing, across it, and in what is said of it."""
     return Drawn(_marked(drawn.wide), _marked(drawn.narrow))
@@ -65,7 +57,6 @@ def _marked(text: str) -> str:
     return text.replace("</svg>", f"{mark}</svg>", 1)
 
 
->>>>>>> figures
 def label(text: str, letters: int) -> str:
     """Return the text of an axis, each of its lines of at most this number of letters."""
     return "\n".join(plain(short(line, letters)) for line in text.split("\n"))
