@@ -425,7 +425,7 @@ def test_every_answer_forbids_scripts_styles_and_frames(world: Path) -> None:
             assert "frame-ancestors 'none'" in policy
             assert "script-src" not in policy
             assert found.headers["cache-control"] == "no-store"
-            assert found.headers["referrer-policy"] == "no-referrer"
+            assert found.headers["referrer-policy"] == "same-origin"
             assert found.headers["x-content-type-options"] == "nosniff"
             if "sandbox" not in policy and path != "/style.css":
                 assert "unsafe-inline" not in policy

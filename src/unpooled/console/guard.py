@@ -25,7 +25,8 @@ _USED = f"This ticket is not valid, or was used before. {_AGAIN}"
 _POLICY = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 _HEADERS = {
     "content-security-policy": _POLICY,
-    "referrer-policy": "no-referrer",
+    # Without a referrer a browser hides the origin of its forms as well.
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "cross-origin-opener-policy": "same-origin",

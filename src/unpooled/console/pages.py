@@ -89,6 +89,7 @@ def _row(party: Party, item: Item, line: StudyLine | None) -> dict[str, Any]:
         "place": item.place,
         "by": item.by,
         "headline": item.plan.statement.headline,
+        "strength": item.plan.statement.strength,
         "parties": len(study.members),
         "state": _state(party, item.hash, line),
     }
@@ -116,6 +117,7 @@ def plan(console: Console, plan: str) -> str:
             "item": item,
             "in_words": [one.row for one in releases.in_words(item.plan)],
             "titles": releases.TITLES,
+            "holdings": without_styles(figures.holdings(item.plan)),
             "notes": advice(item.plan),
             "circumstances": [
                 (card.name, what, words) for card in item.plan.study.parties for what, words in card.circumstances.items()
