@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 from commands import PARTIES, STUDY, command, two_parties
-from consoles import console
+from consoles import Browser, console
 
+from unpooled.console.guard import Session
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import HelperCard
@@ -282,6 +287,62 @@ def test_a_form_of_another_site_changes_nothing(world: Path) -> None:
             assert browser.ask(method, f"/plan/{plan}/approve").status == 405
     assert head(world) == before
     assert not [job for job in browser.seen if job.endswith("/audit") and "Under way" in browser.seen[job].text]
+
+
+def test_the_same_form_decides_where_the_door_is_broken(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: without the guard's checks the forms that the tests above send are the ones that approve."""
+    from unpooled.console import pages
+    from unpooled.console.guard import Guard, Session
+
+    plan = plan_of(world)
+    with console(world / "north/party.toml") as browser:
+        fields = browser.fields(f"/plan/{plan}") | {"by": "a", "reason": "b"}
+        monkeypatch.setattr(Guard, "_refused_form", lambda *_: None)
+        foreign = {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
+        assert browser.post(f"/plan/{plan}/approve", fields | {"token": "guess"}, foreign).status == 403
+        monkeypatch.setattr(pages, "is_own", lambda *_: True)
+        assert browser.post(f"/plan/{plan}/approve", fields, foreign | {"Cookie": None}).status == 403
+        monkeypatch.setattr(Session, "holds", lambda *_: True)
+        assert browser.post(f"/plan/{plan}/approve", fields, foreign | {"Cookie": None}).status == 303
+    assert [row.kind for row in decisions(world)] == ["approval"]
+
+
+@pytest.mark.slow
+def test_a_console_that_is_killed_while_it_approves_leaves_the_ledger_whole(world: Path) -> None:
+    plan, config = plan_of(world), world / "north/party.toml"
+    line = [sys.executable, "-m", "unpooled", "party", "console", "--config", str(config), "--json"]
+    found = set()
+    for delay in (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 1.0, 5.0):
+        with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process, contextlib.ExitStack() as ended:
+            ended.callback(process.kill)
+            assert process.stdout is not None
+            said = ""
+            while not said.rstrip().endswith("}"):
+                said += process.stdout.readline()
+            where, _, ticket = json.loads(said)["address"].partition("/enter?ticket=")
+            session = Session(int(where.rpartition(":")[2]))
+            session.ticket = ticket
+            browser = Browser(session.port, session)
+            assert browser.enter().status == 303
+            fields = browser.fields(f"/plan/{plan}") | {"by": "a", "reason": "b"}
+            sending = threading.Thread(target=_sent, args=(browser, plan, fields))
+            sending.start()
+            time.sleep(delay)
+            process.kill()
+            sending.join(30)
+        rows = decisions(world)
+        with Ledger.open(world / "north/north.ledger") as ledger:
+            assert not [entry for entry in ledger.entries() if entry.key is not None]
+        found.add(len(rows))
+        assert len(rows) <= 1
+    assert 1 in found
+    with console(config) as again:
+        assert "approved</strong> by a" in again.get(f"/plan/{plan}")
+
+
+def _sent(browser: Browser, plan: str, fields: dict[str, str]) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        browser.post(f"/plan/{plan}/approve", fields)
 
 
 def test_two_consoles_do_not_take_each_others_cookies_or_forms(world: Path) -> None:
