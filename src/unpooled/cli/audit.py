@@ -32,35 +32,20 @@ def audit(
 
     Needs no data. Exit code 1 if anything moves too far, is not debited, or leaves a party without being released.
     """
-    from unpooled.audit.account import audit_account
     from unpooled.audit.attacks import attack_study
     from unpooled.audit.made_up import made_up
-    from unpooled.audit.presence import audit_noise
-    from unpooled.audit.replay import replay
-    from unpooled.audit.transcripts import audit_transcript
     from unpooled.audit.violation import Violation
+    from unpooled.audit.whole import audit_study
     from unpooled.cli.progress import progress
-    from unpooled.errors import UsageError
     from unpooled.models import load
     from unpooled.privacy.unit import Unit
     from unpooled.study.files import read_study
 
     asked = read_study(study)
     model = load(asked.row)
-    if not model.compile(asked).releases:
-        msg = "this study releases nothing with noise, so there is no claim to attack: `unpooled plan` says who learns what without noise"
-        raise UsageError(msg)
-    fitted, tables = made_up(model, asked, rows)
     with progress(quiet=as_json) as say:
-        say(f"replaying model {asked.model!r} on neighbouring data sets")
-        report = replay(model, fitted, tables, registry=load, rounds=rounds)
-        say("cutting it after every message, and asking in other orders")
-        report.violations += audit_account(model, fitted, tables, registry=load)
-        say("looking at every byte that leaves a party")
-        _, others = made_up(model, asked, rows, seed=1)
-        report.violations += audit_transcript(model, fitted, tables, others, registry=load)
-        say("holding its noise against the planned laws, under many keys")
-        report.violations += audit_noise(model, fitted, tables, registry=load)
+        report = audit_study(asked, rows, rounds, say)
+        fitted = made_up(model, asked, rows)[0]
         if attacks:
             say("attacking it")
 

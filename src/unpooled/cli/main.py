@@ -9,14 +9,17 @@ import typer
 from unpooled.cli import (
     audit,
     contrast,
+    crate,
     demo,
     doctor,
+    dossier,
     link,
     network,
     new,
     party,
     plan,
     predict,
+    register,
     report,
     result,
     run,
@@ -37,6 +40,7 @@ app = typer.Typer(
 )
 for command in (
     *(demo.demo, new.new, plan.plan, run.run, link.link, result.result, contrast.contrast, predict.predict),
+    *(dossier.dossier, register.register, crate.crate),
     *(report.report, audit.audit, doctor.doctor, schema.schema, serve.serve),
 ):
     app.command(epilog=examples(command.__name__))(command)
