@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from unpooled.evidence.document import (
@@ -24,11 +25,20 @@ from unpooled.privacy.unit import Unit
 from unpooled.report.templates import number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from unpooled.evidence.facts import Facts, LedgerFacts
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.study import Card
 
-#: The number of declared columns that a dossier lists; a report lists more of them.
-_COLUMNS = 60
+#: The number of columns that one line names in full.
+_NAMED = 8
+#: What happens to missing values, in words.
+_MISSING = {
+    "refuse": "none: a file that has some is refused",
+    "absent": "they count for nothing",
+    "indicator": "they count for nothing, and a column says where they are",
+}
 #: Names of what a card may say of its data, in words.
 _SAID = {
     "collected": "How and why the data were collected",
@@ -66,13 +76,8 @@ def _described(facts: Facts) -> Section:
         blocks.append(
             bullets(f"{card.name} has rows: {card.size}; columns that the plan lists: {len(card.columns)}.", *lines)
         )
-    columns = [
-        (card.name, column.name, _declared(column), column.missing) for card in study.parties for column in card.columns
-    ]
-    titles = ("organisation", "column", "declared range or categories", "missing values")
-    blocks.append(Grid(titles, tuple(columns[:_COLUMNS])))
-    if more := len(columns) - _COLUMNS:
-        blocks += [paragraph(f"and {more} more columns, which the cards of the organisations list.")] if more > 0 else []
+    titles = ("organisation", "columns", "declared range or categories", "missing values")
+    blocks.append(Grid(titles, tuple(line for card in study.parties for line in _columns(card))))
     labels = [f"{card.name}: {', '.join(card.labels)}" for card in study.parties if card.labels]
     blocks += (
         [paragraph(f"Columns that an organisation uses itself and never sends ({'; '.join(labels)}).")] if labels else []
@@ -87,7 +92,7 @@ def _described(facts: Facts) -> Section:
         *_released(facts),
         Heading("Who receives it"),
         bullets(
-            f"The other organisations of the study: {counted(facts.parties)}."
+            f"The organisations of the study: {counted(facts.parties)}."
             if len(facts.parties) > 1
             else "No other organisation takes part.",
             "Those who run the coordinator, a program that combines the released numbers.",
@@ -111,7 +116,7 @@ def _released(facts: Facts) -> list[Block]:
         blocks += [
             Grid(titles, rows, (3, 4, 5, 6)),
             paragraph(
-                f"Sensitivity is the most that a release can change with {_UNITS[unit]}. Noise is the scale of the random numbers that are added. "
+                f"Sensitivity is the most that a release can change when {_UNITS[unit]} changes. Noise is the scale of the random numbers that are added. "
                 "Both are in steps of the grid on which a release is computed."
             ),
         ]
@@ -123,8 +128,16 @@ def _released(facts: Facts) -> list[Block]:
 _UNITS = {
     str(Unit.RECORD): "one person's row",
     str(Unit.ATTRIBUTE): "one value of one person",
-    str(Unit.HOUSEHOLD): "all rows of one household",
+    str(Unit.HOUSEHOLD): "the data of one household",
 }
+
+
+def _columns(card: Card) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the declared columns of a card, those that follow each other under one declaration in one line."""
+    for (declared, missing), same in groupby(card.columns, lambda column: (_declared(column), _MISSING[column.missing])):
+        names = [column.name for column in same]
+        shown = ", ".join(names) if len(names) <= _NAMED else f"{names[0]} ... {names[-1]} ({len(names)} columns)"
+        yield card.name, shown, declared, missing
 
 
 def _declared(column: Column) -> str:
@@ -204,7 +217,7 @@ def _bounds(facts: Facts) -> Block:
     rows += [(f"Several studies together tell more about the people at {one.party}", _total(one)) for one in facts.ledgers]
     missing = [name for name in facts.parties if facts.ledger(name) is None]
     if missing:
-        text = f"The ledger of {counted(missing)} knows the total. The command unpooled party check shows it before and after this study."
+        text = f"Only the ledgers know the total ({counted(missing)}). The command unpooled party check shows it before and after this study."
         rows.append(("Several studies together tell more about the same people", fill(text)))
     return Grid(("risk", "bound"), tuple(rows))
 
@@ -232,7 +245,9 @@ def _audited(facts: Facts) -> list[Block]:
     return [
         paragraph(
             f"The study was replayed on {found.neighbours} pairs of made-up data sets that differ as the guarantee says. {words}.",
-            f"No release moved farther than {number(worst)} of its declared bound." if found.largest else "",
+            f"The farthest that a release moved, as a part of its declared bound: {number(worst)} (1 is allowed)."
+            if found.largest
+            else "",
         )
     ]
 

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 #: An entity of linked data.
 Entity = dict[str, Any]
-_CONTEXT = "https://w3id.org/ro/crate/1.2/context"
-_CRATE, _WORKFLOW = "https://w3id.org/ro/crate/1.2", "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
+#: The version of the crate, and that of the folder of the study: Workflow RO-Crate 1.0 builds on the older one.
+_CRATE, _FORMER = "https://w3id.org/ro/crate/1.2", "https://w3id.org/ro/crate/1.1"
+_WORKFLOW = "https://w3id.org/workflowhub/workflow-ro-crate/1.0"
 _PROFILE = "https://w3id.org/5s-crate/0.4"
 _METADATA = "ro-crate-metadata.json"
 _DONE, _FAILED = "http://schema.org/CompletedActionStatus", "http://schema.org/FailedActionStatus"
@@ -66,7 +67,7 @@ def crate(
         raise UsageError(msg)
     files = {**_written(run), **(more or {})}
     today = datetime.now(UTC).date().isoformat()
-    files[f"{_STUDY}{_METADATA}"] = _json(_of_workflow(files, today, licence))
+    files[f"{_STUDY}{_METADATA}"] = _json(_of_workflow(files, today, licence), _FORMER)
     files[_METADATA] = _json([*_root(run, files, ledgers, today, licence)])
     return files
 
@@ -85,8 +86,8 @@ def _written(run: Run) -> dict[str, bytes]:
     return files | ({"result.csv": as_csv(terms).encode()} if terms else {})
 
 
-def _json(graph: list[Entity]) -> bytes:
-    text = json.dumps({"@context": _CONTEXT, "@graph": graph}, indent=1, ensure_ascii=False)
+def _json(graph: list[Entity], version: str = _CRATE) -> bytes:
+    text = json.dumps({"@context": f"{version}/context", "@graph": graph}, indent=1, ensure_ascii=False)
     return f"{text}\n".encode()
 
 
@@ -99,7 +100,7 @@ def _root(
     """Yield the entities of the whole crate, the descriptor and the root first."""
     plan, shown = run.plan, [path for path in files if not path.startswith(_STUDY)]
     actions = [_ran(run, shown), *_actions(ledgers, holds=plan.statement.holds)]
-    yield _descriptor()
+    yield _descriptor(_CRATE)
     yield {
         "@id": "./",
         "@type": "Dataset",
@@ -129,8 +130,11 @@ def _root(
     yield {"@id": "#unpooled", "@type": "SoftwareApplication", "name": "unpooled", "softwareVersion": unpooled.__version__}
 
 
-def _descriptor() -> Entity:
-    return {"@id": _METADATA, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": _CRATE}}
+def _descriptor(*kept: str) -> Entity:
+    """Return the entity of the description itself, which keeps to these specifications."""
+    specifications = [{"@id": one} for one in kept]
+    conforms = specifications[0] if len(kept) == 1 else specifications
+    return {"@id": _METADATA, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": conforms}
 
 
 def _licensed(licence: str) -> Entity:
@@ -286,7 +290,7 @@ def _of_workflow(files: Mapping[str, bytes], today: str, licence: str) -> list[E
             entity["@type"] = ["File", "SoftwareSourceCode", "ComputationalWorkflow"]
             entity["programmingLanguage"] = {"@id": "#unpooled-study"}
     return [
-        _descriptor(),
+        _descriptor(_FORMER, _WORKFLOW),
         {
             "@id": "./",
             "@type": "Dataset",

@@ -146,7 +146,7 @@ def _line(line: str | Line) -> Line:
 #: Characters that could be markup, and their harmless spelling. A backslash before a letter is no escape in Markdown, so it is spelled out too.
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\\": "&#92;", "$": "&#36;"}
 _ESCAPED = re.compile(r"[`*_\[\]|~]")
-_BEGINS = re.compile(r"^([-+#=])|^(\d+)([.)])")
+_BEGINS = re.compile(r"^([-+#=])|^(\d+)([.)])(?=\s|$)")
 
 
 def plain(text: str) -> str:
@@ -157,16 +157,20 @@ def plain(text: str) -> str:
     """
     one = " ".join(text.split())
     spelled = "".join(_ENTITIES.get(letter, letter) for letter in one)
-    spelled = _ESCAPED.sub(lambda found: f"\\{found[0]}", spelled)
-    return _BEGINS.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}", spelled)
+    return _ESCAPED.sub(lambda found: f"\\{found[0]}", spelled)
 
 
 def markdown(document: Document) -> str:
     """Return the document as Markdown text."""
-    parts = [f"# {plain(document.title)}", *(_marked(line) for line in document.under)]
+    parts = [f"# {plain(document.title)}", *(_begun(_marked(line)) for line in document.under)]
     for section in document.sections:
         parts += [f"## {plain(section.title)}", *map(_block, section.blocks)]
     return "\n\n".join(parts) + "\n"
+
+
+def _begun(text: str) -> str:
+    """Return Markdown of which the first letters begin no list, heading or rule."""
+    return _BEGINS.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}", text)
 
 
 def _marked(line: Line) -> str:
@@ -177,9 +181,9 @@ def _block(block: Block) -> str:
     if isinstance(block, Heading):
         return f"### {plain(block.text)}"
     if isinstance(block, Paragraph):
-        return " ".join(map(_marked, block.lines))
+        return _begun(" ".join(map(_marked, block.lines)))
     if isinstance(block, Bullets):
-        return "\n".join(f"- {_marked(line)}" for line in block.lines)
+        return "\n".join(f"- {_begun(_marked(line))}" for line in block.lines)
     if isinstance(block, Signatures):
         return "\n\n".join(f"{'.' * 40}\n{plain(who)}" for who in block.who)
     marks = ["---:" if place in block.numbers else "---" for place in range(len(block.titles))]

@@ -37,11 +37,14 @@ def dossier(facts: Facts) -> Document:
             "party files and ledgers that were given."
         ),
         Line(
+            "An organisation that holds data is called a party. Those who combine what the parties release run the coordinator."
+        ),
+        Line(
             f"Two marks show what is open: {open_.marked(Mark.FILL)} lines are for you to fill in, and {open_.marked(Mark.LAWYER)} lines are "
             "questions for your lawyer. No sentence here is legal advice."
         ),
     )
-    return Document(f"Dossier of the study {facts.name}", under, sections)
+    return Document(f"Dossier of a study: {facts.purpose or facts.name}", under, sections)
 
 
 def _run(facts: Facts) -> Section:

@@ -154,7 +154,7 @@ def _model(facts: Facts) -> dict[str, Any]:
     return {
         "model_name": "Central" if one else "Federated",
         "model_name_details": _text(
-            "Each party holds its own data, and makes its releases private before they leave it."
+            "Each party holds its own data. Planned noise, of each party or of all together, makes private what is released."
             if not facts.plan.joint
             else "Parties compute on joint rows under masks, and a noisy total is opened.",
             f"Protected against: {statement.protects_against}.",

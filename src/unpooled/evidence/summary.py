@@ -19,17 +19,21 @@ def guarantee(facts: Facts) -> Section:
     blocks: list[Block] = [paragraph(statement.headline)]
     if statement.holds:
         blocks += [
-            paragraph(f"Epsilon and delta say how strong the promise is: {_first(facts)}"),
             paragraph(statement.reading),
             *([paragraph(f"For a whole person instead of one value: {facts.whole}")] if facts.whole else []),
             paragraph(f"Protected against: {statement.protects_against}."),
+            paragraph(f"In technical words: {_first(facts)}"),
         ]
     if said := statement.warnings[statement.links :]:
         blocks.append(bullets(*(f"Warning: {sentence}" for sentence in said)))
     if not statement.links:
-        titles = ("what changes", f"smallest epsilon that is proved at delta = {statement.delta:g}")
-        blocks.append(Grid(titles, facts.epsilons, (1,)))
-        blocks.append(paragraph("A smaller epsilon is a stronger promise. Epsilon 0 would mean that results say nothing."))
+        blocks += [
+            paragraph(
+                f"The table shows the smallest epsilon that is proved, at delta = {statement.delta:g}. A smaller epsilon is a stronger promise. "
+                "Epsilon 0 would mean that results say nothing."
+            ),
+            Grid(("what changes", "epsilon"), facts.epsilons, (1,)),
+        ]
     return Section("The guarantee", tuple(blocks), verdict=True, holds=statement.holds)
 
 
@@ -127,7 +131,10 @@ def _happens(facts: Facts) -> tuple[str, ...]:
 
 
 def _limit(facts: Facts) -> str:
-    return "This makes it hard to see what any one person added." if facts.statement.holds else ""
+    if not facts.statement.holds:
+        return ""
+    one = "one fact about one person" if facts.statement.unit == Unit.ATTRIBUTE else "what any one person added"
+    return f"This makes it hard to see {one}."
 
 
 def _found_out(facts: Facts) -> tuple[str | Line, ...]:
@@ -140,7 +147,7 @@ def _found_out(facts: Facts) -> tuple[str | Line, ...]:
         )
     unit, zero_out = Unit(statement.unit), statement.adjacency == "zero-out"
     whom = {Unit.RECORD: "you", Unit.ATTRIBUTE: "one fact about you", Unit.HOUSEHOLD: "your household"}[unit]
-    thinks = "that you took part" if zero_out else f"that something is true of {whom}"
+    thinks = "that you took part" if zero_out else f"of a guess about {whom}"
     epsilon = statement.epsilon_per_unit[unit]
     said = [
         f"Think of a person who knows everything else. This person thinks the chance {thinks} is 50 in 100.",
@@ -155,8 +162,8 @@ def _found_out(facts: Facts) -> tuple[str | Line, ...]:
         said.append(f"The same for a fact about {whom}: it may be up to {_hundredths(2 * epsilon)}.")
     if unit is Unit.ATTRIBUTE:
         whole = statement.epsilon_per_unit[Unit.RECORD]
-        limit = "no limit is proved" if math.isinf(whole) else f"it may be up to {_hundredths(whole)}"
-        said.append(f"This limit is about one fact. For all facts about you together, {limit}.")
+        limit = "none is proved" if math.isinf(whole) else f"up to {_hundredths(whole)}"
+        said.append(f"This limit is about one fact. The limit for all facts about you together: {limit}.")
     said.append("The results also say something about people in general. Others may think that it is true of you as well.")
     return tuple(said)
 
