@@ -59,10 +59,10 @@ def findings(folder: Path, *shapes: str) -> set[str]:
     from pyshacl import validate
 
     context = json.loads((Path(rocrate.__file__).parent / "data/ro-crate.jsonld").read_text())["@context"]
-    # Versions 1.1 and 1.2 of the context spell this one so; the shapes are of that time.
-    context["ComputationalWorkflow"] = "https://bioschemas.org/ComputationalWorkflow"
+    # Versions 1.1 and 1.2 of the context spell these so; the shapes are of that time.
+    context |= {name: f"https://bioschemas.org/{name}" for name in ("ComputationalWorkflow", "FormalParameter")}
     told = json.loads((folder / "ro-crate-metadata.json").read_text()) | {"@context": context}
-    base = "https://example.org/crate/"
+    base = "file:///crate/"
     data = rdflib.Graph().parse(data=json.dumps(told), format="json-ld", publicID=base)
     ours = rdflib.Namespace("https://github.com/crs4/rocrate-validator/profiles/ro-crate/")
     # What rules of the base profile find out in the validator that the shapes were written for.
@@ -98,8 +98,8 @@ def test_a_crate_keeps_to_the_profile(ran: Path, folder: str) -> None:
             "`RootDataEntity` SHOULD mention a disclosure object.",
         }
     )
-    assert findings(ran / folder, "should") - LEFT_ASIDE <= less
-    assert findings(ran / folder, "should") >= LEFT_ASIDE
+    assert findings(ran / folder, "must", "should") - LEFT_ASIDE <= less
+    assert findings(ran / folder, "must", "should") >= LEFT_ASIDE
 
 
 @pytest.mark.slow
