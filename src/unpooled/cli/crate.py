@@ -16,7 +16,7 @@ def crate(
     *,
     out: Path = typer.Option(..., "--out", help="The new folder to write."),
     study: Path | None = typer.Option(
-        None, "--study", help="The study file [default: STUDY.toml next to the run, if there]."
+        None, "--study", help="The study file [default: the one next to the run, if it is there]."
     ),
     config: list[Path] = typer.Option(
         [],

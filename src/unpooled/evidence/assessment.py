@@ -9,8 +9,8 @@ from unpooled.evidence.document import (
     Block,
     Grid,
     Heading,
-    Line,
-    Section,
+    Phrase,
+    Chapter,
     bullets,
     counted,
     fill,
@@ -53,7 +53,7 @@ _SCOPE = {
 }
 
 
-def assessment(facts: Facts) -> tuple[Section, ...]:
+def assessment(facts: Facts) -> tuple[Chapter, ...]:
     """Return the four parts of the assessment."""
     return _described(facts), _needed(facts), _risks(facts), _measures(facts)
 
@@ -61,7 +61,7 @@ def assessment(facts: Facts) -> tuple[Section, ...]:
 # --- description ------------------------------------------------------------------------------------------------------------------
 
 
-def _described(facts: Facts) -> Section:
+def _described(facts: Facts) -> Chapter:
     study = facts.study
     blocks: list[Block] = [
         paragraph(
@@ -100,7 +100,7 @@ def _described(facts: Facts) -> Section:
             fill("Who reads the results, and will they be published?"),
         ),
     ]
-    return Section("Assessment: description of the processing", tuple(blocks))
+    return Chapter("Assessment: description of the processing", tuple(blocks))
 
 
 def _released(facts: Facts) -> list[Block]:
@@ -150,9 +150,9 @@ def _declared(column: Column) -> str:
 # --- necessity --------------------------------------------------------------------------------------------------------------------
 
 
-def _needed(facts: Facts) -> Section:
+def _needed(facts: Facts) -> Chapter:
     epsilon = "" if facts.statement.links else f" (epsilon = {epsilon_words(facts.study.epsilon)})"
-    return Section(
+    return Chapter(
         "Assessment: necessity and proportionality",
         (
             bullets(
@@ -179,7 +179,7 @@ def _needed(facts: Facts) -> Section:
 # --- risks ------------------------------------------------------------------------------------------------------------------------
 
 
-def _risks(facts: Facts) -> Section:
+def _risks(facts: Facts) -> Chapter:
     statement = facts.statement
     blocks: list[Block] = [
         Heading("Risks that have a proved bound"),
@@ -201,7 +201,7 @@ def _risks(facts: Facts) -> Section:
             lawyer("Is the remaining risk so high that the supervisory authority must be consulted first?"),
         ),
     ]
-    return Section("Assessment: risks to people", tuple(blocks))
+    return Chapter("Assessment: risks to people", tuple(blocks))
 
 
 def _bounds(facts: Facts) -> Block:
@@ -210,7 +210,7 @@ def _bounds(facts: Facts) -> Block:
         return paragraph("None. The study tells facts exactly, and no epsilon limits them. The next list names them.")
     if not statement.holds:
         return paragraph("None: no guarantee holds for this study.")
-    rows: list[tuple[str | Line, ...]] = [("Somebody learns about a person from the results", statement.reading)]
+    rows: list[tuple[str | Phrase, ...]] = [("Somebody learns about a person from the results", statement.reading)]
     if statement.unit == Unit.ATTRIBUTE:
         whole = statement.epsilon_per_unit[Unit.RECORD]
         rows.append(("The same, about a whole person", facts.whole or f"epsilon for a whole person: {epsilon_words(whole)}"))
@@ -255,11 +255,11 @@ def _audited(facts: Facts) -> list[Block]:
 # --- measures ---------------------------------------------------------------------------------------------------------------------
 
 
-def _measures(facts: Facts) -> Section:
+def _measures(facts: Facts) -> Chapter:
     study, statement = facts.study, facts.statement
     methods = sorted({release.mechanism.name for release in facts.plan.releases})
     signed = all(card.key for card in study.members)
-    lines: list[str | Line] = [
+    lines: list[str | Phrase] = [
         "The plan fixes all releases before anybody reads data. Each organisation works it out for itself, and refuses any other plan.",
         f"Methods that make releases random: {counted(methods)}." if methods else "",
         "Each organisation's software writes what a release costs into its ledger before it answers. A ledger whose past was edited is refused.",
@@ -292,7 +292,7 @@ def _measures(facts: Facts) -> Section:
     ]
     if statement.warnings:
         blocks.append(paragraph(fill("What is done about the warnings at the top?")))
-    return Section("Assessment: measures", tuple(blocks))
+    return Chapter("Assessment: measures", tuple(blocks))
 
 
 def _rules(one: LedgerFacts) -> tuple[str, ...]:

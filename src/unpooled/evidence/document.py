@@ -25,7 +25,7 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Phrase:
     """A sentence, or a few that belong together; a marked one is a question to its reader."""
 
     text: str
@@ -35,23 +35,23 @@ class Line:
         return f"{self.text} {self.mark}".strip() if self.mark else self.text
 
 
-def fill(question: str) -> Line:
+def fill(question: str) -> Phrase:
     """Return a line that the reader fills in."""
-    return Line(question, Mark.FILL)
+    return Phrase(question, Mark.FILL)
 
 
-def lawyer(question: str) -> Line:
+def lawyer(question: str) -> Phrase:
     """Return a line that a lawyer decides."""
-    return Line(question, Mark.LAWYER)
+    return Phrase(question, Mark.LAWYER)
 
 
-def stated(what: str, words: str) -> Line:
+def stated(what: str, words: str) -> Phrase:
     """Return a fact under its name; where nobody stated it, a line that the reader fills in.
 
     >>> print(stated("Contact", "trial@example.org"), "/", stated("Contact", ""))
     Contact: trial@example.org / Contact: [to be filled in by you]
     """
-    return Line(f"{what}: {words}") if words else fill(f"{what}:")
+    return Phrase(f"{what}: {words}") if words else fill(f"{what}:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Heading:
 class Paragraph:
     """Lines that follow each other."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[Phrase, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Bullets:
     """Lines below each other."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[Phrase, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Grid:
     """A table; columns of numbers are named by their places."""
 
     titles: tuple[str, ...]
-    rows: tuple[tuple[str | Line, ...], ...]
+    rows: tuple[tuple[str | Phrase, ...], ...]
     numbers: tuple[int, ...] = ()
 
 
@@ -95,7 +95,7 @@ Block = Heading | Paragraph | Bullets | Grid | Signatures
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class Chapter:
     """A part of a document; a verdict stands out, and says by ``holds`` whether a guarantee holds."""
 
     title: str
@@ -109,10 +109,10 @@ class Document:
     """A whole document."""
 
     title: str
-    under: tuple[Line, ...]
-    sections: tuple[Section, ...]
+    under: tuple[Phrase, ...]
+    sections: tuple[Chapter, ...]
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[Phrase]:
         """Yield all lines, those in tables too."""
         yield from self.under
         for section in self.sections:
@@ -120,25 +120,25 @@ class Document:
                 if isinstance(block, Paragraph | Bullets):
                     yield from block.lines
                 elif isinstance(block, Grid):
-                    yield from (cell for row in block.rows for cell in row if isinstance(cell, Line))
+                    yield from (cell for row in block.rows for cell in row if isinstance(cell, Phrase))
 
     def marked(self, mark: Mark) -> int:
         """Return the number of lines that carry this mark."""
         return sum(line.mark is mark for line in self.lines())
 
 
-def paragraph(*lines: str | Line) -> Paragraph:
+def paragraph(*lines: str | Phrase) -> Paragraph:
     """Return a paragraph of these lines; plain text is a fact."""
     return Paragraph(tuple(_line(line) for line in lines if line))
 
 
-def bullets(*lines: str | Line) -> Bullets:
+def bullets(*lines: str | Phrase) -> Bullets:
     """Return these lines below each other; plain text is a fact."""
     return Bullets(tuple(_line(line) for line in lines if line))
 
 
-def _line(line: str | Line) -> Line:
-    return line if isinstance(line, Line) else Line(line)
+def _line(line: str | Phrase) -> Phrase:
+    return line if isinstance(line, Phrase) else Phrase(line)
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def _begun(text: str) -> str:
     return _BEGINS.sub(lambda found: f"\\{found[1]}" if found[1] else f"{found[2]}\\{found[3]}", text)
 
 
-def _marked(line: Line) -> str:
+def _marked(line: Phrase) -> str:
     return f"{plain(line.text)} **{plain(line.mark)}**".strip() if line.mark else plain(line.text)
 
 
@@ -191,8 +191,8 @@ def _block(block: Block) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _cell(cell: str | Line) -> str:
-    return _marked(cell) if isinstance(cell, Line) else plain(cell)
+def _cell(cell: str | Phrase) -> str:
+    return _marked(cell) if isinstance(cell, Phrase) else plain(cell)
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import unpooled
 from unpooled.evidence.assessment import assessment
-from unpooled.evidence.document import Document, Line, Mark, Section, bullets, paragraph, stated
+from unpooled.evidence.document import Document, Phrase, Mark, Chapter, bullets, paragraph, stated
 from unpooled.evidence.forms import approval, incident, roles
 from unpooled.evidence.summary import guarantee, patients, summary
 
@@ -31,15 +31,15 @@ def dossier(facts: Facts) -> Document:
     )
     open_ = Document("", (), sections)
     under = (
-        Line(f"Plan {facts.plan.hash}, written by unpooled {unpooled.__version__}."),
-        Line(
+        Phrase(f"Plan {facts.plan.hash}, written by unpooled {unpooled.__version__}."),
+        Phrase(
             "A sentence without a mark is a fact of the study: it was taken from the study file, the plan, the cards of the organisations, and the "
             "party files and ledgers that were given."
         ),
-        Line(
+        Phrase(
             "An organisation that holds data is called a party. Those who combine what the parties release run the coordinator."
         ),
-        Line(
+        Phrase(
             f"Two marks show what is open: {open_.marked(Mark.FILL)} lines are for you to fill in, and {open_.marked(Mark.LAWYER)} lines are "
             "questions for your lawyer. No sentence here is legal advice."
         ),
@@ -47,7 +47,7 @@ def dossier(facts: Facts) -> Document:
     return Document(f"Dossier of a study: {facts.purpose or facts.name}", under, sections)
 
 
-def _run(facts: Facts) -> Section:
+def _run(facts: Facts) -> Chapter:
     """Return what is known of the run."""
     run = facts.run
     assert run is not None  # the caller asks only then
@@ -57,7 +57,7 @@ def _run(facts: Facts) -> Section:
         if run.agrees
         else "The result was not stored."
     )
-    return Section(
+    return Chapter(
         "The run",
         (
             bullets(

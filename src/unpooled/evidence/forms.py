@@ -8,8 +8,8 @@ from unpooled.evidence.document import (
     Block,
     Grid,
     Heading,
-    Line,
-    Section,
+    Phrase,
+    Chapter,
     Signatures,
     bullets,
     counted,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unpooled.evidence.facts import Facts, LedgerFacts
 
 
-def roles(facts: Facts) -> Section:
+def roles(facts: Facts) -> Chapter:
     """Return who does what as facts, and the questions that follow for a lawyer."""
     helpers = [card.name for card in facts.study.helpers]
     done = [
@@ -55,7 +55,7 @@ def roles(facts: Facts) -> Section:
         else "",
         fill("Who runs the coordinator, and who wrote the study file?"),
     ]
-    return Section(
+    return Chapter(
         "Roles",
         (
             Heading("Facts of this study"),
@@ -69,7 +69,7 @@ def roles(facts: Facts) -> Section:
     )
 
 
-def approval(facts: Facts) -> Section:
+def approval(facts: Facts) -> Chapter:
     """Return the approval of each organisation as its ledger holds it, and lines to sign on."""
     blocks: list[Block] = [
         paragraph(
@@ -94,10 +94,10 @@ def approval(facts: Facts) -> Section:
             )
         ),
     ]
-    return Section("Approval sheet", tuple(blocks))
+    return Chapter("Approval sheet", tuple(blocks))
 
 
-def _unknown() -> tuple[Line, ...]:
+def _unknown() -> tuple[Phrase, ...]:
     return (
         fill("Approved by, on, for the reason:"),
         fill("Total budget of the organisation, spent before this study and after it:"),
@@ -105,7 +105,7 @@ def _unknown() -> tuple[Line, ...]:
     )
 
 
-def _approved(one: LedgerFacts) -> tuple[str | Line, ...]:
+def _approved(one: LedgerFacts) -> tuple[str | Phrase, ...]:
     found, head = one.approval, f"Head of the ledger: {one.head}"
     if one.withdrawal is not None:
         gone = one.withdrawal
@@ -125,10 +125,10 @@ def _approved(one: LedgerFacts) -> tuple[str | Line, ...]:
         )
     if one.listed:
         return ("The policy lists this plan as approved.", fill("Who put it on the list, when and why?"), head)
-    return (Line("Not approved in the ledger."), fill("Approved by, on, for the reason:"), head)
+    return (Phrase("Not approved in the ledger."), fill("Approved by, on, for the reason:"), head)
 
 
-def incident(facts: Facts) -> Section:
+def incident(facts: Facts) -> Chapter:
     """Return a form for the day on which something went wrong, with what each kind of incident means for the guarantee."""
     blocks: list[Block] = [
         paragraph("Use this form when something went wrong. Save all files as they are before you change anything."),
@@ -152,7 +152,7 @@ def incident(facts: Facts) -> Section:
         ),
         Signatures(("Reported by: name, date, signature", "Data protection officer: name, date, signature")),
     ]
-    return Section("Incident form", tuple(blocks))
+    return Chapter("Incident form", tuple(blocks))
 
 
 def _meanings(facts: Facts) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """A record of a study for the public registry of deployments of differential privacy (its schema is in ``registry/``).
 
 The registry reads all text as Markdown, so names are spelled such that nothing in them is markup. Text that nobody stated carries the mark of
-:mod:`unpooled.evidence.document`; a date, or one word of a fixed list, cannot: whoever registers the study has to give it.
+:mod:`unpooled.evidence.document`; a date, or one word of a fixed list, cannot: the person who registers the study has to give it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FILL = str(Mark.FILL)
 
 @dataclass(frozen=True)
 class Answers:
-    """What those who register a study say of it, and the study's files do not."""
+    """Answers of those who register a study: facts that its files do not hold."""
 
     published: str
     product: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from unpooled.evidence.document import Block, Grid, Heading, Line, Section, bullets, counted, fill, paragraph, stated
+from unpooled.evidence.document import Block, Grid, Heading, Phrase, Chapter, bullets, counted, fill, paragraph, stated
 from unpooled.privacy.statement import belief, upward
 from unpooled.privacy.unit import Unit
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unpooled.evidence.facts import Facts
 
 
-def guarantee(facts: Facts) -> Section:
+def guarantee(facts: Facts) -> Chapter:
     """Return the promise of the study: its headline, its meaning for a person, and epsilon for every unit in one size."""
     statement = facts.statement
     blocks: list[Block] = [paragraph(statement.headline)]
@@ -34,17 +34,17 @@ def guarantee(facts: Facts) -> Section:
             ),
             Grid(("what changes", "epsilon"), facts.epsilons, (1,)),
         ]
-    return Section("The guarantee", tuple(blocks), verdict=True, holds=statement.holds)
+    return Chapter("The guarantee", tuple(blocks), verdict=True, holds=statement.holds)
 
 
-def summary(facts: Facts) -> Section:
+def summary(facts: Facts) -> Chapter:
     """Return the study in a few sentences."""
     names, one = facts.parties, len(facts.parties) == 1
     who = f"One organisation takes part: {names[0]}." if one else f"{len(names)} organisations take part: {counted(names)}."
     held = "; ".join(f"{card.name}: {card.size}" for card in facts.study.parties)
     how = "rows of different people" if facts.rows_split else "columns about the same people"
     helpers = [card.name for card in facts.study.helpers]
-    return Section(
+    return Chapter(
         "Summary in plain words",
         (
             paragraph(stated("Purpose, as the study file states it", facts.purpose)),
@@ -83,7 +83,7 @@ def leaving(facts: Facts) -> tuple[str, ...]:
     return tuple(said)
 
 
-def patients(facts: Facts) -> Section:
+def patients(facts: Facts) -> Chapter:
     """Return a draft of what people whose data are used may read, in short sentences."""
     places = "place" if len(facts.parties) == 1 else "places"
     blocks: list[Block] = [
@@ -106,7 +106,7 @@ def patients(facts: Facts) -> Section:
         Heading("Whom can I ask?"),
         bullets(*(stated(card.name, card.contact) for card in facts.study.parties)),
     ]
-    return Section("Words for patients", tuple(blocks))
+    return Chapter("Words for patients", tuple(blocks))
 
 
 def _happens(facts: Facts) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _limit(facts: Facts) -> str:
     return f"This makes it hard to see {one}."
 
 
-def _found_out(facts: Facts) -> tuple[str | Line, ...]:
+def _found_out(facts: Facts) -> tuple[str | Phrase, ...]:
     """Return the promise as a bet, in hundredths; or that there is none."""
     statement = facts.statement
     if not statement.holds:
