@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from unpooled.evidence.document import (
     Block,
+    Chapter,
     Grid,
     Heading,
     Phrase,
-    Chapter,
     bullets,
     counted,
     fill,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import unpooled
 from unpooled.evidence.assessment import assessment
-from unpooled.evidence.document import Document, Phrase, Mark, Chapter, bullets, paragraph, stated
+from unpooled.evidence.document import Chapter, Document, Mark, Phrase, bullets, paragraph, stated
 from unpooled.evidence.forms import approval, incident, roles
 from unpooled.evidence.summary import guarantee, patients, summary
 

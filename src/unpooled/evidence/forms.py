@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from unpooled.evidence.document import (
     Block,
+    Chapter,
     Grid,
     Heading,
     Phrase,
-    Chapter,
     Signatures,
     bullets,
     counted,

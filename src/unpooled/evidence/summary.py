@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from unpooled.evidence.document import Block, Grid, Heading, Phrase, Chapter, bullets, counted, fill, paragraph, stated
+from unpooled.evidence.document import Block, Chapter, Grid, Heading, Phrase, bullets, counted, fill, paragraph, stated
 from unpooled.privacy.statement import belief, upward
 from unpooled.privacy.unit import Unit
 
