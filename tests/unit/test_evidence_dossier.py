@@ -330,3 +330,28 @@ def test_refusals_write_nothing(world: Path) -> None:
     ledger.write_bytes(ledger.read_bytes()[:-4096])
     assert "refused: " in command(world, "dossier", "study.toml", "--config", "north/party.toml", "--out", "x", code=3)
     assert not (world / "x").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.no_cover
+def test_findings_of_an_audit_are_those_of_the_audit(world: Path) -> None:
+    command(world, "dossier", "study.toml", "--audit")
+    found = json.loads(command(world, "audit", "study.toml", "--json"))
+    text = (world / "study.dossier/dossier.md").read_text()
+    assert f"The study was replayed on {found['neighbours']} pairs of made-up data sets" in text
+    worst = max(one["part_of_bound"] for one in found["largest"])
+    assert (
+        f"No violation was found. The farthest that a release moved, as a part of its declared bound: {number(worst)} (1"
+        in text
+    )
+
+
+def test_a_violation_is_said(world: Path) -> None:
+    from dataclasses import replace
+
+    from unpooled.audit.replay import Report
+    from unpooled.audit.violation import Violation
+
+    report = Report({}, [Violation(Unit.RECORD, "north", "the whole study", "moved")], 3)
+    text = markdown(dossier(replace(Facts.read(world / "study.toml"), audit=report)))
+    assert "1 violations were found: do not approve this study." in text

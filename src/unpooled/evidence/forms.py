@@ -53,7 +53,7 @@ def roles(facts: Facts) -> Chapter:
         lawyer("Are linked pseudonyms personal data for those who receive them?")
         if facts.statement.links or facts.study.linked
         else "",
-        fill("Who runs the coordinator, and who wrote the study file?"),
+        fill("Who wrote the study file?"),
     ]
     return Chapter(
         "Roles",

@@ -147,11 +147,11 @@ def _found_out(facts: Facts) -> tuple[str | Phrase, ...]:
         )
     unit, zero_out = Unit(statement.unit), statement.adjacency == "zero-out"
     whom = {Unit.RECORD: "you", Unit.ATTRIBUTE: "one fact about you", Unit.HOUSEHOLD: "your household"}[unit]
-    thinks = "that you took part" if zero_out else f"of a guess about {whom}"
+    guess = "that you took part" if zero_out else f"something about {whom}"
     epsilon = statement.epsilon_per_unit[unit]
     said = [
-        f"Think of a person who knows everything else. This person thinks the chance {thinks} is 50 in 100.",
-        f"After the results, the person may think it is up to {_hundredths(epsilon)}. It cannot be more than that",
+        f"Think of a person who knows everything else. This person guesses {guess}. The guess is right with a chance of 50 in 100.",
+        f"After the results, the chance may be up to {_hundredths(epsilon)}. It cannot be more than that",
     ]
     said[-1] += (
         f", but for very rare bad luck. The chance of such bad luck is at most {upward(statement.failure)}."
