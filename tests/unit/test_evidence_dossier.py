@@ -354,4 +354,4 @@ def test_a_violation_is_said(world: Path) -> None:
 
     report = Report({}, [Violation(Unit.RECORD, "north", "the whole study", "moved")], 3)
     text = markdown(dossier(replace(Facts.read(world / "study.toml"), audit=report)))
-    assert "1 violations were found: do not approve this study." in text
+    assert "Violations that were found: 1. Do not approve this study." in text

@@ -31,7 +31,7 @@ def check(held: object) -> None:
 
 def test_the_vendored_schema_is_the_registrys_own() -> None:
     """A changed file would make the validation below worth nothing."""
-    origin = files("unpooled.evidence").joinpath("registry/ORIGIN.md").read_text(encoding="utf-8")
+    origin = files("unpooled.evidence").joinpath("registry/ORIGIN.txt").read_text(encoding="utf-8")
     assert "3e9c812a924cf01d228f26f6c462c59c391c3f2a" in origin
     raw = files("unpooled.evidence").joinpath("registry/deployments-schema.yaml").read_bytes()
     assert hashlib.sha256(raw).hexdigest() == SCHEMA_DIGEST

@@ -239,7 +239,7 @@ def _audited(facts: Facts) -> list[Block]:
     words = (
         "No violation was found"
         if found.passed
-        else f"{len(found.violations)} violations were found: do not approve this study"
+        else f"Violations that were found: {len(found.violations)}. Do not approve this study"
     )
     worst = max(found.largest.values(), default=0.0)
     return [
