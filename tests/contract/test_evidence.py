@@ -41,7 +41,7 @@ def test_every_model_has_a_dossier(facts: Facts) -> None:
     if facts.plan.joint or facts.plan.trusted or facts.plan.voids:
         assert "No row of data leaves" not in text
         assert "Your data stay where they are" not in text
-    assert ("makes it hard to see" in text) == statement.holds
+    assert ("This limits what the numbers" in text) == statement.holds
     assert not re.search(r"\b(inf|nan|None)\b", said)
     assert {line.mark for line in made.lines()} == {None, *Mark}
     assert page(made).count("[for your lawyer]") == made.marked(Mark.LAWYER)

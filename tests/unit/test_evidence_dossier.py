@@ -238,7 +238,7 @@ def test_a_whole_persons_epsilon_stands_as_prominently_as_that_of_one_value(worl
         line.text.removeprefix("For a whole person instead of one value: ") for b in first.blocks[1:4] for line in b.lines
     }
     assert facts.epsilons[1] == ("one person's whole row", whole)
-    assert "This makes it hard to see one fact about one person." in str(patients(facts))
+    assert "This limits what the numbers can say about one fact about a person." in str(patients(facts))
 
 
 def test_a_study_without_a_guarantee_promises_nothing(world: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_study_without_a_guarantee_promises_nothing(world: Path) -> None:
     text = (world / "study.dossier/dossier.md").read_text()
     assert "No privacy guarantee holds for this result." in text
     assert "We do not promise that nobody can find out about you" in text
-    assert "makes it hard" not in text
+    assert "This limits what" not in text
     assert "made random" not in text
     assert 'class="verdict none"' in (world / "study.dossier/dossier.html").read_text()
     words = ("register", "study.toml", "--published", "2026-11-30", "--type", "Dataset")

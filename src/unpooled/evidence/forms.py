@@ -33,7 +33,7 @@ def roles(facts: Facts) -> Chapter:
         "The coordinator combines what the organisations release. It has no data of its own, and the plan does not give it rows."
         if not (facts.plan.trusted or facts.plan.voids)
         else "The coordinator combines what the organisations send. The guarantee at the top says who is trusted with more than releases.",
-        f"{counted(helpers)}: has no data of this study, knows masks, and promises to work with no other participant."
+        f"{counted(helpers)}: has no data of this study, and knows masks. The guarantee needs that it works together with no other participant."
         if helpers
         else "",
         "The analyst writes the study file: purpose, columns, model and strength of protection. The organisations accept it or refuse it.",

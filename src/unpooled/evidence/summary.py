@@ -120,7 +120,8 @@ def _happens(facts: Facts) -> tuple[str, ...]:
     where = ["Your data stay where they are now."] if not (plan.joint or plan.trusted or plan.voids) else []
     if plan.joint:
         where = [
-            "Your data are hidden under random numbers before they travel. No single place can read the data of another."
+            "Your data are hidden under random numbers before they travel. No single place can read the data of another.",
+            "Two places that break the rules together could.",
         ]
     random = "Before it shares them, it changes them a little, at random." if math.isfinite(facts.study.epsilon) else ""
     return tuple(
@@ -133,8 +134,8 @@ def _happens(facts: Facts) -> tuple[str, ...]:
 def _limit(facts: Facts) -> str:
     if not facts.statement.holds:
         return ""
-    one = "one fact about one person" if facts.statement.unit == Unit.ATTRIBUTE else "what any one person added"
-    return f"This makes it hard to see {one}."
+    one = "one fact about a person" if facts.statement.unit == Unit.ATTRIBUTE else "any one person"
+    return f"This limits what the numbers can say about {one}."
 
 
 def _found_out(facts: Facts) -> tuple[str | Phrase, ...]:
