@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 #: The name of a page, a module or a settings file, with or without folders before it.
 FILE = re.compile(r"(?<![\w/.*<>{}$-])((?:[\w.*-]+/)*[\w*-]+\.(?:md|py|toml))\b(?!\()")
 #: Files that users and parties write: each of them has this name in the commands and in the documents.
-OF_USERS = {"study.toml", "party.toml", "network.toml", "link.toml", "predict.toml", "THIS.toml"}
+OF_USERS = {"study.toml", "dossier.md", "party.toml", "network.toml", "link.toml", "predict.toml", "THIS.toml"}
 WORD = r"(?:Theorem|Lemma|Proposition|Corollary)(?:s|'s)?"
 NUMBER = r"[A-Z]\.\d+(?:\.\d+)*"
 HEADING = re.compile(rf"^#+ ({NUMBER}) \S", re.MULTILINE)

@@ -192,6 +192,15 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
     page = html.unescape((root / "study.run/report.html").read_text())
     predicted(parties)
 
+    # The documents for those who sign: a row without a guarantee has a dossier that says so, and no record.
+    every = [word for name in names for word in at[name]]
+    assert "written: study.dossier/dossier.md" in command(root, "dossier", "study.toml", *every, "--run", "study.run")
+    words = ("register", "study.toml", "--published", "2026-11-30", "--type", "Machine learning model")
+    holds = data["statement"]["holds"]
+    assert "nothing is written" in command(root, *words, code=2) if not holds else data_of(root, *words)["record"]
+    found = data_of(root, "crate", "study.run", *every, "--dossier", "study.dossier", "--out", "study.crate")
+    assert ("study.crate/result.csv" in found["written"]) == (row not in SILENT and bool(told["terms"]))
+
     # One account of the spending: ledger, about.json, report, officer's page and the next check.
     about = json.loads((root / "study.run/about.json").read_text())
     for budget in about["budgets"]:

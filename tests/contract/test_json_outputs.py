@@ -53,6 +53,9 @@ WALKS = {
             "predict",
             "report",
             "report-verify",
+            "dossier",
+            "register",
+            "crate",
             "audit",
             "doctor",
         ),
@@ -361,6 +364,11 @@ def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     assert [row["k"] for row in walk("predict", "study.run", "--data", "new.csv", "--id", "k")["predictions"]]
     walk("report", "study.run")
     walk("report", "study.run", "--verify", *cards)
+    assert len(walk("dossier", "study.toml", *at, "--run", "study.run")["written"]) == 2
+    answers = ("--published", "2026-11-30", "--type", "Summary statistics")
+    assert walk("register", "study.toml", *answers)["written"] is None
+    assert walk("register", "study.toml", *answers, "--out", "study.yaml")["fill"]
+    assert walk("crate", "study.run", *at, "--dossier", "study.dossier", "--out", "crate")["holds"]
     walk("audit", "study.toml", "--rows", "8", "--rounds", "1", "--attacks", "2")
     told = walk("party", "ledger", *at, "--export", "ledger.json")
     assert {entry["kind"] for entry in told["entries"]} == {"charge", "approval"}

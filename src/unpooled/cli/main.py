@@ -9,8 +9,10 @@ import typer
 from unpooled.cli import (
     audit,
     contrast,
+    crate,
     demo,
     doctor,
+    dossier,
     link,
     network,
     new,
@@ -18,6 +20,7 @@ from unpooled.cli import (
     plan,
     predict,
     propose,
+    register,
     report,
     result,
     run,
@@ -38,6 +41,7 @@ app = typer.Typer(
 )
 for command in (
     *(demo.demo, new.new, plan.plan, propose.propose, run.run, link.link, result.result, contrast.contrast, predict.predict),
+    *(dossier.dossier, register.register, crate.crate),
     *(report.report, audit.audit, doctor.doctor, schema.schema, serve.serve),
 ):
     app.command(epilog=examples(command.__name__))(command)

@@ -18,7 +18,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'unpooled contrast study.run "ward: b - a"',
         'unpooled contrast study.run "ward: b - a, c - a" --exponentiate --json',
     ),
+    "crate": (
+        "unpooled crate study.run --out study.crate",
+        "unpooled crate study.run --config north/party.toml --dossier study.dossier --out study.crate",
+    ),
     "demo": ("unpooled demo", "unpooled demo --epsilon 0.5 --out tour"),
+    "dossier": (
+        "unpooled dossier study.toml",
+        "unpooled dossier study.toml --config north/party.toml --audit --out north-dossier",
+        "unpooled dossier study.toml --run study.run --json",
+    ),
     "doctor": ("unpooled doctor kits/north", "unpooled doctor --study study.toml --config north/party.toml"),
     "link": (
         "unpooled link link.toml --party clinic/party.toml --party lab/party.toml",
@@ -39,6 +48,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "propose": (
         "unpooled propose study.toml --network kits/analyst",
         "unpooled propose study.toml --network kits/analyst --by 'Dr. A. Example'",
+    ),
+    "register": (
+        "unpooled register study.toml --published 2026-11-30 --type 'Summary statistics'",
+        "unpooled register study.toml --run study.run --published 2026-11-30 --type 'Machine learning model' --out study.yaml",
     ),
     "report": ("unpooled report study.run", "unpooled report study.toml --config north/party.toml"),
     "result": ("unpooled result study.run", "unpooled result study.run --csv"),
@@ -113,3 +126,25 @@ def write_new(path: Path, body: bytes) -> None:
     except FileExistsError:
         msg = f"{path} exists already: choose another name"
         raise UsageError(msg) from None
+
+
+def new_folder(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
+    """Write a new folder of these files, by their paths in it, and return their paths. Nothing that exists is overwritten, and no half of it stays."""
+    import shutil
+
+    from unpooled.errors import UsageError
+
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        msg = f"{folder} exists already: choose another name with --out"
+        raise UsageError(msg) from None
+    written = [folder / name for name in texts]
+    try:
+        for path, text in zip(written, texts.values(), strict=True):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    return written

@@ -48,7 +48,7 @@ _ADJACENCY_WORDS = {
 }
 
 
-def _belief(epsilon: float) -> str:
+def belief(epsilon: float) -> str:
     """Return e^epsilon / (1 + e^epsilon) in per cent: the largest belief after starting from even odds."""
     share = 1 / (1 + math.exp(-epsilon))
     return f"{100 * share:.0f} %" if share < 0.995 else f"{100 * share:.1f} %" if share < 0.9995 else "almost 100 %"  # noqa: PLR2004
@@ -68,7 +68,7 @@ def _who(study: Study, split: Split) -> str:
     return f"At most {most} row{'s' if most > 1 else ''} of one id count in the whole study; {where}. Each person has one id, the same everywhere."
 
 
-def _upward(probability: float) -> str:
+def upward(probability: float) -> str:
     """Return the probability with two digits, rounded upward."""
     step = 10.0 ** (math.floor(math.log10(probability)) - 1)
     return f"{min(1.0, math.ceil(probability / step * (1 - 1e-12)) * step):.2g}"
@@ -266,13 +266,13 @@ class Statement:
         thinks = properties[self.adjacency == "zero-out"]
         words = (
             f"Suppose an attacker knows {knows} and thinks there is a 50 % chance {thinks}. After seeing the results, the attacker's estimate "
-            f"can rise to at most {_belief(epsilon)}"
+            f"can rise to at most {belief(epsilon)}"
         )
         if self.failure:
-            words += f", except with a probability of at most {_upward(self.failure)}"
+            words += f", except with a probability of at most {upward(self.failure)}"
         if self.adjacency == "zero-out":
             words += (
-                f" (for a property of the data: {_belief(2 * epsilon)}{', with more exceptions' if self.failure else ''})"
+                f" (for a property of the data: {belief(2 * epsilon)}{', with more exceptions' if self.failure else ''})"
             )
         return f"{words}. Epsilon does not limit what the results say about people in general."
 

@@ -1,0 +1,179 @@
+"""The dossier's parts in plain words: the summary for people who decide, and a draft of what patients read."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from unpooled.evidence.document import Block, Chapter, Grid, Heading, Phrase, bullets, counted, fill, paragraph, stated
+from unpooled.privacy.statement import belief, upward
+from unpooled.privacy.unit import Unit
+
+if TYPE_CHECKING:
+    from unpooled.evidence.facts import Facts
+
+
+def guarantee(facts: Facts) -> Chapter:
+    """Return the promise of the study: its headline, its meaning for a person, and epsilon for every unit in one size."""
+    statement = facts.statement
+    blocks: list[Block] = [paragraph(statement.headline)]
+    if statement.holds:
+        blocks += [
+            paragraph(statement.reading),
+            *([paragraph(f"For a whole person instead of one value: {facts.whole}")] if facts.whole else []),
+            paragraph(f"Protected against: {statement.protects_against}."),
+            paragraph(f"In technical words: {_first(facts)}"),
+        ]
+    if said := statement.warnings[statement.links :]:
+        blocks.append(bullets(*(f"Warning: {sentence}" for sentence in said)))
+    if not statement.links:
+        blocks += [
+            paragraph(
+                f"The table shows the smallest epsilon that is proved, at delta = {statement.delta:g}. A smaller epsilon is a stronger promise. "
+                "Epsilon 0 would mean that results say nothing."
+            ),
+            Grid(("what changes", "epsilon"), facts.epsilons, (1,)),
+        ]
+    return Chapter("The guarantee", tuple(blocks), verdict=True, holds=statement.holds)
+
+
+def summary(facts: Facts) -> Chapter:
+    """Return the study in a few sentences."""
+    names, one = facts.parties, len(facts.parties) == 1
+    who = f"One organisation takes part: {names[0]}." if one else f"{len(names)} organisations take part: {counted(names)}."
+    held = "; ".join(f"{card.name}: {card.size}" for card in facts.study.parties)
+    how = "rows of different people" if facts.rows_split else "columns about the same people"
+    helpers = [card.name for card in facts.study.helpers]
+    return Chapter(
+        "Summary in plain words",
+        (
+            paragraph(stated("Purpose, as the study file states it", facts.purpose)),
+            paragraph(
+                who,
+                "" if one else f"They hold {how}.",
+                f"Number of rows ({held}).",
+                f"{counted(helpers)} helps without data of its own." if helpers else "",
+            ),
+            paragraph(f"The study computes {counted(facts.analyses)}."),
+            paragraph(*leaving(facts)),
+            paragraph(fill("What will the results be used for, and who benefits?")),
+        ),
+    )
+
+
+def leaving(facts: Facts) -> tuple[str, ...]:
+    """Return sentences on what leaves an organisation, as the plan has it."""
+    plan, statement = facts.plan, facts.statement
+    if statement.links:
+        return ("Lists of ids leave each organisation under secret masks. No name and no id leaves it in clear.",)
+    said = []
+    if not (plan.joint or plan.trusted or plan.voids):
+        said.append("No row of data leaves an organisation.")
+    if plan.joint:
+        said.append(
+            "Rows travel between organisations under random masks. An organisation that has masked rows can read them only together "
+            "with the one that knows the masks."
+        )
+    said += [f"Trusted with more than results: {sentence}." for sentence in plan.trusted]
+    if math.isfinite(facts.study.epsilon) and facts.numbers_out:
+        said.append(
+            f"At most {facts.numbers_out} numbers are released, in all steps together. Each of them is made random before it is released, "
+            "by a method that the plan fixes before anybody reads data."
+        )
+    return tuple(said)
+
+
+def patients(facts: Facts) -> Chapter:
+    """Return a draft of what people whose data are used may read, in short sentences."""
+    places = "place" if len(facts.parties) == 1 else "places"
+    blocks: list[Block] = [
+        paragraph("This is a draft for people whose data are used. Read it to a few of them before you use it."),
+        Heading("What is this about?"),
+        paragraph(
+            fill("Say the question of the study in one short sentence."),
+            f"The {places} that hold the data: {counted(facts.parties)}.",
+            fill("Say where the data of these people come from."),
+        ),
+        Heading("What happens to my data?"),
+        paragraph(*_happens(facts)),
+        Heading("Can somebody find out about me?"),
+        paragraph(*_found_out(facts)),
+        Heading("Do I have to take part?"),
+        paragraph(
+            fill("Say if people can say no, and how."),
+            "Numbers that have been shared cannot be called back. A place can stop the study at any time. Then it shares nothing more.",
+        ),
+        Heading("Whom can I ask?"),
+        bullets(*(stated(card.name, card.contact) for card in facts.study.parties)),
+    ]
+    return Chapter("Words for patients", tuple(blocks))
+
+
+def _happens(facts: Facts) -> tuple[str, ...]:
+    plan, statement = facts.plan, facts.statement
+    if statement.links:
+        return (
+            "The places want to know which people all of them have.",
+            "They compare lists. The names on the lists are hidden by secret codes.",
+            "Each place learns which of its own people all places have. It learns this exactly.",
+        )
+    where = ["Your data stay where they are now."] if not (plan.joint or plan.trusted or plan.voids) else []
+    if plan.joint:
+        where = [
+            "Your data are hidden under random numbers before they travel. No single place can read the data of another.",
+            "Two places that break the rules together could.",
+        ]
+    random = "Before it shares them, it changes them a little, at random." if math.isfinite(facts.study.epsilon) else ""
+    return tuple(
+        part
+        for part in (*where, "Each place works out numbers about all its people together.", random, _limit(facts))
+        if part
+    )
+
+
+def _limit(facts: Facts) -> str:
+    if not facts.statement.holds:
+        return ""
+    one = "one fact about a person" if facts.statement.unit == Unit.ATTRIBUTE else "any one person"
+    return f"This limits what the numbers can say about {one}."
+
+
+def _found_out(facts: Facts) -> tuple[str | Phrase, ...]:
+    """Return the promise as a bet, in hundredths; or that there is none."""
+    statement = facts.statement
+    if not statement.holds:
+        return (
+            "We do not promise that nobody can find out about you from what is shared.",
+            fill("Say why the study is done all the same."),
+        )
+    unit, zero_out = Unit(statement.unit), statement.adjacency == "zero-out"
+    whom = {Unit.RECORD: "you", Unit.ATTRIBUTE: "one fact about you", Unit.HOUSEHOLD: "your household"}[unit]
+    guess = "that you took part" if zero_out else f"something about {whom}"
+    epsilon = statement.epsilon_per_unit[unit]
+    said = [
+        f"Think of a person who knows everything else. This person guesses {guess}. The guess is right with a chance of 50 in 100.",
+        f"After the results, the chance may be up to {_hundredths(epsilon)}. It cannot be more than that",
+    ]
+    said[-1] += (
+        f", but for very rare bad luck. The chance of such bad luck is at most {upward(statement.failure)}."
+        if statement.failure
+        else "."
+    )
+    if zero_out:
+        said.append(f"The same for a fact about {whom}: it may be up to {_hundredths(2 * epsilon)}.")
+    if unit is Unit.ATTRIBUTE:
+        whole = statement.epsilon_per_unit[Unit.RECORD]
+        limit = "none is proved" if math.isinf(whole) else f"up to {_hundredths(whole)}"
+        said.append(f"This limit is about one fact. The limit for all facts about you together: {limit}.")
+    said.append("The results also say something about people in general. Others may think that it is true of you as well.")
+    return tuple(said)
+
+
+def _hundredths(epsilon: float) -> str:
+    return belief(epsilon).replace("%", "in 100")
+
+
+def _first(facts: Facts) -> str:
+    """Return the first sentence of the statement."""
+    line = str(facts.statement).splitlines()[0]
+    return line[0].lower() + line[1:]
