@@ -215,7 +215,8 @@ def _run(
 
     from unpooled.cli.progress import progress, waiting
     from unpooled.privacy.unit import Unit
-    from unpooled.study.files import read_study
+    from unpooled.study.approving import record_approval
+    from unpooled.study.files import purpose_of, read_study
     from unpooled.study.party import create_party, open_party
     from unpooled.study.run import compile_study, run_study
 
@@ -240,7 +241,7 @@ def _run(
     )
     for path in parties:
         with open_party(path) as party:
-            party.ledger.approve(plan.hash)
+            record_approval(party, plan, purpose_of(study), by="the demo", reason="a tour on simulated data")
     with progress(quiet=console.quiet) as say:
         _, outcome = run_study(study, parties, folder / "study.run", waiting(say))
     _describe(folder, study, parties)

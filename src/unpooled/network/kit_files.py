@@ -36,7 +36,8 @@ what the parties released, and nothing else.
 
        unpooled network start {name}
 
-4. Approve a study once you agree with its plan: `unpooled party check study.toml --config {name}-data/party.toml`
+4. Approve a study once you agree with its plan: `unpooled party check study.toml --config {name}-data/party.toml`, or in a browser, where studies
+   that were proposed to you wait: `unpooled party console --config {name}-data/party.toml`
 
 Nothing leaves without your approval. `unpooled doctor {name}` says what would fail. The ledger and its key lie in `{name}-data/`, not here: back them up (docs/officer.md).
 """,
@@ -47,6 +48,7 @@ Nothing leaves without your approval. `unpooled doctor {name}` says what would f
 Look first, then run:
 
     unpooled doctor {name} --study study.toml
+    unpooled propose study.toml --network {name}
     unpooled run study.toml --network {name}
 
 Results come back to you; transcripts stay with the coordinator. You can start only what the parties have approved.
