@@ -195,6 +195,13 @@ def test_a_mark_is_inside_the_figure_and_a_name_cannot_remove_it() -> None:
         assert float(root.attrib["height"][:-2]) > float(ET.fromstring(plain).attrib["height"][:-2])
 
 
+def test_names_that_begin_alike_differ_on_a_telephone_too() -> None:
+    names = ("treated, missing, [18, 40)", "treated, missing, [40, 60)", "x" * 300, " " * 40, "short")
+    drawn = figures.panel(Panel("counts", names, (1.0, 2.0, 3.0, 4.0, 5.0)))
+    assert {"[18, 40)", "[40, 60)", "short"} <= {text.strip() for text in texts(drawn.narrow)}
+    assert any(text.endswith("…") for text in texts(drawn.narrow))
+
+
 def luminance(colour: str) -> float:
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]

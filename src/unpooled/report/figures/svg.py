@@ -6,6 +6,7 @@ import html
 import io
 import math
 import re
+import textwrap
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,14 @@ def label(text: str, letters: int) -> str:
 def short(name: str, letters: int) -> str:
     """Return a name cut to this number of letters."""
     return name if len(name) <= letters else f"{name[: letters - 1]}…"
+
+
+def in_two_lines(name: str, letters: int) -> str:
+    """Return a name on one line or two of at most this number of letters, cut where these are too few."""
+    if len(name) <= letters:
+        return name
+    first, *rest = textwrap.wrap(name, letters, break_on_hyphens=False) or [""]
+    return f"{first}\n{short(' '.join(rest), letters)}" if rest else first
 
 
 def svg(draw: Callable[[Any, int], None], height: float, words: str) -> Drawn:
