@@ -71,10 +71,13 @@ def test_columns_of_the_same_people_share_their_factor_and_labels_follow_it() ->
     counts = msgspec.structs.replace(study, parameters={"sketch_dim": 2, "family": "poisson"})
     _, tables = made_up(load("pride"), counts, 5000, 0, Truth())
     assert np.corrcoef(tables["clinic"]["age"], tables["lab"]["y"])[0, 1] > 0.15
-    found = Preview.of(load("pride").compile(study))
+    found = Preview.of(load("pride").compile(msgspec.structs.replace(study, epsilon=9.0)))
     assert found.declared == found.simulated == 5000  # people, not rows of all parties
     assert set(found.kept) == {"clinic", "lab"}
-    assert "kept by clinic alone" in results_of(previews.page_of_preview(found))
+    page = previews.page_of_preview(found)
+    assert "kept by clinic alone" in results_of(page)
+    assert '<section class="verdict caution">' in page  # one value is promised much, the whole person little
+    assert "for the whole person.</strong>" in page
 
 
 def test_every_figure_and_table_is_marked_and_the_promise_is_the_plan_s_own() -> None:
