@@ -101,7 +101,7 @@ def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
 
 def test_plan_warns(world: Path, capsys) -> None:
     for name, utility_too in (("poor", False), ("poor", True), ("rich", False)):
-        plan(world / f"{name}.toml", as_json=False, utility=utility_too)
+        plan(world / f"{name}.toml", as_json=False, utility=utility_too, preview=False, out=None)
         assert ("warning: at epsilon 0.1" in capsys.readouterr().err) is (name == "poor")
 
 
