@@ -202,6 +202,15 @@ def test_names_that_begin_alike_differ_on_a_telephone_too() -> None:
     assert any(text.endswith("…") for text in texts(drawn.narrow))
 
 
+def test_a_figure_needs_no_style_sheet_and_keeps_names_that_look_like_one() -> None:
+    drawn = figures.marked(figures.panel(Panel("t", ('style="fill: red"', "b"), (1.0, 2.0), (0.0, 1.0), (2.0, 3.0))))
+    for text in (drawn.wide, drawn.narrow):
+        tags = re.findall("<[^<>]*>", text)
+        assert not any("style" in tag for tag in tags if "aria-label" not in tag)
+        assert 'style="fill: red"' in " ".join(texts(text))
+        assert 'stroke="var(--good, #1f6f8b)"' in text  # outside a page, where nobody sets it, a colour is its own
+
+
 def luminance(colour: str) -> float:
     parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]

@@ -44,12 +44,18 @@ def budget(balances: Sequence[StudyBalance], allowed: Target, after: Spending | 
         most = max([*spent, allowed.epsilon if math.isfinite(allowed.epsilon) else 0.0, 1e-9])
         for k in [*named, *places[len(rows) :]]:
             cost = "cost unknown" if k in unknown else f"{spent[k + 1]:.3g}"
-            axes.text(spent[k + 1] + 0.02 * most, k, cost, va="center", fontsize=8, in_layout=False)
+            axes.text(
+                spent[k + 1] + (0.04 if k in unknown else 0.02) * most, k, cost, va="center", fontsize=8, in_layout=False
+            )
         names = {k: _name(rows[k], letters, dated=len(rows) <= _MOST_NAMES) for k in named}
         names |= dict.fromkeys(places[len(rows) :], "after this plan")
         axes.set_yticks(list(names), list(names.values()))
-        words = f"epsilon spent for {UNIT_WORDS[allowed.unit]} at delta = {allowed.delta:g}"
-        axes.set(xlabel=textwrap.fill(words, letters + 6), xlim=(0, 1.22 * most), ylim=(max(len(places) - 0.4, 0.6), -0.6))
+        lines = (f"epsilon spent for {UNIT_WORDS[allowed.unit]}", f"at delta = {allowed.delta:g}")
+        axes.set(
+            xlabel="\n".join(textwrap.fill(line, letters + 4) for line in lines),
+            xlim=(0, 1.22 * most),
+            ylim=(max(len(places) - 0.4, 0.6), -0.6),
+        )
         axes.locator_params(axis="x", nbins=letters // 5)
 
     return svg(draw, _REST + _ROW * min(max(len(places), 1), _MOST_NAMES + 2), _heard(rows, allowed, after))
