@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import uvicorn
 
 from unpooled.console.app import application
-from unpooled.console.desk import Desk
+from unpooled.console.desk import OfficeDesk
 from unpooled.console.guard import Session
 
 
@@ -90,7 +90,7 @@ def console(config: Path, *, read_only: bool = False, enter: bool = True) -> Ite
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         session = Session(listening.getsockname()[1])
-        desk = Desk(config, config.parent / "inbox", config.parent)
+        desk = OfficeDesk(config, config.parent / "inbox", config.parent)
         app = application(desk, session, read_only=read_only)
         server = uvicorn.Server(uvicorn.Config(app, access_log=False, log_level="warning", lifespan="off"))
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)

@@ -160,6 +160,16 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
     assert data["plan"][:16] in planned
     assert data["statement"]["holds"] == (not row.endswith("-published"))
 
+    # Preview: a result on simulated data, or why there is none, and every figure and table of it is marked.
+    shown = data_of(root, "plan", "study.toml", "--preview", "--out", "preview.html")["preview"]
+    page = (root / "preview.html").read_text()
+    results = page.split("<h2>SIMULATED results</h2>")[1].split("</section>", maxsplit=1)[0]
+    assert shown["failed"] == "", shown["failed"]
+    assert results.count("<svg") == results.count('aria-label="SIMULATED')
+    assert results.count("<table") == results.count("<caption>SIMULATED")
+    assert results.count("<pre>") == results.count("<pre>SIMULATED")
+    assert any(mark in results for mark in ("<table", "<pre>"))
+
     # Check and approve.
     at = {name: ("--config", f"{name}/party.toml") for name in names}
     after = {}

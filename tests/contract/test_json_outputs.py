@@ -66,7 +66,8 @@ WALKS = {
         *("party-forget", "party-rows", "party-ledger"),
     },
     "init": {"party-init", "party-init-helper", "party-init-template", "party-init-refused"},
-    "network": {"network-provision", "network-start", "network-up"},
+    "network": {"network-provision", "network-start", "network-up", "propose"},
+    "console": {"party-console"},
     "link": {"link"},
     "demo": {"demo"},
     "serve": {"serve"},
@@ -497,7 +498,7 @@ def test_kits_and_participants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """The engine is not started: what the commands print of it is the same."""
     pytest.importorskip("fcntl", reason="networks need Linux or macOS")
     pytest.importorskip("psutil", reason="networks need unpooled[network]")
-    from unpooled.network import kits, processes
+    from unpooled.network import kits, processes, submit
 
     def provision(_: Path, out: Path) -> str:
         for name, role in (("host", "server"), ("north", "client"), ("analyst", "admin")):
@@ -517,13 +518,31 @@ def test_kits_and_participants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         (processes, "start", lambda _: ended),
         (processes, "stop", lambda _: None),
         (processes, "up", up),
+        (submit, "propose_networked", lambda *_, **__: ("south",)),
     ):
         monkeypatch.setattr(module, name, fake)
     walk = Walk(tmp_path)
     assert len(walk("network", "provision", "network.toml", "--out", "kits")["kits"]) == 3
     assert walk("network", "start", "kits/north")["starting"] == "north"
     assert walk("network", "up", "kits", "--exit-after", "0.1")["up"] == ["host", "north"]
+    two_parties(tmp_path)
+    told = walk("propose", "study.toml", "--network", "kits/analyst", code=1)  # one of them is away
+    assert (told["laid"], told["away"]) == (["north"], ["south"])
     assert walk.seen == WALKS["network"]
+
+
+def test_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is not started: what the command prints is the same."""
+    pytest.importorskip("uvicorn", reason="the console needs unpooled[console]")
+    from unpooled.console import serving
+
+    monkeypatch.setattr(
+        serving, "serve", lambda desk, port, opened, *, read_only: opened("http://127.0.0.1:1/enter?ticket=x")
+    )
+    walk = Walk(two_parties(tmp_path))
+    told = walk("party", "console", "--config", "north/party.toml", "--read-only")
+    assert (told["party"], told["inbox"], told["read_only"]) == ("north", "north/inbox", True)
+    assert walk.seen == WALKS["console"]
 
 
 @pytest.mark.minutes

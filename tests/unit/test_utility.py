@@ -101,7 +101,7 @@ def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
 
 def test_plan_warns(world: Path, capsys) -> None:
     for name, utility_too in (("poor", False), ("poor", True), ("rich", False)):
-        plan(world / f"{name}.toml", as_json=False, utility=utility_too)
+        plan(world / f"{name}.toml", as_json=False, utility=utility_too, preview=False, out=None)
         assert ("warning: at epsilon 0.1" in capsys.readouterr().err) is (name == "poor")
 
 
@@ -154,7 +154,7 @@ def test_a_study_that_gives_next_to_nothing_beyond_a_party_alone_is_refused(
     (world / "rich.toml").write_text(text.replace("[study]", "[study]\nforce = true"))
     worth_it(world / "rich.toml", asks=False)
     assert read_study(world / "rich.toml") == study  # the plan and its hash know nothing of it
-    plan(world / "rich.toml", as_json=False, utility=False)
+    plan(world / "rich.toml", as_json=False, utility=False, preview=False, out=None)
     assert "warning: at epsilon 1" in capsys.readouterr().err
 
 

@@ -30,7 +30,7 @@ def console(
     from unpooled.study.party import open_account
 
     try:
-        from unpooled.console.desk import Desk
+        from unpooled.console.desk import OfficeDesk
         from unpooled.console.serving import serve
     except ModuleNotFoundError as error:
         if error.name not in {"starlette", "uvicorn"}:
@@ -50,4 +50,4 @@ def console(
         )
         typer.echo(f"Studies to decide about lie in {folder}. Ctrl-C ends the console.")
 
-    serve(Desk(config, folder, runs or config.parent), port, opened, read_only=read_only)
+    serve(OfficeDesk(config, folder, runs or config.parent), port, opened, read_only=read_only)

@@ -19,18 +19,31 @@ def plan(
     *,
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
     utility: bool = typer.Option(False, "--utility", help="Also print what error to expect, from simulations without data."),
+    preview: bool = typer.Option(
+        False,
+        "--preview",
+        help="Also write a page with the tables and figures that SIMULATED data of the declared shape give.",
+    ),
+    out: Path | None = typer.Option(None, "--out", help="With --preview: the page to write [default: STUDY.preview.html]."),
 ) -> None:
-    """Print the plan and the promise of a study. Needs no data."""
+    """Print the plan and the promise of a study. Needs no data.
+
+    With --preview nothing is spent either: no ledger is opened. The page is one file, and every simulated figure and table on it says so.
+    """
+    from unpooled.errors import UsageError
     from unpooled.study.advice import advice, compiled_or_instead
     from unpooled.study.files import read_study
     from unpooled.study.formulas import formula_lines
 
+    if out is not None and not preview:
+        raise UsageError("--out names the page of --preview: give both, or neither")
     compiled = compiled_or_instead(read_study(study))
     outlooks = _outlooks(compiled, utility=utility)
+    shown, previewed = _preview(compiled, out or study.with_suffix(".preview.html")) if preview else ({}, "")
     if as_json:
         from unpooled.cli.say import say_json
 
-        say_json("plan", _data(compiled, outlooks) | {"notes": advice(compiled)})
+        say_json("plan", _data(compiled, outlooks) | {"notes": advice(compiled)} | shown)
         return
     typer.echo(compiled)
     for name, one in compiled.analyses.items() or (("", compiled),):
@@ -45,6 +58,30 @@ def plan(
         if name:
             typer.echo(f"{name}:")
         typer.echo(outlook)
+    if previewed:
+        typer.echo(f"\n{previewed}")
+
+
+def _preview(compiled: Plan, path: Path) -> tuple[dict[str, Any], str]:
+    """Write the page of a plan's preview; return the preview as data, and in words."""
+    from unpooled.report.preview import Preview, page_of_preview
+
+    found = Preview.of(compiled)
+    path.write_text(page_of_preview(found), encoding="utf-8")
+    data = {
+        "written": str(path),
+        "declared_rows": found.declared,
+        "simulated_rows": found.simulated,
+        "truth": found.truth,
+        "differences": found.differences,
+        "failed": found.failed,
+        "terms": found.terms,
+    }
+    words = f"SIMULATED data gave no result: {found.failed}. " if found.failed else ""
+    words += (
+        f"Preview on SIMULATED data ({found.simulated:,} of {found.declared:,} rows), for which nothing was spent: {path}"
+    )
+    return {"preview": data}, words
 
 
 def _outlooks(compiled: Plan, *, utility: bool) -> dict[str, Outlook]:

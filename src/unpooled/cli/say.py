@@ -40,7 +40,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "unpooled new pride --card clinic/clinic.card.toml --card lab/lab.card.toml --out pride.toml",
         "unpooled new pride --fitted study.toml --card clinic-new/clinic.card.toml --card lab-new/lab.card.toml --out predict.toml",
     ),
-    "plan": ("unpooled plan study.toml", "unpooled plan study.toml --utility", "unpooled plan study.toml --json"),
+    "plan": (
+        "unpooled plan study.toml",
+        "unpooled plan study.toml --utility",
+        "unpooled plan study.toml --preview --out preview.html",
+        "unpooled plan study.toml --json",
+    ),
     "predict": (
         "unpooled predict study.run --data new.csv",
         "unpooled predict study.run --data new.csv --id patient --csv predicted.csv",

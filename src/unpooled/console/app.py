@@ -20,7 +20,7 @@ from unpooled.errors import Refusal, UnpooledError
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from unpooled.console.desk import Desk
+    from unpooled.console.desk import OfficeDesk
     from unpooled.console.guard import Session
 
 Endpoint: TypeAlias = "Callable[[Request], Awaitable[Response]]"
@@ -34,7 +34,7 @@ _FIELDS = 8
 _CONFLICT, _WRONG = 409, 400
 
 
-def application(desk: Desk, session: Session, *, read_only: bool) -> Starlette:
+def application(desk: OfficeDesk, session: Session, *, read_only: bool) -> Starlette:
     """Return the console of a desk, behind its guard."""
     console = Console(desk, session, read_only=read_only)
     plan = "/plan/{plan:str}"

@@ -37,7 +37,7 @@ AUDIT, PREVIEW = "audit", "preview"
 
 
 @dataclass(frozen=True)
-class Desk:
+class OfficeDesk:
     """A party file, the folder of the inbox, and the folder in which finished runs are looked for."""
 
     config: Path

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
-from unpooled.console.desk import AUDIT, PREVIEW, Desk
-from unpooled.console.svg import without_styles
+from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk
 from unpooled.privacy.unit import Scope
 from unpooled.report import figures, releases
-from unpooled.report.page import facts_of
+from unpooled.report.page import facts_of, safe
 from unpooled.report.templates import environment
 from unpooled.study.about import moment
 from unpooled.study.advice import advice
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 class Console:
     """A desk, and the session of the browser that sees it."""
 
-    desk: Desk
+    desk: OfficeDesk
     session: Session
     read_only: bool
 
@@ -117,7 +116,7 @@ def plan(console: Console, plan: str) -> str:
             "item": item,
             "in_words": [one.row for one in releases.in_words(item.plan)],
             "titles": releases.TITLES,
-            "holdings": without_styles(figures.holdings(item.plan)),
+            "holdings": safe(figures.holdings(item.plan)),
             "notes": advice(item.plan),
             "circumstances": [
                 (card.name, what, words) for card in item.plan.study.parties for what, words in card.circumstances.items()
@@ -153,7 +152,7 @@ def _cost_facts(party: Party, item: Item) -> dict[str, Any]:
         "would_refuse": refusal_of(party, item.plan),
         "chart": None
         if costs is None or budget is None
-        else without_styles(figures.budget(party.ledger.balances(budget, party.policy.scope), budget, costs.after)),
+        else safe(figures.budget(party.ledger.balances(budget, party.policy.scope), budget, costs.after)),
     }
 
 
@@ -190,7 +189,7 @@ def ledger(console: Console) -> str:
         if budget is not None:
             facts["spent"] = own.spending(budget, scope)
             facts["alone"] = own.spending(budget, Scope.PARTY) if scope is not Scope.PARTY else None
-            facts["chart"] = without_styles(figures.budget(own.balances(budget, scope), budget))
+            facts["chart"] = safe(figures.budget(own.balances(budget, scope), budget))
         return _filled(console, "ledger", "ledger", party.name, **facts)
 
 

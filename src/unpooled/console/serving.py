@@ -13,12 +13,12 @@ from unpooled.console.guard import ENTER, Session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from unpooled.console.desk import Desk
+    from unpooled.console.desk import OfficeDesk
 
 HOST = "127.0.0.1"
 
 
-def serve(desk: Desk, port: int, opened: Callable[[str], None], *, read_only: bool) -> None:
+def serve(desk: OfficeDesk, port: int, opened: Callable[[str], None], *, read_only: bool) -> None:
     """Serve the console until it is stopped; ``opened`` is given the address with its ticket. Port 0 is any free port."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -45,7 +45,7 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("purpose and name are one printable line each")
 
 
-class Received(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ProposalReceived(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The answer to a proposal: it is in the inbox. It is the same for every party, and says nothing about what anybody decides."""
 
 

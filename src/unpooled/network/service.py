@@ -15,7 +15,7 @@ import msgspec
 
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.network.proposals import INBOX, PROPOSE, Proposal, Received, lay
+from unpooled.network.proposals import INBOX, PROPOSE, Proposal, ProposalReceived, lay
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
 from unpooled.protocol.conversation import OPEN, open_request
 from unpooled.protocol.local import drive
@@ -69,7 +69,7 @@ class RequestDesk:
                 envelope = open_envelope(question)
                 if envelope.step == PROPOSE:
                     lay(self._config.parent / INBOX, party.name, own.public, request, frame)
-                    return sign_answer(own, party.name, question, encode(envelope.plan, PROPOSE, 0, Received()))
+                    return sign_answer(own, party.name, question, encode(envelope.plan, PROPOSE, 0, ProposalReceived()))
                 study = open_request(envelope).study if envelope.step == OPEN.name else None
                 coordinator = self._coordinators.get(envelope.plan) if study is None else self._pinned(party, study)
                 if coordinator is None:

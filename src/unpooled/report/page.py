@@ -185,16 +185,17 @@ def _key(key: str) -> str:
 
 def _figures(plan: Plan, traffic: figures.Drawn | None) -> dict[str, Any]:
     svg = {"guarantee": figures.guarantee(plan), "holdings": figures.holdings(plan), "traffic": traffic}
-    return {name: _safe(drawn) for name, drawn in svg.items()}
+    return {name: safe(drawn) for name, drawn in svg.items()}
 
 
 def drawn(panels: Sequence[Panel], *, simulated: bool = False) -> list[tuple[str, Any]]:
     """Return the figures of a result with their titles; of a simulated one with marks."""
     shown = [(panel.title, figures.panel(panel)) for panel in panels]
-    return [(title, _safe(figures.marked(one) if simulated else one)) for title, one in shown]
+    return [(title, safe(figures.marked(one) if simulated else one)) for title, one in shown]
 
 
-def _safe(drawn: figures.Drawn | None) -> tuple[markupsafe.Markup, ...] | None:
+def safe(drawn: figures.Drawn | None) -> tuple[markupsafe.Markup, ...] | None:
+    """Return a figure for a page and one for a telephone as markup."""
     import markupsafe
 
     # The figures' own text is escaped by matplotlib; the rest of them is markup.

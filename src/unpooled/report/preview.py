@@ -12,7 +12,7 @@ from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.privacy.accounting import gaussian_epsilon, gaussian_mu
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import LARGEST_EPSILON
+from unpooled.privacy.unit import LARGEST_EPSILON, Split
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 from unpooled.report.page import NAMELESS, drawn, facts_of, filled, results_of, table_of
@@ -59,11 +59,10 @@ class Preview:
             raise UsageError("this study has no party, so there is nothing to preview")
         truth, model = Truth(), load(plan.study.row)
         asked, differences = _shrunk(plan.study)
-        declared = sum(card.rows for card in plan.study.parties)
-        rows = sum(card.rows for card in asked.parties)
+        declared, rows = (_rows(study, plan.split) for study in (plan.study, asked))
         facts = (declared, rows, str(truth))
         try:
-            fitted, tables = made_up(model, asked, declared, _SEED, truth)
+            fitted, tables = made_up(model, asked, max(card.rows for card in asked.parties), _SEED, truth)
             fitted = msgspec.structs.replace(fitted, simulation_seed=_SEED)
             played = model.compile(fitted)
             found = run_in_process(model, played, tables, Policy.in_process(), load)
@@ -120,6 +119,12 @@ def _kept(model: Model, plan: Plan, run: LocalRun) -> dict[str, tuple[ResultTerm
     return found
 
 
+def _rows(study: Study, split: Split) -> int:
+    """Return the rows of a study: of parties with columns of the same people, those of one of them."""
+    rows = [card.rows for card in study.parties]
+    return max(rows) if split is Split.VERTICAL else sum(rows)
+
+
 def _shrunk(study: Study) -> tuple[Study, tuple[str, ...]]:
     """Return a study that is small enough to simulate, and what this changes.
 
@@ -138,8 +143,8 @@ def _shrunk(study: Study) -> tuple[Study, tuple[str, ...]]:
         )
         raise UsageError(msg)
     words = (
-        f"Only one row in {factor:.4g} was simulated, and the noise was made smaller by the same factor (as if epsilon were {epsilon:.4g}), so "
-        f"that it is the same part of every total. Errors by sampling are about {math.sqrt(factor):.3g} times those of all rows."
+        f"Only {100 / factor:.3g} % of the rows were simulated, and the noise was made smaller by a factor of {factor:.4g} (as if epsilon were "
+        f"{epsilon:.4g}), so that it is the same part of every total. Errors by sampling are about {math.sqrt(factor):.3g} times those of all rows."
     )
     return msgspec.structs.replace(study, parties=cards, epsilon=epsilon), (words,)
 

@@ -395,9 +395,6 @@ def read_strictly(path: Path, kind: type[T]) -> T:
         # msgspec names the key ("... - at `$.privacy`"); values it quotes are the file's own, never data.
         msg = f"{path.name}: {error}. Correct or remove that key; docs/studies.md lists all of them"
         raise StudyError(msg) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path.name}: not a TOML file: {error}"
-        raise StudyError(msg) from None
-    except RecursionError:
-        msg = f"{path.name}: it nests deeper than any file of a study"
         raise StudyError(msg) from None

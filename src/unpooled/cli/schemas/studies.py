@@ -84,6 +84,18 @@ class PlannedAnalysisData(Section):
     outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
 
 
+class PreviewData(Section):
+    """The preview of a plan: what one run on simulated data gave. Nothing of it comes from anybody's data."""
+
+    written: Path
+    declared_rows: int
+    simulated_rows: Annotated[int, Meta(description="Fewer than declared where there are too many to simulate.")]
+    truth: Annotated[str, Meta(description="The law of the simulated data.")]
+    differences: Annotated[list[str], Meta(description="What differs between the simulated study and the planned one.")]
+    failed: Annotated[str, Meta(description="Why there is no result; empty where there is one.")]
+    terms: Annotated[list[TermData], Meta(description="SIMULATED lines of the result.")]
+
+
 class PlanOutput(Output, tag="unpooled/plan/1"):
     """``unpooled plan``: the releases of a study, and its promise."""
 
@@ -94,6 +106,7 @@ class PlanOutput(Output, tag="unpooled/plan/1"):
     formula: PlannedFormulaData | UnsetType = UNSET
     outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
     analyses: Annotated[list[PlannedAnalysisData], Meta(description="Of a study with several.")] | UnsetType = UNSET
+    preview: Annotated[PreviewData, Meta(description="With --preview alone.")] | UnsetType = UNSET
 
 
 class RunOutput(Output, tag="unpooled/run/1"):

@@ -1,7 +1,7 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
 from unpooled.aggregation.columns.steps import STEPS as COLUMN_STEPS
-from unpooled.aggregation.release_notes import JOINT, ROUNDS
+from unpooled.aggregation.release_words import JOINT, ROUNDS
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
 from unpooled.models.bayes.party import STEPS

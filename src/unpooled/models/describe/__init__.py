@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.release_notes import JOINT
+from unpooled.aggregation.release_words import JOINT
 from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary, Summary
 from unpooled.models.describe.outlook import outlook

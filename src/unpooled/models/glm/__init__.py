@@ -1,6 +1,6 @@
 """Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
 
-from unpooled.aggregation.release_notes import ROUNDS
+from unpooled.aggregation.release_words import ROUNDS
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.party import STEPS

@@ -1,7 +1,7 @@
 """LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
 from unpooled.aggregation.columns.steps import ALONE as COLUMN_STEPS
-from unpooled.aggregation.release_notes import JOINT
+from unpooled.aggregation.release_words import JOINT
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
 from unpooled.models.lasso.notes import notes

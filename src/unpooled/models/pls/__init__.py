@@ -1,6 +1,6 @@
 """Partial least squares on row-split spectra: rounds of regression in a public basis, or one release of its second moments."""
 
-from unpooled.aggregation.release_notes import ROUNDS
+from unpooled.aggregation.release_words import ROUNDS
 from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
 from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.party import STEPS

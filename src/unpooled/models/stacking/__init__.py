@@ -1,6 +1,6 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
-from unpooled.aggregation.release_notes import ROUNDS
+from unpooled.aggregation.release_words import ROUNDS
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
 from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS

@@ -27,7 +27,7 @@ from unpooled.privacy.ledger.export import export
 from unpooled.privacy.ledger.failures import ledger_at
 from unpooled.privacy.ledger.history import History, spent, unknown_plans
 from unpooled.privacy.ledger.migration import migrate
-from unpooled.privacy.ledger.spending import Balance, Spending, StudyLine
+from unpooled.privacy.ledger.spending import Spending, StudyBalance, StudyLine
 from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Scope, Target, Unit
 
@@ -304,7 +304,7 @@ class Ledger:
             lines.append(StudyLine(plan, own, cost, plan in withdrawn))
         return tuple(lines)
 
-    def balances(self, budget: Target, scope: Scope = Scope.PARTY) -> tuple[Balance, ...]:
+    def balances(self, budget: Target, scope: Scope = Scope.PARTY) -> tuple[StudyBalance, ...]:
         """Return what is spent after each study, in the order of first charges: the composition of all charges to it and to those before it."""
         with self._store.locked() as history:
             entries, charges = history.entries(), tuple(history.charges.values())
@@ -317,7 +317,7 @@ class Ledger:
         balances = []
         for plan, own in plans.items():
             so_far += own
-            balances.append(Balance(plan, times[plan], about.get(plan, ""), _spending(so_far, budget, scope)))
+            balances.append(StudyBalance(plan, times[plan], about.get(plan, ""), _spending(so_far, budget, scope)))
         return tuple(balances)
 
     def charged(self, key: ReleaseKey) -> bool:

@@ -41,7 +41,7 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class StudyBalance:
     """The spending of a ledger after one of its studies: that of all studies up to and including this one."""
 
     plan: str

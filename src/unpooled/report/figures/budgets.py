@@ -14,7 +14,7 @@ from unpooled.study.about import moment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unpooled.privacy.ledger.spending import Balance, Spending
+    from unpooled.privacy.ledger.spending import Spending, StudyBalance
     from unpooled.privacy.unit import Target
 
 #: Of more studies than this only some are named, far enough apart to be read: those that cost most.
@@ -23,7 +23,7 @@ _MOST_NAMES = 30
 _ROW, _REST = 0.36, 0.85
 
 
-def budget(balances: Sequence[Balance], allowed: Target, after: Spending | None = None) -> Drawn:
+def budget(balances: Sequence[StudyBalance], allowed: Target, after: Spending | None = None) -> Drawn:
     """Return epsilon spent, study by study, against the total that is allowed; ``after`` is what a plan that nobody ran yet would make of it.
 
     A study of unknown cost is marked: the line goes on with the cost of all others, and no total holds.
@@ -44,12 +44,18 @@ def budget(balances: Sequence[Balance], allowed: Target, after: Spending | None 
         most = max([*spent, allowed.epsilon if math.isfinite(allowed.epsilon) else 0.0, 1e-9])
         for k in [*named, *places[len(rows) :]]:
             cost = "cost unknown" if k in unknown else f"{spent[k + 1]:.3g}"
-            axes.text(spent[k + 1] + 0.02 * most, k, cost, va="center", fontsize=8, in_layout=False)
+            axes.text(
+                spent[k + 1] + (0.04 if k in unknown else 0.02) * most, k, cost, va="center", fontsize=8, in_layout=False
+            )
         names = {k: _name(rows[k], letters, dated=len(rows) <= _MOST_NAMES) for k in named}
         names |= dict.fromkeys(places[len(rows) :], "after this plan")
         axes.set_yticks(list(names), list(names.values()))
-        words = f"epsilon spent for {UNIT_WORDS[allowed.unit]} at delta = {allowed.delta:g}"
-        axes.set(xlabel=textwrap.fill(words, letters + 6), xlim=(0, 1.22 * most), ylim=(max(len(places) - 0.4, 0.6), -0.6))
+        lines = (f"epsilon spent for {UNIT_WORDS[allowed.unit]}", f"at delta = {allowed.delta:g}")
+        axes.set(
+            xlabel="\n".join(textwrap.fill(line, letters + 4) for line in lines),
+            xlim=(0, 1.22 * most),
+            ylim=(max(len(places) - 0.4, 0.6), -0.6),
+        )
         axes.locator_params(axis="x", nbins=letters // 5)
 
     return svg(draw, _REST + _ROW * min(max(len(places), 1), _MOST_NAMES + 2), _heard(rows, allowed, after))
@@ -64,7 +70,7 @@ def _steps(axes: Any, spent: Sequence[float], studies: int) -> None:  # noqa: AN
         axes.plot([x for x, _ in part], [y for _, y in part], color=ACCENT, lw=2, linestyle=line)
 
 
-def _unknown(rows: Sequence[Balance], after: Spending | None) -> list[int]:
+def _unknown(rows: Sequence[StudyBalance], after: Spending | None) -> list[int]:
     """Return the places of the studies with which the number of studies of unknown cost grows."""
     counts = [0, *(one.after.unknown for one in rows), *([] if after is None else [after.unknown])]
     return [k for k in range(len(counts) - 1) if counts[k + 1] > counts[k]]
@@ -80,13 +86,13 @@ def _named(spent: Sequence[float], studies: int) -> list[int]:
     return sorted(named)
 
 
-def _name(one: Balance, letters: int, *, dated: bool) -> str:
+def _name(one: StudyBalance, letters: int, *, dated: bool) -> str:
     """Return a study's name for the axis, and under it the day of its first charge."""
     name, day = plain(short(one.about or f"plan {one.plan[:12]}", letters)), moment(one.time)[:10]
     return f"{name}\n{day}" if dated and day else name
 
 
-def _heard(rows: Sequence[Balance], allowed: Target, after: Spending | None) -> str:
+def _heard(rows: Sequence[StudyBalance], allowed: Target, after: Spending | None) -> str:
     """Say the chart for those who cannot see it."""
     total = f"epsilon = {allowed.epsilon:.4g}" if math.isfinite(allowed.epsilon) else "any epsilon"
     words = f"Epsilon spent at delta = {allowed.delta:g} for {UNIT_WORDS[allowed.unit]}; allowed is {total}. "
@@ -97,5 +103,5 @@ def _heard(rows: Sequence[Balance], allowed: Target, after: Spending | None) -> 
     return words + (f"; after this plan {after.words}." if after else ".")
 
 
-def _day(one: Balance) -> str:
+def _day(one: StudyBalance) -> str:
     return f"({day}) " if (day := moment(one.time)[:10]) else ""

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from unpooled.aggregation.drawing import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, plain
-from unpooled.report.figures.svg import UPRIGHT, Drawn, label, short, svg
+from unpooled.report.figures.svg import UPRIGHT, Drawn, in_two_lines, label, short, svg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,9 @@ def _bars(shown: Panel) -> Drawn:
             axes.barh(places, values, color=ACCENT, height=0.6)
         if not shown.low or min(shown.low) <= 0 <= max(shown.high):
             axes.axvline(0, color=SOFT, lw=0.8)
-        axes.set_yticks(places, [plain(short(shown.names[i], letters)) for i in largest])
+        names = [plain(in_two_lines(shown.names[i], letters)) for i in largest]
+        # Two lines of small letters are as high as one bar.
+        axes.set_yticks(places, names, fontsize=7.5 if any("\n" in name for name in names) else 9, linespacing=0.95)
         axes.set_ylim(len(largest) - 0.4, -0.6)
 
     told = [

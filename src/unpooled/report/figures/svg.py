@@ -6,6 +6,7 @@ import html
 import io
 import math
 import re
+import textwrap
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ def _marked(text: str) -> str:
     width, height = float(found["width"]), float(found["height"])
     taller = f'width="{width:g}pt" height="{height + _ABOVE:g}pt" viewBox="0 -{_ABOVE} {width:g} {height + _ABOVE:g}"'
     colour = f"var(--bad, {_MARK})"
-    letters = f'<text font-family="sans-serif" font-weight="bold" text-anchor="middle" style="fill: {colour}"'
+    letters = f'<text font-family="sans-serif" font-weight="bold" text-anchor="middle" fill="{colour}"'
     turn = math.degrees(math.atan2(height, width))
     mark = (
         f'{letters} font-size="10" x="{width / 2:g}" y="-4">{SIMULATED}: made-up data</text>'
@@ -65,6 +66,14 @@ def label(text: str, letters: int) -> str:
 def short(name: str, letters: int) -> str:
     """Return a name cut to this number of letters."""
     return name if len(name) <= letters else f"{name[: letters - 1]}…"
+
+
+def in_two_lines(name: str, letters: int) -> str:
+    """Return a name on one line or two of at most this number of letters, cut where these are too few."""
+    if len(name) <= letters:
+        return name
+    first, *rest = textwrap.wrap(name, letters, break_on_hyphens=False) or [""]
+    return f"{first}\n{short(' '.join(rest), letters)}" if rest else first
 
 
 def svg(draw: Callable[[Any, int], None], height: float, words: str) -> Drawn:
@@ -93,4 +102,18 @@ def _drawn(draw: Callable[[Any, int], None], width: float, height: float, letter
     text = re.sub("<!--.*?-->", "", out.getvalue()[out.getvalue().index("<svg") :], flags=re.DOTALL)
     for colour, name in _THEMED.items():
         text = text.replace(f": {colour}", f": var(--{name}, {colour})")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(words)}" ', 1)
+    return _unstyled(text).replace("<svg ", f'<svg role="img" aria-label="{html.escape(words)}" ', 1)
+
+
+def _unstyled(text: str) -> str:
+    """Return a figure whose elements have attributes in place of style sheets, which pages with a strict content security policy refuse."""
+
+    def attributes(style: re.Match[str]) -> str:
+        pairs = (pair.split(": ", 1) for pair in style[1].split("; "))
+        return " ".join(f'{name}="{value}"' for name, value in pairs)
+
+    def tag(found: re.Match[str]) -> str:
+        return re.sub(r'style="([^"]*)"', attributes, found[0])
+
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
+    return re.sub("<[^<>]*>", tag, text).replace("<svg ", '<svg stroke-linejoin="round" stroke-linecap="butt" ', 1)
