@@ -71,6 +71,8 @@ def facts_of(facts: Facts) -> tuple[list[str], set[str]]:
     for release in plan.releases:
         found |= {str(release.count), str(release.size)}
         found |= {number(release.sensitivity(plan.study.unit)), number(release.scale)}
+        many = release.scale / release.sensitivity(plan.study.unit)  # the noise, by the most that one unit can change
+        found |= {f"{many:.2g}", f"{100 * many / plan.study.card(release.party).people:.2g}"}
     found |= {str(len(plan.study.parties)), str(sum(r.count * r.size for r in plan.releases))}
     for one in facts.ledgers:
         words += [one.head, *(moment(entry.time) for entry in (one.approval, one.withdrawal) if entry)]

@@ -18,7 +18,11 @@ def plan(
     study: Path = typer.Argument(help="The study file (study.toml)."),
     *,
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
-    utility: bool = typer.Option(False, "--utility", help="Also print what error to expect, from simulations without data."),
+    utility: bool = typer.Option(
+        False,
+        "--utility",
+        help="Also print what error to expect, from simulations without data; with --preview also as figures.",
+    ),
     preview: bool = typer.Option(
         False,
         "--preview",
@@ -39,7 +43,7 @@ def plan(
         raise UsageError("--out names the page of --preview: give both, or neither")
     compiled = compiled_or_instead(read_study(study))
     outlooks = _outlooks(compiled, utility=utility)
-    shown, previewed = _preview(compiled, out or study.with_suffix(".preview.html")) if preview else ({}, "")
+    shown, previewed = _preview(compiled, out or study.with_suffix(".preview.html"), outlooks) if preview else ({}, "")
     if as_json:
         from unpooled.cli.say import say_json
 
@@ -62,12 +66,12 @@ def plan(
         typer.echo(f"\n{previewed}")
 
 
-def _preview(compiled: Plan, path: Path) -> tuple[dict[str, Any], str]:
+def _preview(compiled: Plan, path: Path, outlooks: dict[str, Outlook]) -> tuple[dict[str, Any], str]:
     """Write the page of a plan's preview; return the preview as data, and in words."""
     from unpooled.report.preview import Preview, page_of_preview
 
     found = Preview.of(compiled)
-    path.write_text(page_of_preview(found), encoding="utf-8")
+    path.write_text(page_of_preview(found, outlooks), encoding="utf-8")
     data = {
         "written": str(path),
         "declared_rows": found.declared,

@@ -14,13 +14,14 @@ from unpooled.errors import PlanMismatch, UsageError
 from unpooled.privacy.unit import Target
 from unpooled.report.page import page, page_of_party
 from unpooled.report.party import PartyView
-from unpooled.report.preview import preview
+from unpooled.report.preview import Preview, page_of_preview
 from unpooled.study.about import account
 from unpooled.study.approving import about, record_approval
 from unpooled.study.finished import Run
 from unpooled.study.kept import KeptValues
 from unpooled.study.party import open_account, open_party
 from unpooled.study.record import RECORD
+from unpooled.study.run import asked_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +161,10 @@ def _audited(plan: Plan, say: Callable[[str], None]) -> Report:
 
 def _previewed(plan: Plan, say: Callable[[str], None]) -> str:
     say("running the study on made-up data")
-    return preview(plan)
+    shown = Preview.of(plan)
+    say("simulating what error to expect at several epsilons")
+    outlooks = {asked.analysis: model.outlook(asked) for model, asked in asked_of(plan.study) if model.outlook is not None}
+    return page_of_preview(shown, outlooks)
 
 
 #: The work of a button.

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from unpooled.console import desk as work
 from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk
 from unpooled.privacy.unit import Scope
-from unpooled.report import figures, releases
+from unpooled.report import figures
 from unpooled.report.page import facts_of, safe
 from unpooled.report.templates import environment
 from unpooled.study.about import moment
@@ -114,8 +114,6 @@ def plan(console: Console, plan: str) -> str:
         facts = facts_of(item.plan) | _standing(party, plan, line) | _cost_facts(party, item) | _job_facts(console, plan)
         facts |= {
             "item": item,
-            "in_words": [one.row for one in releases.in_words(item.plan)],
-            "titles": releases.TITLES,
             "holdings": safe(figures.holdings(item.plan)),
             "notes": advice(item.plan),
             "circumstances": [

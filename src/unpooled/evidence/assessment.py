@@ -22,6 +22,7 @@ from unpooled.evidence.facts import epsilon_words
 from unpooled.evidence.summary import leaving
 from unpooled.privacy.study import CIRCUMSTANCES
 from unpooled.privacy.unit import Unit
+from unpooled.report.releases import TITLES, in_words
 from unpooled.report.templates import number
 
 if TYPE_CHECKING:
@@ -114,6 +115,10 @@ def _released(facts: Facts) -> list[Block]:
         )
         titles = ("release", "organisation", "method", "times, at most", "numbers", "sensitivity", "noise")
         blocks += [
+            Grid(("organisations", *TITLES[1:]), tuple(one.row for one in in_words(plan))),
+            paragraph(
+                f"The last column compares the noise with the most that one of the units can change ({_UNITS[unit]}). The same in numbers:"
+            ),
             Grid(titles, rows, (3, 4, 5, 6)),
             paragraph(
                 f"Sensitivity is the most that a release can change when {_UNITS[unit]} changes. Noise is the scale of the random numbers that are added. "

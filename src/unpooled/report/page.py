@@ -8,7 +8,7 @@ from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.unit import Split
 from unpooled.protocol.step import Analysed
 from unpooled.protocol.terms import as_rows
-from unpooled.report import figures
+from unpooled.report import figures, releases
 from unpooled.report.templates import environment, number
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ _NOTHING: dict[str, Any] = {
     "party": "",
     "entries": (),
     "simulated": None,
+    "expected": (),
     "budgets": (),
     "purpose": "",
 }
@@ -160,6 +161,8 @@ def facts_of(plan: Plan) -> dict[str, Any]:
             )
             for r in plan.releases
         ],
+        "in_words": [one.row for one in releases.in_words(plan)],
+        "words_titles": releases.TITLES,
         "study": study,
     }
 

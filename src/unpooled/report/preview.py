@@ -15,7 +15,8 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import LARGEST_EPSILON, Split
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import run_in_process
-from unpooled.report.page import NAMELESS, drawn, facts_of, filled, results_of, table_of
+from unpooled.report import figures
+from unpooled.report.page import NAMELESS, drawn, facts_of, filled, results_of, safe, table_of
 from unpooled.report.party import panels_of
 from unpooled.study.finished import Run
 from unpooled.study.made_up import Truth, made_up
@@ -23,6 +24,7 @@ from unpooled.study.made_up import Truth, made_up
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.plan import Card, Plan, Study
     from unpooled.protocol.local import LocalRun
     from unpooled.protocol.step import Model
@@ -96,15 +98,20 @@ def preview(plan: Plan) -> str:
     return page_of_preview(Preview.of(plan))
 
 
-def page_of_preview(shown: Preview) -> str:
-    """Return a preview as one HTML page: the plan's own facts, and results that are marked as simulated."""
+def page_of_preview(shown: Preview, outlooks: Mapping[str, Outlook] | None = None) -> str:
+    """Return a preview as one HTML page: the plan's own facts, results that are marked as simulated, and outlooks by the name of the analysis."""
     simulated = {
         "declared": f"{shown.declared:,}",
         "rows": f"{shown.simulated:,}",
         "truth": shown.truth,
         "differences": shown.differences,
     }
+    expected = [
+        {"name": name, "text": str(one), "figures": [(title, safe(drawing)) for title, drawing in figures.outlook(one)]}
+        for name, one in (outlooks or {}).items()
+    ]
     facts = {**facts_of(shown.plan), "results": shown.results, "source": "preview", "simulated": simulated}
+    facts["expected"] = expected
     return filled(facts, shown.plan, None)
 
 
