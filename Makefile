@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo check test test-slow audit seconds mutants test-full test-network test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -16,12 +16,12 @@ check: .venv/dev.stamp
 # Minutes: everything but attacks, statistics, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
 # covered fully by branch.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --cpu=build/cpu/$(if $(COVERAGE),covered.json --cov --cov-report=term:skip-covered,test.json)
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --ignore tests/browser --cpu=build/cpu/$(if $(COVERAGE),covered.json --cov --cov-report=term:skip-covered,test.json)
 	$(if $(COVERAGE),$(BIN)/python tests/coverage_floor.py)
 
 # Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size.
 test-slow: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit --cpu=build/cpu/slow.json
+	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit --ignore tests/browser --cpu=build/cpu/slow.json
 
 # Minutes: every model attacked, and everything that is broken on purpose caught.
 audit: .venv/dev.stamp
@@ -42,6 +42,11 @@ test-full: .venv/dev.stamp
 NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network --cpu=build/cpu/network.json
+
+# The pages of the console in a headless Chromium, by the real command; skipped by name where chromium or chromedriver is missing. Screenshots of
+# every page stay in build/console.
+browser: .venv/dev.stamp
+	$(BIN)/pytest -q tests/browser
 
 # What each lane costs in CPU seconds, by folder, into tests/cpu_seconds.toml, from the last run of each; run it when an issue ends.
 seconds: .venv/dev.stamp

@@ -203,7 +203,10 @@ def test_a_page_of_another_site_can_neither_send_nor_frame_nor_read(world: Path,
                     time.sleep(0.05)
                 assert read == "no"
                 browser.execute_script("document.getElementById('f').submit()")
-                time.sleep(0.5)
+                for _ in range(100):
+                    if browser.find_elements(By.CSS_SELECTOR, "main .verdict"):
+                        break
+                    time.sleep(0.05)
                 assert "The console did not answer" in text(browser)
         finally:
             server.shutdown()

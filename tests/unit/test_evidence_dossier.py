@@ -103,13 +103,14 @@ def test_every_number_of_the_demos_dossier_is_one_of_plan_policy_ledger_or_cards
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"), [("14063", "14064"), ("27.03", "27.04"), ("73", "74"), ("291", "292"), ("0.9767", "0.9766")]
+    ("right", "wrong"),
+    [("14063", "14064"), ("27.03", "27.04"), ("most 73", "most 973"), ("291", "292"), ("0.9767", "0.9766")],
 )
 def test_a_number_that_was_altered_is_caught(tour: Path, right: str, wrong: str) -> None:
     facts = read(tour, "north")
     text = markdown(dossier(facts))
     assert right in text
-    assert wrong in untraced(text.replace(right, wrong, 1), facts)
+    assert wrong.rsplit(maxsplit=1)[-1] in untraced(text.replace(right, wrong, 1), facts)
 
 
 def test_the_table_of_releases_is_the_plan_row_by_row(tour: Path) -> None:

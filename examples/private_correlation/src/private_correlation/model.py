@@ -3,7 +3,7 @@
 from private_correlation.coordinator import Correlation, coordinate, foot, terms
 from private_correlation.outlook import outlook
 from private_correlation.party import STEPS
-from private_correlation.plan import compile_plan
+from private_correlation.plan import RELEASE, compile_plan
 from private_correlation.template import TEMPLATE
 from unpooled.protocol.step import Model, of_terms
 
@@ -18,5 +18,6 @@ MODEL = Model(
     terms=terms,
     foot=foot,
     template=TEMPLATE,
+    releases={RELEASE: "sums, sums of squares and the sum of products of both columns"},
     saved=("private_correlation.estimator:PrivateCorrelation",),
 )
