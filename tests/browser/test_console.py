@@ -70,7 +70,7 @@ def home(world: Path, browser: Chrome) -> Iterator[str]:
     """The console is open in the browser; gives its address without the ticket."""
     with served(world) as address:
         browser.get(address)
-        yield address.partition("/enter")[0]
+        yield browser.current_url.rstrip("/")
 
 
 def plan_of(world: Path, name: str) -> str:
