@@ -91,6 +91,6 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
         return Item(place, trouble=words)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_MOST)
 def _compiled(study: bytes) -> Plan:
     return compile_study(msgspec.msgpack.decode(study, type=Study))
