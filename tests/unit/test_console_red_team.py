@@ -9,6 +9,7 @@ import shutil
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -275,3 +276,40 @@ def test_letters_that_nobody_sees_are_refused_or_marked(world: Path) -> None:
         shown += "".join(browser.get(f"/plan/{plan}") for plan in found)
         assert not set(LETTERS) & set(shown)
         assert "\ufffd" * len(LETTERS) in shown
+
+
+def test_the_same_plan_with_another_purpose_is_said_on_its_page(world: Path) -> None:
+    """The plan's hash holds no purpose: two files of one plan lead to one page, which must not hide what the other one says."""
+    folder, plan = world / "north/inbox/people", plan_of(world)
+    text = (folder / "study.toml").read_text()
+    with console(world / "north/party.toml") as browser:
+        assert "another purpose" not in browser.get(f"/plan/{plan}")
+        (folder / "a.toml").write_text(text.replace("[study]\n", '[study]\npurpose = "To help"\n'))
+        (folder / "b.toml").write_text(text.replace("[study]\n", '[study]\npurpose = "To sell"\n'))
+        shown = browser.get(f"/plan/{plan}")
+        assert "<h1>To help</h1>" in shown
+        assert "another purpose: To sell" in shown
+
+
+NAME = "<svg onload=alert(1)><script>\"'x<b"
+
+
+def test_html_in_the_names_of_another_party_is_text_in_every_figure(world: Path) -> None:
+    """The names of parties, columns and categories of others stand in tables, in figures, in their titles and labels."""
+    folder = world / "north/inbox/people"
+    card = folder / "south/south.card.toml"
+    text = card.read_text().replace('name = "south"', f"name = '''{NAME}'''").replace('"f"', f"'''{NAME}'''")
+    card.write_text(text.replace('name = "age"', f"name = '''{NAME}'''"))
+    own = folder / "north/north.card.toml"
+    own.write_text(own.read_text().replace('name = "age"', f"name = '''{NAME}'''").replace('"f"', f"'''{NAME}'''"))
+    with console(world / "north/party.toml") as browser:
+        (plan,) = re.findall(r"/plan/(\w+)", browser.get("/"))
+        assert browser.decide(plan, "try").status == 303
+        for _ in range(200):
+            shown = browser.get(f"/plan/{plan}")
+            if f"/plan/{plan}/preview" in shown:
+                break
+            time.sleep(0.05)
+        shown += browser.get(f"/plan/{plan}/preview")
+        assert shown.count("&lt;svg onload") > 5
+        assert not re.search(r"<svg onload|<script|<b[^a-z]", shown)

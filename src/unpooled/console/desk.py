@@ -54,6 +54,11 @@ class OfficeDesk:
         """Return the study in the inbox that compiles to this plan, if there is one."""
         return next((item for item in self.items(party) if item.hash == plan), None)
 
+    def other_purposes(self, party: Party, item: Item) -> tuple[str, ...]:
+        """Return the purposes that other files of the inbox give for the same plan: its hash does not hold it."""
+        found = {one.purpose for one in self.items(party) if one.hash == item.hash}
+        return tuple(sorted(found - {item.purpose}))
+
     # --- decisions
 
     def approve(self, plan: str, shown: str, by: str, reason: str) -> None:

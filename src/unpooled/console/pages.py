@@ -121,6 +121,7 @@ def plan(console: Console, plan: str) -> str:
         facts |= {
             "item": item,
             "shown": work.shown_of(item, line),
+            "other_purposes": console.desk.other_purposes(party, item),
             "holdings": safe(figures.holdings(item.plan)),
             "notes": advice(item.plan),
             "circumstances": [
