@@ -19,6 +19,9 @@ from unpooled.console.app import application
 from unpooled.console.desk import OfficeDesk
 from unpooled.console.guard import Session
 
+#: Paths outside of it.
+OPEN = ("/enter", "/style.css", "/favicon.ico")
+
 
 @dataclass
 class Answer:
@@ -36,6 +39,8 @@ class Browser:
     port: int
     session: Session
     cookie: str = ""
+    #: The path that only this session's pages have.
+    root: str = ""
     #: The pages that were asked for.
     seen: dict[str, Answer] = field(default_factory=dict)
 
@@ -46,7 +51,9 @@ class Browser:
             own |= {"Content-Length": str(len(body))}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(
+                method, path if path.startswith(OPEN) else self.root + path, skip_host=True, skip_accept_encoding=True
+            )
             for name, value in (own | (headers or {})).items():
                 if value is not None:
                     connection.putheader(name, value)
@@ -63,6 +70,7 @@ class Browser:
         found = self.ask("GET", f"/enter?ticket={self.session.ticket}")
         if found.status == 303:
             self.cookie = found.headers["set-cookie"].partition(";")[0]
+            self.root = found.headers["location"].rstrip("/")
         return found
 
     def get(self, path: str, status: int = 200) -> str:
@@ -100,7 +108,7 @@ def console(config: Path, *, read_only: bool = False, enter: bool = True) -> Ite
                 if server.started:
                     break
                 time.sleep(0.02)
-            browser = Browser(session.port, session)
+            browser = Browser(session.port, session, root=session.root)
             if enter:
                 assert browser.enter().status == 303
             yield browser

@@ -70,7 +70,7 @@ def home(world: Path, browser: Chrome) -> Iterator[str]:
     """The console is open in the browser; gives its address without the ticket."""
     with served(world) as address:
         browser.get(address)
-        yield address.partition("/enter")[0]
+        yield browser.current_url.rstrip("/")
 
 
 def plan_of(world: Path, name: str) -> str:
@@ -100,7 +100,7 @@ def last_decision(world: Path, plan: str) -> tuple[str, str, str]:
 
 def test_approve_run_report_and_withdraw(world: Path, browser: Chrome, home: str) -> None:
     plan = plan_of(world, "age")
-    browser.get(home)
+    browser.get(f"{home}/")
     browser.find_element(By.LINK_TEXT, STUDIES["age"][0]).click()
     assert "Nobody has decided yet" in text(browser)
     fill(browser, "approve", "Dr. A. Example", "ethics vote 12/2026")
@@ -179,8 +179,11 @@ def test_a_page_of_another_site_can_neither_send_nor_frame_nor_read(world: Path,
     </form><iframe id="i" src="{home}/ledger"></iframe><script>
     fetch("{home}/ledger", {{credentials: "include"}}).then(r => r.text()).then(t => window.read = t, () => window.read = "no")</script>"""
 
+    handed: list[str] = []
+
     class Foreign(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            handed.append(self.headers.get("Cookie", ""))
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()
@@ -210,6 +213,9 @@ def test_a_page_of_another_site_can_neither_send_nor_frame_nor_read(world: Path,
                 assert "The console did not answer" in text(browser)
         finally:
             server.shutdown()
+    # Cookies know no port: a server of somebody else on this machine would be handed that of the console, but for its path.
+    assert len(handed) > 1
+    assert not any("unpooled" in cookies for cookies in handed)
     assert last_decision(world, plan) == before
 
 

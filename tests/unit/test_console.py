@@ -91,7 +91,7 @@ def test_a_study_is_read_approved_run_and_withdrawn(world: Path) -> None:
         assert "What this party keeps" in report.text
         assert "sandbox" in report.headers["content-security-policy"]
         shutil.move(world / "study.run", world / "north/inbox/study.run")
-        (run,) = re.findall(r'href="(/runs/\w+)"', browser.get("/runs"))
+        (run,) = re.findall(r'href="[^"]*(/runs/\w+)"', browser.get("/runs"))
         assert "What was found" in browser.get(run)
         assert browser.decide(plan, "withdraw", reason="the vote was wrong").status == 303
         assert "withdrawn</strong> by Dr. A. Example" in browser.get(f"/plan/{plan}")
@@ -363,7 +363,7 @@ def test_two_consoles_do_not_take_each_others_cookies_or_forms(world: Path) -> N
             thread.start()
         for thread in threads:
             thread.join(60)
-        assert status == [303, 303]
+        assert sorted(status) in ([303, 303], [303, 409])  # who comes second did not see the first decision
         assert "approved</strong>" in one.get(f"/plan/{plan}")
     assert [row.kind for row in decisions(world)] == ["approval"]
 

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from unpooled.console import pages
-from unpooled.console.guard import STYLE, Guard
+from unpooled.console.guard import ICON, STYLE, Guard
 from unpooled.console.pages import Console
 from unpooled.errors import Refusal, UnpooledError
 
@@ -40,7 +40,7 @@ def application(desk: OfficeDesk, session: Session, *, read_only: bool) -> Starl
     plan = "/plan/{plan:str}"
     routes = [
         Route(STYLE, _style),
-        Route("/favicon.ico", _no_icon),
+        Route(ICON, _no_icon),
         Route("/", _shown(console, pages.inbox)),
         Route("/ledger", _shown(console, pages.ledger)),
         Route("/runs", _shown(console, pages.runs)),
@@ -90,7 +90,7 @@ def _decided(console: Console, act: Callable[[Console, str, dict[str, str]], Non
             raise HTTPException(403, "This form is not of this console. Nothing was changed.")
         plan = request.path_params["plan"]
         await run_in_threadpool(act, console, plan, given)
-        return RedirectResponse(f"/plan/{plan}", status_code=303)
+        return RedirectResponse(f"{console.session.root}/plan/{plan}", status_code=303)
 
     return endpoint
 

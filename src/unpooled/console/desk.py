@@ -54,24 +54,30 @@ class OfficeDesk:
         """Return the study in the inbox that compiles to this plan, if there is one."""
         return next((item for item in self.items(party) if item.hash == plan), None)
 
+    def other_purposes(self, party: Party, item: Item) -> tuple[str, ...]:
+        """Return the purposes that other files of the inbox give for the same plan: its hash does not hold it."""
+        found = {one.purpose for one in self.items(party) if one.hash == item.hash}
+        return tuple(sorted(found - {item.purpose}))
+
     # --- decisions
 
     def approve(self, plan: str, shown: str, by: str, reason: str) -> None:
         """Approve the plan that was shown; refused where the inbox holds another one now, or card, data, policy or ledger do not allow it."""
         _signed(by, reason)
         with open_party(self.config) as party:
-            item = self._as_shown(party, plan, shown)
+            item, after = self._as_shown(party, plan, shown)
             assert item.plan is not None
             party.consider(item.plan, approved=True)
-            record_approval(party, item.plan, item.purpose, by=by, reason=reason)
+            record_approval(party, item.plan, item.purpose, by=by, reason=reason, after=after)
 
     def decline(self, plan: str, shown: str, by: str, reason: str) -> None:
         """Record that this party does not take part in the plan that was shown."""
         _signed(by, reason)
         with open_account(self.config) as party:
-            item = self._as_shown(party, plan, shown)
+            item, after = self._as_shown(party, plan, shown)
             assert item.plan is not None
-            party.ledger.withdraw(plan, about(item.plan, item.purpose), by=by, reason=reason, purpose=item.purpose)
+            words = about(item.plan, item.purpose)
+            party.ledger.withdraw(plan, words, by=by, reason=reason, purpose=item.purpose, after=after)
 
     def withdraw(self, plan: str, by: str, reason: str) -> None:
         """Take back the approval of a plan that the ledger knows, whether or not its file is still in the inbox."""
@@ -85,13 +91,15 @@ class OfficeDesk:
                 plan, said.about if said else "", by=by, reason=reason, purpose=said.purpose if said else ""
             )
 
-    def _as_shown(self, party: Party, plan: str, shown: str) -> Item:
-        item = self.item(party, plan)
-        if item is None or item.shown != shown:
+    def _as_shown(self, party: Party, plan: str, shown: str) -> tuple[Item, int]:
+        """Return the study that was shown, and how many decisions there were about it; refused where either has changed."""
+        item, line = self.item(party, plan), standing(party, plan)
+        if item is None or shown_of(item, line) != shown:
             raise PlanMismatch(
-                "the study in the inbox is not the one that this page showed (or its purpose changed): read it again. Nothing was changed"
+                "the study in the inbox is not the one that this page showed (or its purpose changed, or somebody decided about it since): read it "
+                "again. Nothing was changed"
             )
-        return item
+        return item, line.decisions if line else 0
 
     # --- what takes longer
 
@@ -127,6 +135,11 @@ class OfficeDesk:
 def standing(party: Party, plan: str) -> StudyLine | None:
     """Return what the party's ledger holds of a plan, if anything."""
     return next((line for line in lines(party) if line.plan == plan), None)
+
+
+def shown_of(item: Item, line: StudyLine | None) -> str:
+    """Return a digest of what a person is shown who decides: the study, and how often it was decided about before."""
+    return sha256(f"{item.shown}\n{line.decisions if line else 0}".encode()).hexdigest()
 
 
 def listed(party: Party, plan: str) -> bool:

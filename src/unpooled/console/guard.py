@@ -6,7 +6,6 @@ import hmac
 import logging
 import secrets
 import traceback
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Paths that need no session: the door itself, and the style of the page that says that it is closed.
-ENTER, STYLE = "/enter", "/style.css"
+#: Paths that need no session: the door itself, the style of the page that says that it is closed, and the icon that every browser asks for.
+ENTER, STYLE, ICON = "/enter", "/style.css", "/favicon.ico"
 #: A form of the console is a name and a reason.
 _LARGEST_FORM = 20_000
 _AGAIN = "Start `unpooled party console` again, and open the address that it prints."
@@ -43,8 +42,10 @@ class Session:
         self.ticket: str | None = secrets.token_urlsafe(32)
         self.token = secrets.token_urlsafe(32)
         self._cookie = secrets.token_urlsafe(32)
-        #: Cookies do not know ports, so that two consoles of one machine need two names.
+        #: Cookies do not know ports. Two consoles of one machine need two names; and a server of somebody else at another port, to which a
+        #: page sends this browser, would be handed the cookie, if its path were one that a stranger can name.
         self.name = f"unpooled-{port}"
+        self.root = f"/{secrets.token_urlsafe(16)}"
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -56,15 +57,12 @@ class Session:
         if self.ticket is None or not _same(ticket, self.ticket):
             return None
         self.ticket = None
-        return f"{self.name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.name}={self._cookie}; Path={self.root}/; HttpOnly; SameSite=Strict"
 
     def holds(self, header: str) -> bool:
-        """Return True if a request's cookies hold this session's."""
-        try:
-            found = SimpleCookie(header).get(self.name)
-        except CookieError:
-            return False
-        return found is not None and _same(found.value, self._cookie)
+        """Return True if a request's cookies hold this session's. Other servers of this machine may have set any others, of any form and name."""
+        pairs = (part.strip().partition("=") for part in header.split(";"))
+        return any(name == self.name and _same(value, self._cookie) for name, _, value in pairs)
 
 
 def _same(one: str, other: str) -> bool:
@@ -97,7 +95,8 @@ class Guard:
         elif scope["path"] == ENTER:
             await self._enter(scope, guarded)
         else:
-            await self._passed(scope, receive, guarded)
+            inside = scope["path"].startswith(f"{self._session.root}/")
+            await self._passed({**scope, "root_path": self._session.root if inside else ""}, receive, guarded)
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on. An error that nobody foresaw may quote anything: only its kind and its places are logged, and shown to nobody."""
@@ -111,12 +110,13 @@ class Guard:
 
     def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """Return the status and the words of a refusal; None for a request that may pass."""
-        method, open_to_all = scope["method"], scope["path"] in {ENTER, STYLE}
+        method, open_to_all = scope["method"], scope["path"] in {ENTER, STYLE, ICON}
+        inside = scope["path"].startswith(f"{self._session.root}/") and self._session.holds(headers.get("cookie", ""))
         if headers.get("host", "") not in self._session.hosts:
             return 421, "This console answers to its own address only."
         if method not in {"GET", "HEAD", "POST"}:
             return 405, "This console knows GET and POST."
-        if not (open_to_all and method != "POST") and not self._session.holds(headers.get("cookie", "")):
+        if not (open_to_all and method != "POST") and not inside:
             return 403, _NO_ENTRY
         return self._refused_form(headers) if method == "POST" else None
 
@@ -128,7 +128,8 @@ class Guard:
             return 403, "This console is read-only: nothing can be decided here."
         if headers.get("origin", "") not in origins or headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return 403, "This form was not sent by a page of this console. Nothing was changed."
-        if not (length.isascii() and length.isdigit() and int(length) <= _LARGEST_FORM):
+        measured = length.isascii() and length.isdigit() and "transfer-encoding" not in headers
+        if not (measured and int(length) <= _LARGEST_FORM):
             return 413, "A form of this console is smaller than that. Nothing was changed."
         return None
 
@@ -138,7 +139,11 @@ class Guard:
         if cookie is None:
             await _say(send, 403, _USED)
             return
-        headers = [(b"location", b"/"), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
+        headers = [
+            (b"location", f"{self._session.root}/".encode()),
+            (b"set-cookie", cookie.encode()),
+            (b"content-length", b"0"),
+        ]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
 

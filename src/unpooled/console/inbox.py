@@ -13,8 +13,9 @@ from unpooled.models import LINK
 from unpooled.network import proposals
 from unpooled.privacy.plan import Study
 from unpooled.protocol.entries import maker
-from unpooled.study.files import purpose_of, read_study, top_of
+from unpooled.study.files import purpose_of, read_study
 from unpooled.study.run import compile_study
+from unpooled.study.text import top_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,15 +70,19 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Item:
     place = str(file.relative_to(folder))
+
+    def admit(study: Study) -> None:
+        # Before anything of another distribution is imported.
+        for one in study.models:
+            policy.check_model(one, maker(one.row), links=one.row == LINK)
+
     try:
         if file.suffix == proposals.ENDING:
             laid = proposals.read(file, party, key)
             study, purpose, by, signed = laid.proposal.study, laid.proposal.purpose, laid.proposal.by, True
+            admit(study)
         else:
-            study, purpose, by, signed = read_study(file), purpose_of(file), "", False
-        # Before anything of another distribution is imported.
-        for one in study.models:
-            policy.check_model(one, maker(one.row), links=one.row == LINK)
+            study, purpose, by, signed = read_study(file, admit), purpose_of(file), "", False
         return Item(place, _compiled(msgspec.msgpack.encode(study)), purpose, by, signed)
     except Exception as error:  # noqa: BLE001 - one file that somebody made up must not hide the others
         words = (
@@ -86,6 +91,6 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
         return Item(place, trouble=words)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=_MOST)
 def _compiled(study: bytes) -> Plan:
     return compile_study(msgspec.msgpack.decode(study, type=Study))

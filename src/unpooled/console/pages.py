@@ -46,8 +46,14 @@ def is_own(console: Console, form: dict[str, str]) -> bool:
 
 
 def _filled(console: Console, name: str, here: str, party: str, /, **facts: Any) -> str:  # noqa: ANN401 - whatever the page shows
-    common = {"here": here, "party": party, "read_only": console.read_only, "token": console.session.token, "reload": False}
-    return environment("unpooled.console").get_template(f"templates/{name}.html").render(common | facts)
+    common = {
+        "here": here,
+        "party": party,
+        "read_only": console.read_only,
+        "token": console.session.token,
+        "root": console.session.root,
+    }
+    return environment("unpooled.console").get_template(f"templates/{name}.html").render(common | {"reload": False} | facts)
 
 
 @cache
@@ -114,6 +120,8 @@ def plan(console: Console, plan: str) -> str:
         facts = facts_of(item.plan) | _standing(party, plan, line) | _cost_facts(party, item) | _job_facts(console, plan)
         facts |= {
             "item": item,
+            "shown": work.shown_of(item, line),
+            "other_purposes": console.desk.other_purposes(party, item),
             "holdings": safe(figures.holdings(item.plan)),
             "notes": advice(item.plan),
             "circumstances": [

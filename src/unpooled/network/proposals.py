@@ -82,8 +82,8 @@ def lay(inbox: Path, party: str, key: str, request: Request, frame: bytes) -> No
 
 def read(file: Path, party: str, key: str) -> Laid:
     """Return a proposal from an inbox, its signature checked again: a file that anybody altered is refused."""
-    if file.stat().st_size > LARGEST:
-        msg = f"{file.name} is larger than any proposal: remove it"
+    if not file.is_file() or file.stat().st_size > LARGEST:  # a pipe or a device never ends
+        msg = f"{file.name} is no file, or larger than any proposal: remove it"
         raise DataError(msg)
     request = read_request(file.read_bytes())
     envelope = open_envelope(request.body)

@@ -17,7 +17,7 @@ from unpooled.protocol.messages import Dropped, digest
 from unpooled.protocol.shortened import Shortening, ShortReply
 
 if TYPE_CHECKING:
-    from io import BufferedRandom
+    from io import BufferedRandom, BufferedReader
 
 _HEADER = 12  # 8 bytes of length, 4 of checksum
 
@@ -47,10 +47,30 @@ class Transcript:
     @classmethod
     def open(cls, path: str | Path) -> Self:
         """Return a transcript on disk: what it already holds is played first, new entries are appended."""
-        transcript = cls()
         path = Path(path)
         path.touch(mode=0o600, exist_ok=True)
-        transcript._file = file = path.open("r+b")
+        file = path.open("r+b")
+        try:
+            transcript, whole = cls._of(file, path)
+        except BaseException:
+            file.close()
+            raise
+        transcript._file = file  # noqa: SLF001 - its own
+        file.truncate(whole)
+        file.seek(whole)
+        return transcript
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Return what a transcript on disk holds. The file stays as it is: it may be that of a run which goes on, or no transcript at all."""
+        path = Path(path)
+        with path.open("rb") as file:
+            return cls._of(file, path)[0]
+
+    @classmethod
+    def _of(cls, file: BufferedReader | BufferedRandom, path: Path) -> tuple[Self, int]:
+        """Return the transcript in a file, and where its last whole frame ends."""
+        transcript = cls()
         transcript.shortens = True
         whole, size = 0, path.stat().st_size
         while len(header := file.read(_HEADER)) == _HEADER:
@@ -59,14 +79,11 @@ class Transcript:
                 break  # torn by a crash: the reply is asked for again, and the party sends the same bytes
             body = file.read(length)
             if digest(body)[:4] != header[8:]:
-                file.close()
                 msg = f"transcript {path.name} is damaged: delete it to start again (parties answer from their stores)"
                 raise ProtocolError(msg)
             transcript.entries.append(msgspec.msgpack.decode(body, type=Exchanged))
             whole = file.tell()
-        file.truncate(whole)
-        file.seek(whole)
-        return transcript
+        return transcript, whole
 
     def replay(self) -> Self:
         """Play from the beginning."""

@@ -85,10 +85,12 @@ def waiting_plans(party: Party, but: str = "") -> tuple[str, ...]:
     )
 
 
-def record_approval(party: Party, plan: Plan, purpose: str, *, by: str = "", reason: str = "") -> None:
+def record_approval(
+    party: Party, plan: Plan, purpose: str, *, by: str = "", reason: str = "", after: int | None = None
+) -> None:
     """Record that this party agreed to a plan, which was held against card, data, policy and ledger before (:meth:`Party.consider`)."""
     said, origins = about(plan, purpose), plan.study.origins
-    party.ledger.approve(plan.hash, said, by=by or account(), reason=reason, purpose=purpose, origins=origins)
+    party.ledger.approve(plan.hash, said, by=by or account(), reason=reason, purpose=purpose, origins=origins, after=after)
 
 
 def about(plan: Plan, purpose: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import tomli_w
@@ -25,11 +25,12 @@ from unpooled.study.cluster.section import EngineSection
 from unpooled.study.reading import DataFormat
 from unpooled.study.rules import FileSection, PolicySection, policy_of
 from unpooled.study.sources.source import SourceSection
+from unpooled.study.text import read_strictly, top_of
 
 if TYPE_CHECKING:
-    from unpooled.privacy.origin import ReleasedInput
+    from collections.abc import Callable
 
-T = TypeVar("T")
+    from unpooled.privacy.origin import ReleasedInput
 
 #: The key of ``[trust]`` that names helpers.
 HELPERS = "helpers"
@@ -147,8 +148,8 @@ class PartyFile(FileSection, frozen=True):
     engine: EngineSection = EngineSection()
 
 
-def read_study(path: str | Path) -> Study:
-    """Return a study file and the cards it names, as a study."""
+def read_study(path: str | Path, admit: Callable[[Study], None] = lambda _: None) -> Study:
+    """Return a study file and the cards it names, as a study; ``admit`` may refuse it before any of its models is loaded."""
     path = Path(path)
     text = read_strictly(path, StudyFile)
     everybody = [read_card(path.parent / reference.card) for reference in text.party]
@@ -198,6 +199,7 @@ def read_study(path: str | Path) -> Study:
     except UsageError as error:
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
+    admit(study)
     return study if text.study.ids or linking else _aligned(study)
 
 
@@ -270,14 +272,6 @@ def read_card(path: str | Path) -> Card | HelperCard:
     """Return a public schema card: of a party, or of a helper."""
     path = Path(path)
     return read_strictly(path, HelperCard) if "role" in top_of(path) else read_strictly(path, Card)
-
-
-def top_of(path: Path) -> dict[str, Any]:
-    """Return the top of a TOML file as it stands; empty where it cannot be read, which the strict reader then says."""
-    try:
-        return msgspec.toml.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
-        return {}
 
 
 def read_party(path: str | Path) -> PartyFile:
@@ -377,24 +371,3 @@ psi = "no"
 def _columns_as_toml(columns: tuple[Column, ...]) -> str:
     """``[[columns]]`` tables, which TOML would also let stand in one line each; people edit these."""
     return "".join(f"\n[[columns]]\n{tomli_w.dumps(msgspec.to_builtins(column))}" for column in columns)
-
-
-def read_strictly(path: Path, kind: type[T]) -> T:
-    """Return a TOML file as this kind; an unknown key, a missing one or a wrong type is an error that names it."""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        msg = f"{path}: cannot be read ({error.strerror}): check the path"
-        raise StudyError(msg) from None
-    except ValueError:  # a zero byte within it, which no file system takes
-        msg = f"{str(path)!r} is not the path of a file"
-        raise StudyError(msg) from None
-    try:
-        return msgspec.toml.decode(raw, type=kind, strict=True)
-    except msgspec.ValidationError as error:
-        # msgspec names the key ("... - at `$.privacy`"); values it quotes are the file's own, never data.
-        msg = f"{path.name}: {error}. Correct or remove that key; docs/studies.md lists all of them"
-        raise StudyError(msg) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"{path.name}: not a TOML file: {error}"
-        raise StudyError(msg) from None

@@ -99,28 +99,25 @@ class Run:
                 return cls._recorded(folder)
             msg = f"{folder}: no transcript and no record of a run there: give the folder that `unpooled run` wrote (STUDY.run)"
             raise UsageError(msg)
-        transcript = Transcript.open(path)
+        transcript = Transcript.read(path)
+        if not transcript.entries:
+            raise UsageError("the transcript is empty: run the study first")
+        first = open_envelope(transcript.entries[0].request)
+        if first.step != OPEN.name:
+            raise ProtocolError("the transcript does not begin with a study")
         try:
-            if not transcript.entries:
-                raise UsageError("the transcript is empty: run the study first")
-            first = open_envelope(transcript.entries[0].request)
-            if first.step != OPEN.name:
-                raise ProtocolError("the transcript does not begin with a study")
-            try:
-                study = open_request(first).study
-            except PlanMismatch:  # a run of another version: its messages cannot be played again, its record can be read
-                if (folder / RECORD).is_file():
-                    return cls._recorded(folder)
-                raise
-            model = load(study.row)
-            plan = model.compile(study)
-            if plan.hash != first.plan:
-                msg = f"the run was of plan {first.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
-                raise UsageError(msg)
-            outcome = _replayed(model, plan, transcript, until)
-            steps = counted(transcript.entries)
-        finally:
-            transcript.close()
+            study = open_request(first).study
+        except PlanMismatch:  # a run of another version: its messages cannot be played again, its record can be read
+            if (folder / RECORD).is_file():
+                return cls._recorded(folder)
+            raise
+        model = load(study.row)
+        plan = model.compile(study)
+        if plan.hash != first.plan:
+            msg = f"the run was of plan {first.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
+            raise UsageError(msg)
+        outcome = _replayed(model, plan, transcript, until)
+        steps = counted(transcript.entries)
         return cls(
             model,
             plan,
@@ -137,25 +134,22 @@ class Run:
 
         The run is played again, so nothing can be left out at the end, reordered or exchanged. That a party was silent nobody signs.
         """
-        transcript = Transcript.open(folder / "transcript") if (folder / "transcript").is_file() else None
+        transcript = Transcript.read(folder / "transcript") if (folder / "transcript").is_file() else None
         if transcript is None:
             raise UsageError("only a transcript can be verified: ask for the folder of the run at the coordinator")
-        try:
-            study = open_request(open_envelope(transcript.entries[0].request)).study if transcript.entries else None
-            known = {card.name: card for card in cards}
-            if study is None or set(known) != {card.name for card in study.members}:
-                raise UsageError("give the card of every party of the run, and no others")
-            for card in study.members:
-                if known[card.name] != card or not card.key:
-                    msg = f"the run's card of party {card.name!r} is not the one you gave, or has no key"
-                    raise ProtocolError(msg)
-            found = dict.fromkeys(known, 0)
-            for entry in transcript.entries:
-                if entry.reply is not None:
-                    check_signature(known[entry.to], entry.request, open_envelope(entry.reply), entry.short)
-                    found[entry.to] += 1
-        finally:
-            transcript.close()
+        study = open_request(open_envelope(transcript.entries[0].request)).study if transcript.entries else None
+        known = {card.name: card for card in cards}
+        if study is None or set(known) != {card.name for card in study.members}:
+            raise UsageError("give the card of every party of the run, and no others")
+        for card in study.members:
+            if known[card.name] != card or not card.key:
+                msg = f"the run's card of party {card.name!r} is not the one you gave, or has no key"
+                raise ProtocolError(msg)
+        found = dict.fromkeys(known, 0)
+        for entry in transcript.entries:
+            if entry.reply is not None:
+                check_signature(known[entry.to], entry.request, open_envelope(entry.reply), entry.short)
+                found[entry.to] += 1
         cls.read(folder)
         return found
 

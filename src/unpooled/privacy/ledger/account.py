@@ -101,14 +101,19 @@ class Ledger:
         reason: str = "",
         purpose: str = "",
         origins: Iterable[ReleasedInput] = (),
+        after: int | None = None,
     ) -> None:
-        """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and the origins that were shown."""
+        """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and the origins that were shown.
+
+        ``after`` is the number of decisions about the plan that the person knew: refused where somebody decided otherwise since.
+        """
         check_plan(plan)
         check_line("name of who approves", by)
         check_line("reason of an approval", reason)
         told = Approval(by, reason, purpose, tuple((o.input, o.plan, o.holds, o.rows) for o in origins))
         with self._store.locked() as history:
             if plan not in history.approved:
+                history.known(plan, after)
                 self._store.append(Row(kind="approval", plan=plan, name=words, detail=msgspec.json.encode(told)))
 
     def approved(self, plan: str) -> bool:
@@ -117,13 +122,16 @@ class Ledger:
         with self._store.locked() as history:
             return plan in history.approved
 
-    def withdraw(self, plan: str, words: str = "", *, by: str = "", reason: str = "", purpose: str = "") -> None:
-        """Take an agreement back, or decline a plan: nothing (more) of it is debited or answered, until it is approved."""
+    def withdraw(
+        self, plan: str, words: str = "", *, by: str = "", reason: str = "", purpose: str = "", after: int | None = None
+    ) -> None:
+        """Take an agreement back, or decline a plan (``after`` as above): nothing (more) of it is debited or answered, until it is approved."""
         check_plan(plan)
         check_line("name of who withdraws", by)
         check_line("reason of a withdrawal", reason)
         with self._store.locked() as history:
             if plan not in history.withdrawn:
+                history.known(plan, after)
                 detail = msgspec.json.encode(Approval(by, reason, purpose))
                 self._store.append(Row(kind="withdrawal", plan=plan, name=words, detail=detail))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from unpooled.errors import PolicyRefusal, ReleaseConflict
+from unpooled.errors import PlanMismatch, PolicyRefusal, ReleaseConflict
 from unpooled.privacy.events import Kind
 from unpooled.privacy.exposure import account
 from unpooled.privacy.ledger.chain import DIGEST_ALONE, NOTHING, Head, Row, link, read_costs
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.events import Event
     from unpooled.privacy.exposure import Worst
+
+
+_DECISIONS = frozenset({"approval", "withdrawal"})
 
 
 class History:
@@ -95,13 +98,20 @@ class History:
             )
             raise PolicyRefusal(msg)
 
+    def known(self, plan: str, decisions: int | None) -> None:
+        """Refuse a decision of somebody who knew another number of decisions about this plan than there are."""
+        if decisions not in {None, sum(row.plan == plan and row.kind in _DECISIONS for row in self.rows)}:
+            raise PlanMismatch(
+                "somebody decided about this plan since this page showed it: read it again. Nothing was changed"
+            )
+
     def entries(self) -> tuple[Entry, ...]:
         """Charges, approvals and withdrawals, oldest first."""
-        return tuple(self.entry(row) for row in self.rows if row.kind in {"charge", "shared", "approval", "withdrawal"})
+        return tuple(self.entry(row) for row in self.rows if row.kind in _DECISIONS | {"charge", "shared"})
 
     def entry(self, row: Row) -> Entry:
         """Return a charge, an approval or a withdrawal as people read it."""
-        if row.kind in {"approval", "withdrawal"}:
+        if row.kind in _DECISIONS:
             said: Literal["approval", "withdrawal"] = "approval" if row.kind == "approval" else "withdrawal"
             told = row.approval
             return Entry(

@@ -76,6 +76,11 @@ class StudyLine:
         return next((entry for entry in reversed(self.entries) if entry.key is None), None)
 
     @property
+    def decisions(self) -> int:
+        """Return how often this party's people decided about the plan."""
+        return sum(entry.key is None for entry in self.entries)
+
+    @property
     def about(self) -> str:
         """Return the model and the purpose that were approved, or declined."""
         said = self.approval or self.decision
