@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.errors import UsageError
 from unpooled.models import LINK
 from unpooled.network import proposals
 from unpooled.privacy.plan import Study
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 #: More files than this are not looked at.
 _MOST = 500
+#: Seconds that a page waits, for all plans together.
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,8 @@ class Item:
 
 def read_inbox(folder: Path, party: str, key: str, policy: Policy) -> tuple[Item, ...]:
     """Return everything in the inbox, in the order of names; an item that cannot be read says why, and hides no other."""
-    return tuple(_read(file, folder, party, key, policy) for file in list(_files(folder))[:_MOST])
+    until = time.monotonic() + _PATIENCE
+    return tuple(_read(file, folder, party, key, policy, until) for file in list(_files(folder))[:_MOST])
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -68,7 +74,7 @@ def _files(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Item:
+def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until: float) -> Item:
     place = str(file.relative_to(folder))
 
     def admit(study: Study) -> None:
@@ -83,7 +89,7 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
             admit(study)
         else:
             study, purpose, by, signed = read_study(file, admit), purpose_of(file), "", False
-        return Item(place, _compiled(msgspec.msgpack.encode(study)), purpose, by, signed)
+        return Item(place, _compiler.plan(study, until), purpose, by, signed)
     except Exception as error:  # noqa: BLE001 - one file that somebody made up must not hide the others
         words = (
             str(error) if type(error).__module__.startswith("unpooled") else f"it cannot be read ({type(error).__name__})"
@@ -91,6 +97,36 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
         return Item(place, trouble=words)
 
 
-@lru_cache(maxsize=_MOST)
-def _compiled(study: bytes) -> Plan:
-    return compile_study(msgspec.msgpack.decode(study, type=Study))
+class _Compiler:
+    """Plans by the bytes of their studies, each worked out once and in a thread of its own, so that a large study holds up no page."""
+
+    def __init__(self) -> None:
+        self._lock, self._known = threading.Lock(), dict[bytes, "Future[Plan]"]()
+
+    def plan(self, study: Study, until: float) -> Plan:
+        """Return the plan of a study, or raise what is wrong with it; refused for now where it is not there by the time that a page can wait."""
+        key = sha256(msgspec.msgpack.encode(study)).digest()
+        with self._lock:
+            begun = key in self._known
+            found = self._known.setdefault(key, Future())
+            if len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+        if not begun:
+            # A daemon: nobody waits for it when the console ends.
+            threading.Thread(target=self._work, args=(study, found), daemon=True).start()
+        try:
+            return found.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            raise UsageError(
+                "it is large, and its plan is still being worked out: open this page again in a minute"
+            ) from None
+
+    @staticmethod
+    def _work(study: Study, found: Future[Plan]) -> None:
+        try:
+            found.set_result(compile_study(study))
+        except Exception as error:  # noqa: BLE001 - raised again where the page is made
+            found.set_exception(error)
+
+
+_compiler = _Compiler()
