@@ -17,10 +17,18 @@ from commands import PARTIES, command, two_parties
 from consoles import Browser, console
 
 from unpooled.console import inbox
+from unpooled.errors import UsageError
 from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.plan import Plan, Study
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.files import read_study
 from unpooled.study.run import compile_study
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are kept for all consoles of a process; here each test begins without any."""
+    monkeypatch.setattr(inbox, "_compiler", type(inbox._compiler)())
 
 
 @pytest.fixture
@@ -113,6 +121,35 @@ def test_a_file_without_end_hides_nothing_and_stops_no_page(world: Path) -> None
                 assert ("Cannot be shown" in browser.get("/")) == (name != "a.toml" or kind == "large"), (name, kind)
                 assert browser.ask("GET", f"/plan/{plan}").status == (404 if "card" in name else 200)
             file.unlink()
+
+
+def test_a_study_that_takes_minutes_to_compile_holds_up_no_page(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, plan, compiled, ended = world / "north/inbox/people", plan_of(world), inbox.compile_study, threading.Event()
+    (folder / "a.toml").write_text((folder / "study.toml").read_text().replace("epsilon = 1.0", "epsilon = 0.5"))
+    (folder / "b.toml").write_text((folder / "study.toml").read_text().replace("epsilon = 1.0", "epsilon = 0.25"))
+    asked: list[float] = []
+
+    def slowly(study: Study) -> Plan:
+        asked.append(study.epsilon)
+        if study.epsilon == 0.25:
+            raise UsageError("it does not compile")
+        if study.epsilon == 0.5:
+            ended.wait(60)
+        return compiled(study)
+
+    monkeypatch.setattr(inbox, "compile_study", slowly)
+    monkeypatch.setattr(inbox, "_PATIENCE", 0.5)
+    with console(world / "north/party.toml") as browser:
+        for _ in range(3):
+            assert "still being worked out" in browser.get("/")
+        while "Nobody has decided" not in browser.ask("GET", f"/plan/{plan}").text:
+            time.sleep(0.05)
+        assert browser.decide(plan, "decline").status == 303
+        ended.set()
+        while "still being worked out" in browser.get("/"):
+            time.sleep(0.05)
+        assert "it does not compile" in browser.get("/")
+    assert sorted(asked) == [0.25, 0.5, 1.0]  # nothing is worked out twice
 
 
 def test_no_model_is_loaded_before_the_policy_admits_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

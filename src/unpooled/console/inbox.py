@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.errors import StudyError
+from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK
 from unpooled.network import proposals
 from unpooled.privacy.plan import Study
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 #: More files than this are not looked at.
 _MOST = 500
+#: Seconds that a page waits, for all plans together.
+_PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class Item:
 
 def read_inbox(folder: Path, party: str, key: str, policy: Policy) -> tuple[Item, ...]:
     """Return everything in the inbox, in the order of names; an item that cannot be read says why, and hides no other."""
-    return tuple(_read(file, folder, party, key, policy) for file in list(_files(folder))[:_MOST])
+    until = time.monotonic() + _PATIENCE
+    return tuple(_read(file, folder, party, key, policy, until) for file in list(_files(folder))[:_MOST])
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -87,7 +92,7 @@ def _cards_there(file: Path) -> None:
             raise StudyError(msg)
 
 
-def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Item:
+def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until: float) -> Item:
     place = str(file.relative_to(folder))
 
     def admit(study: Study) -> None:
@@ -104,7 +109,7 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
             _cards_there(file)
             study, purpose, by, signed = read_study(file, admit), purpose_of(file), "", False
         forced = not signed and is_forced(file)
-        return Item(place, _compiled(msgspec.msgpack.encode(study)), purpose, by, signed, forced=forced)
+        return Item(place, _compiler.plan(study, until), purpose, by, signed, forced=forced)
     except Exception as error:  # noqa: BLE001 - one file that somebody made up must not hide the others
         words = (
             str(error) if type(error).__module__.startswith("unpooled") else f"it cannot be read ({type(error).__name__})"
@@ -112,12 +117,46 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy) -> Ite
         return Item(place, trouble=words)
 
 
-@lru_cache(maxsize=_MOST)
-def doubts(study: bytes) -> tuple[str, ...]:
-    """Return why too little is expected of a study, from its bytes: simulations take a second, and a page is read more than once."""
-    return doubts_of(_compiled(study))
+_doubts: dict[str, tuple[str, ...]] = {}
 
 
-@lru_cache(maxsize=_MOST)
-def _compiled(study: bytes) -> Plan:
-    return compile_study(msgspec.msgpack.decode(study, type=Study))
+def doubts(plan: Plan) -> tuple[str, ...]:
+    """Return why too little is expected of a plan: simulations take a second, and a page is read more than once."""
+    if plan.hash not in _doubts:
+        _doubts[plan.hash] = doubts_of(plan)
+    return _doubts[plan.hash]
+
+
+class _Compiler:
+    """Plans by the bytes of their studies, each worked out once and in a thread of its own, so that a large study holds up no page."""
+
+    def __init__(self) -> None:
+        self._lock, self._known = threading.Lock(), dict[bytes, "Future[Plan]"]()
+
+    def plan(self, study: Study, until: float) -> Plan:
+        """Return the plan of a study, or raise what is wrong with it; refused for now where it is not there by the time that a page can wait."""
+        key = sha256(msgspec.msgpack.encode(study)).digest()
+        with self._lock:
+            begun = key in self._known
+            found = self._known.setdefault(key, Future())
+            if len(self._known) > _MOST:
+                del self._known[next(iter(self._known))]
+        if not begun:
+            # A daemon: nobody waits for it when the console ends.
+            threading.Thread(target=self._work, args=(study, found), daemon=True).start()
+        try:
+            return found.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            raise UsageError(
+                "it is large, and its plan is still being worked out: open this page again in a minute"
+            ) from None
+
+    @staticmethod
+    def _work(study: Study, found: Future[Plan]) -> None:
+        try:
+            found.set_result(compile_study(study))
+        except Exception as error:  # noqa: BLE001 - raised again where the page is made
+            found.set_exception(error)
+
+
+_compiler = _Compiler()

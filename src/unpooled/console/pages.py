@@ -8,7 +8,6 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
@@ -164,7 +163,7 @@ def _cost_facts(desk: OfficeDesk, party: Party, item: Item) -> dict[str, Any]:
     together = party.ledger.spending(budget, party.policy.scope, every) if budget is not None and waiting else None
     # Of a plan that was released already, or will be in any case, the total does not change.
     return {
-        "doubts": doubts(msgspec.msgpack.encode(item.plan.study)),
+        "doubts": doubts(item.plan),
         "waiting": len(waiting),
         "together": together if together and costs and together != costs.after else None,
         "other_delta": budget is not None and budget.delta != item.plan.study.delta,
