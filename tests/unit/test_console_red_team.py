@@ -187,6 +187,16 @@ def test_a_page_from_before_a_decision_does_not_undo_it(world: Path) -> None:
     assert decisions(world) == [("withdrawal", "first"), ("approval", "first"), ("withdrawal", "first")]
 
 
+def test_a_form_that_is_sent_twice_decides_once(world: Path) -> None:
+    plan = plan_of(world)
+    with console(world / "north/party.toml") as browser:
+        for action in ("decline", "approve"):
+            form = browser.fields(f"/plan/{plan}") | {"by": "a", "reason": "b"}
+            assert [browser.post(f"/plan/{plan}/{action}", form).status for _ in range(2)] == [303, 303]
+            assert browser.post(f"/plan/{plan}/{action}", form | {"by": "c"}).status == 409
+    assert decisions(world) == [("withdrawal", "a"), ("approval", "a")]
+
+
 def test_a_decision_while_the_data_are_read_is_not_undone(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data are held against the plan for minutes, perhaps; what somebody says meanwhile, here on the command line, counts."""
     from unpooled.protocol.party import Party
