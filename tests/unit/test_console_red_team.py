@@ -138,7 +138,7 @@ def test_a_study_that_takes_minutes_to_compile_holds_up_no_page(world: Path, mon
         return compiled(study)
 
     monkeypatch.setattr(inbox, "compile_study", slowly)
-    monkeypatch.setattr(inbox, "_PATIENCE", 0.5)
+    monkeypatch.setattr(inbox, "_PATIENCE", 0.1)
     with console(world / "north/party.toml") as browser:
         for _ in range(3):
             assert "still being worked out" in browser.get("/")
