@@ -558,3 +558,88 @@ def test_contrast_of_every_colour_of_text_is_at_least_4_5() -> None:
             }.items():
                 light, dark = sorted((luminance(theme[text]), luminance(theme[ground])), reverse=True)
                 assert (light + 0.05) / (dark + 0.05) >= least, (text, ground)
+
+
+# --- what a data manager missed
+
+
+def test_a_study_of_which_too_little_is_expected_says_so_before_it_is_approved(world: Path) -> None:
+    text = (
+        (world / "study.toml")
+        .read_text()
+        .replace('model = "describe"', 'model = "bayes"')
+        .replace("epsilon = 1.0", "epsilon = 0.001")
+    )
+    text = text.replace("[privacy]", '[parameters]\nresponse = "age"\n\n[privacy]')
+    with_inbox(world, text)
+    with console(world / "north/party.toml") as browser:
+        shown = browser.get(f"/plan/{plan_of(world)}")
+        assert "Too little is expected of this study" in shown
+        assert "will be refused" in shown
+        with_inbox(world, text.replace("[study]\n", "[study]\nforce = true\n"))
+        assert "force = true" in browser.get(f"/plan/{plan_of(world)}")
+    assert "Warning: " in command(world, "party", "check", "study.toml", *NORTH)
+
+
+def test_approved_studies_that_have_not_run_are_counted(world: Path) -> None:
+    text = (world / "study.toml").read_text()
+    with_inbox(world, text.replace("epsilon = 1.0", "epsilon = 0.9"), "first")
+    first = plan_of(world)
+    with_inbox(world, text.replace("epsilon = 1.0", "epsilon = 0.8"), "second")
+    second = plan_of(world)
+    with console(world / "north/party.toml") as browser:
+        assert "Approved, not run yet" not in browser.get(f"/plan/{second}")
+        assert browser.decide(first, "approve").status == 303
+        assert "none yet" in browser.get("/ledger")
+        shown = browser.get(f"/plan/{second}")
+        assert "Approved, not run yet" in shown
+        assert "1 other study" in shown
+        assert "1 more study is approved here" in command(world, "party", "check", "study.toml", *NORTH)
+        assert browser.decide(second, "approve").status == 303
+        command(world, "party", "check", "study.toml", "--config", "south/party.toml", "--approve")
+        command(world, "run", "study.toml", *PARTIES)
+        assert "Approved, not run yet" not in browser.get(f"/plan/{second}") or "0.9" in browser.get(f"/plan/{second}")
+        assert "it cannot run (any more)" in browser.get(f"/plan/{first}")
+
+
+def test_a_study_file_that_a_mail_program_changed_and_a_card_that_is_missing_are_shown(world: Path) -> None:
+    inbox = world / "north/inbox"
+    (inbox / "quotes.toml").write_text("[study]\nmodel = “describe”\n")
+    (inbox / "alone").mkdir()
+    shutil.copy(inbox / "people/study.toml", inbox / "alone/study.toml")
+    with console(world / "north/party.toml") as browser:
+        shown = browser.get("/")
+        assert "quotes.toml" in shown
+        assert "not a TOML file" in shown
+        assert "the study names the card north/north.card.toml, which does not lie there" in shown
+
+
+def test_a_study_without_this_party_is_not_waiting(world: Path) -> None:
+    with_inbox(
+        world, (world / "study.toml").read_text().replace('[[party]]\ncard = "north/north.card.toml"\n\n', ""), "south"
+    )
+    with console(world / "north/party.toml") as browser:
+        assert "Not for this party" in browser.get("/")
+        assert "is no member of this study" in browser.get(f"/plan/{plan_of(world)}")
+
+
+def test_who_approved_is_still_there_after_a_withdrawal(world: Path) -> None:
+    plan = plan_of(world)
+    with console(world / "north/party.toml") as browser:
+        browser.decide(plan, "approve", by="Dr. A. Example", reason="the vote")
+        browser.decide(plan, "withdraw", by="Dr. B. Example", reason="no consent")
+        shown = browser.get("/ledger")
+        assert re.search(
+            r"approved [\d :-]+ by Dr. A. Example: the vote; withdrawn [\d :-]+ by Dr. B. Example: no consent", shown
+        )
+
+
+def test_a_cut_head_is_told_from_a_false_one(world: Path) -> None:
+    with console(world / "north/party.toml") as browser:
+        old = head(world)
+        browser.decide(plan_of(world), "approve")
+    command(world, "party", "ledger", *NORTH, "--export", "ledger.json")
+    assert "give all of it" in command(world, "party", "verify", "ledger.json", "--head", old[:8], code=2)
+    assert "never ended in the head" in command(world, "party", "verify", "ledger.json", "--head", "0" * 64, code=2)
+    assert "rows were added after it" in command(world, "party", "verify", "ledger.json", "--head", old)
+    assert "it is the head of today" in command(world, "party", "verify", "ledger.json", "--head", head(world))

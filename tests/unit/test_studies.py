@@ -620,7 +620,7 @@ def test_a_ledger_is_a_line_for_each_study(world: Path) -> None:
     head, line, total, last = command(world, "party", "ledger", "--config", "north/party.toml").splitlines()
     assert head.split() == ["date", "(UTC)", "plan", "state", "epsilon", "decided", "by", "study"]
     assert [line[head.index(title) :].split("  ")[0] for title in ("state", "epsilon", "study")] == [
-        "1 releases",
+        "1 release",
         "0.25",
         "describe",
     ]

@@ -9,7 +9,7 @@ import typer
 
 def new(
     model: list[str] = typer.Argument(
-        help="describe, tables, survival, bayes, glm, diagnose, pls, stacking, lasso or pride; or link. Several: a study with one analysis of each."
+        help="describe, tables, survival, bayes, glm, effects, diagnose, pls, stacking, lasso or pride; or link. Several: a study with one analysis of each."
     ),
     *,
     card: list[Path] = typer.Option([], "--card", help="The public card of a party; repeat for each."),

@@ -27,13 +27,16 @@ def withdraw(
     """
     from unpooled.privacy.ledger import Ledger
     from unpooled.study.about import account
-    from unpooled.study.files import read_study
+    from unpooled.study.approving import about
+    from unpooled.study.files import purpose_of, read_study
     from unpooled.study.helper_files import is_helper, ledger_of
     from unpooled.study.run import compile_study
 
-    plan = compile_study(read_study(study)).hash
+    compiled, purpose = compile_study(read_study(study)), purpose_of(study)
+    plan = compiled.hash
     with Ledger.open(ledger_of(config)) as ledger:
-        ledger.withdraw(plan, by=by or account(), reason=reason)
+        known = ledger.approved(plan) or any(entry.plan == plan for entry in ledger.entries())
+        ledger.withdraw(plan, about(compiled, purpose), by=by or account(), reason=reason, purpose=purpose)
         released = sum(entry.kind == "charge" for entry in ledger.entries() if entry.plan == plan)
     if as_json:
         say_json("party-withdraw", {"plan": plan, "approved": False, "released_before": released})
@@ -42,6 +45,9 @@ def withdraw(
         typer.echo(
             f"withdrawn: plan {plan[:16]}; this helper answers nothing of it any more. What was opened before stays opened"
         )
+        return
+    if not known:
+        typer.echo(f"declined: plan {plan[:16]} was not approved here, and nothing of it will be answered until it is")
         return
     said = f"{released} release(s) of it were debited before, and stay so" if released else "nothing of it had been released"
     typer.echo(f"withdrawn: plan {plan[:16]}; {said}")
@@ -107,11 +113,14 @@ def verify(
     as_json: bool = _JSON,
 ) -> None:
     """For an auditor: recompute an exported ledger's chain, without its key and its data, and say whether it holds a given head."""
-    from unpooled.errors import DataError
+    from unpooled.errors import DataError, UsageError
     from unpooled.privacy.ledger.export import read_export
 
     history = read_export(export.read_bytes())
     now = history.head.digest.hex()
+    if head is not None and len(head) != len(now):
+        msg = f"a head has {len(now)} letters and digits, and this one has {len(head)}: give all of it"
+        raise UsageError(msg)
     if head is not None and head not in history.heads:
         msg = (
             f"{export.name}: the chain never ended in the head that you gave: rows were taken back, or it is another ledger"
@@ -123,3 +132,6 @@ def verify(
     for entry in history.entries():
         typer.echo(line_of(entry))
     typer.echo(f"{len(history.rows)} rows in an unbroken chain; head {now}")
+    if head is not None:
+        later = "it is the head of today" if head == now else "rows were added after it"
+        typer.echo(f"The ledger ended in the head that you gave: nothing up to it was removed or changed; {later}.")

@@ -42,8 +42,8 @@ def check(
 
     from unpooled.study.about import account
     from unpooled.study.advice import advice
-    from unpooled.study.approving import costs_in_words, costs_of, record_approval
-    from unpooled.study.files import purpose_of, read_study
+    from unpooled.study.approving import costs_in_words, costs_of, doubts_of, record_approval, waiting_plans
+    from unpooled.study.files import is_forced, purpose_of, read_study
     from unpooled.study.party import open_party
     from unpooled.study.run import compile_study
 
@@ -57,6 +57,17 @@ def check(
             typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{costs_in_words(party, compiled, costs)}\n")
             for note in notes:
                 typer.echo(f"Note: {note}.")
+            for doubt in doubts_of(compiled):
+                forced = (
+                    "The study says force = true: it runs all the same"
+                    if is_forced(study)
+                    else "A run of it will be refused"
+                )
+                typer.echo(f"Warning: {doubt}. {forced}.")
+            if waiting := waiting_plans(party, compiled.hash):
+                typer.echo(
+                    f"Note: {len(waiting)} more {'study is' if len(waiting) == 1 else 'studies are'} approved here and not run yet; what they cost is not in these numbers."
+                )
         party.consider(compiled, approved=True)
         already = party.ledger.approved(compiled.hash)
         asked = not (already or approve or as_json) and sys.stdin.isatty()

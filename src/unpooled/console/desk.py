@@ -15,7 +15,6 @@ from unpooled.privacy.unit import Target
 from unpooled.report.page import page, page_of_party
 from unpooled.report.party import PartyView
 from unpooled.report.preview import Preview, page_of_preview
-from unpooled.study.about import account
 from unpooled.study.approving import about, record_approval
 from unpooled.study.finished import Run
 from unpooled.study.kept import KeptValues
@@ -58,6 +57,13 @@ class OfficeDesk:
         """Return the purposes that other files of the inbox give for the same plan: its hash does not hold it."""
         found = {one.purpose for one in self.items(party) if one.hash == item.hash}
         return tuple(sorted(found - {item.purpose}))
+
+    def waiting(self, party: Party, but: str) -> tuple[Plan, ...]:
+        """Return the plans that are approved here, whose file is in the inbox and that have not released everything yet, but for one of them."""
+        known = {line.plan: line for line in lines(party)}
+        plans = {item.hash: item.plan for item in self.items(party) if item.plan is not None and item.hash != but}
+        approved = [plan for plan in plans.values() if stands(party, plan.hash, known.get(plan.hash))]
+        return tuple(plan for plan in approved if not all(party.ledger.charged(c.key) for c in party.charges(plan)))
 
     # --- decisions
 
@@ -159,11 +165,6 @@ def stands(party: Party, plan: str, line: StudyLine | None) -> bool:
 def lines(party: Party) -> tuple[StudyLine, ...]:
     """Return a line for every study in the party's ledger; a helper's hold decisions alone."""
     return party.ledger.studies(party.policy.budget or _NO_BUDGET, party.policy.scope)
-
-
-def your_name() -> str:
-    """Return the name that a form begins with: that of the account which runs the console."""
-    return account()
 
 
 def _repeated(party: Party, plan: str, kind: str, by: str, reason: str) -> bool:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.errors import UsageError
+from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK
 from unpooled.network import proposals
 from unpooled.privacy.plan import Study
 from unpooled.protocol.entries import maker
-from unpooled.study.files import purpose_of, read_study
+from unpooled.study.approving import doubts_of
+from unpooled.study.files import is_forced, purpose_of, read_study
 from unpooled.study.run import compile_study
 from unpooled.study.text import top_of
 
@@ -46,6 +47,8 @@ class Item:
     #: True if the coordinator whom the study pins signed it.
     signed: bool = False
     trouble: str = ""
+    #: True if the study file says that it shall run whatever is expected of it.
+    forced: bool = False
 
     @property
     def hash(self) -> str:
@@ -70,8 +73,23 @@ def _files(folder: Path) -> Iterator[Path]:
         return
     yield from sorted(folder.glob(f"*{proposals.ENDING}"))
     for file in sorted({*folder.glob("*.toml"), *folder.glob("*/*.toml")}):
-        if {"study", "analysis"} & set(top_of(file)):
+        if _may_be_a_study(file):
             yield file
+
+
+def _may_be_a_study(file: Path) -> bool:
+    """Return True for a study file, and for a file that cannot be read at all: a mail program may have changed its quotes."""
+    top = top_of(file)
+    return bool({"study", "analysis"} & set(top)) or (not top and file.is_file() and file.stat().st_size > 0)
+
+
+def _cards_there(file: Path) -> None:
+    """Refuse a study file whose cards do not lie where it says."""
+    for reference in top_of(file).get("party", ()):
+        card = reference.get("card", "") if isinstance(reference, dict) else ""
+        if isinstance(card, str) and card and not (file.parent / card).is_file():
+            msg = f"the study names the card {card}, which does not lie there: put it there, or ask the analyst for the whole folder"
+            raise StudyError(msg)
 
 
 def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until: float) -> Item:
@@ -88,13 +106,25 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until:
             study, purpose, by, signed = laid.proposal.study, laid.proposal.purpose, laid.proposal.by, True
             admit(study)
         else:
+            _cards_there(file)
             study, purpose, by, signed = read_study(file, admit), purpose_of(file), "", False
-        return Item(place, _compiler.plan(study, until), purpose, by, signed)
+        forced = not signed and is_forced(file)
+        return Item(place, _compiler.plan(study, until), purpose, by, signed, forced=forced)
     except Exception as error:  # noqa: BLE001 - one file that somebody made up must not hide the others
         words = (
             str(error) if type(error).__module__.startswith("unpooled") else f"it cannot be read ({type(error).__name__})"
         )
         return Item(place, trouble=words)
+
+
+_doubts: dict[str, tuple[str, ...]] = {}
+
+
+def doubts(plan: Plan) -> tuple[str, ...]:
+    """Return why too little is expected of a plan: simulations take a second, and a page is read more than once."""
+    if plan.hash not in _doubts:
+        _doubts[plan.hash] = doubts_of(plan)
+    return _doubts[plan.hash]
 
 
 class _Compiler:

@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
 from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk
-from unpooled.privacy.unit import Scope
+from unpooled.console.inbox import doubts
+from unpooled.privacy.unit import Scope, Split
 from unpooled.report import figures
 from unpooled.report.page import facts_of, safe
 from unpooled.report.templates import environment
@@ -76,8 +77,9 @@ def inbox(console: Console) -> str:
         items = console.desk.items(party)
         rows = [_row(party, item, known.get(item.hash)) for item in items if item.plan is not None]
         facts = {
-            "waiting": [row for row in rows if row["state"] == "waiting"],
+            "waiting": [row for row in rows if row["state"] == "waiting" and row["member"]],
             "decided": [row for row in rows if row["state"] != "waiting"],
+            "others": [row for row in rows if row["state"] == "waiting" and not row["member"]],
             "unreadable": [item for item in items if item.plan is None],
             "folder": console.desk.inbox,
         }
@@ -96,6 +98,7 @@ def _row(party: Party, item: Item, line: StudyLine | None) -> dict[str, Any]:
         "headline": statement.headline,
         "strength": statement.strength,
         "parties": len(study.members),
+        "member": any(card.name == party.name for card in study.members),
         "state": _state(party, item.hash, line),
     }
 
@@ -117,7 +120,12 @@ def plan(console: Console, plan: str) -> str:
                     "There is no such study in the inbox, nor in the ledger. It may have changed: look at the inbox again.",
                 )
             return _filled(console, "gone", "inbox", party.name, **_standing(party, plan, line))
-        facts = facts_of(item.plan) | _standing(party, plan, line) | _cost_facts(party, item) | _job_facts(console, plan)
+        facts = (
+            facts_of(item.plan)
+            | _standing(party, plan, line)
+            | _cost_facts(console.desk, party, item)
+            | _job_facts(console, plan)
+        )
         facts |= {
             "item": item,
             "shown": work.shown_of(item, line),
@@ -127,7 +135,6 @@ def plan(console: Console, plan: str) -> str:
             "circumstances": [
                 (card.name, what, words) for card in item.plan.study.parties for what, words in card.circumstances.items()
             ],
-            "your_name": work.your_name(),
             "member": any(card.name == party.name for card in item.plan.study.members),
         }
         return _filled(console, "plan", "inbox", party.name, **facts)
@@ -148,10 +155,19 @@ def _standing(party: Party, plan: str, line: StudyLine | None) -> dict[str, Any]
     }
 
 
-def _cost_facts(party: Party, item: Item) -> dict[str, Any]:
+def _cost_facts(desk: OfficeDesk, party: Party, item: Item) -> dict[str, Any]:
     assert item.plan is not None
     costs, budget = costs_of(party, item.plan), party.policy.budget
+    waiting = desk.waiting(party, item.hash)
+    every = [charge for plan in (*waiting, item.plan) for charge in party.charges(plan)]
+    together = party.ledger.spending(budget, party.policy.scope, every) if budget is not None and waiting else None
+    # Of a plan that was released already, or will be in any case, the total does not change.
     return {
+        "doubts": doubts(item.plan),
+        "waiting": len(waiting),
+        "together": together if together and costs and together != costs.after else None,
+        "other_delta": budget is not None and budget.delta != item.plan.study.delta,
+        "split_columns": item.plan.split is Split.VERTICAL and len(item.plan.study.parties) > 1,
         "costs": costs,
         "budget": budget,
         "counted": COUNTED[party.policy.scope],
@@ -199,16 +215,28 @@ def ledger(console: Console) -> str:
         return _filled(console, "ledger", "ledger", party.name, **facts)
 
 
+_VERBS = {"approval": "approved", "withdrawal": "withdrawn"}
+
+
 def _ledger_row(line: StudyLine, *, costs: bool) -> dict[str, Any]:
-    said = line.decision
     return {
         "plan": line.plan,
         "when": moment(line.entries[0].time),
         "about": line.about,
         "state": line.state,
-        "by": said.by if said else "",
-        "reason": said.reason if said else "",
-        "cost": line.cost.words if costs else "nothing: a helper",
+        "cost": "nothing: a helper"
+        if not costs
+        else line.cost.words
+        if line.releases
+        else "none yet"
+        if line.state == "approved"
+        else "none",
+        "decisions": [
+            f"{_VERBS[entry.kind] if line.approval else 'declined'} {moment(entry.time)} by {entry.by or 'an account without a name'}"
+            + (f": {entry.reason}" if entry.reason else "")
+            for entry in line.entries
+            if entry.key is None
+        ],
     }
 
 

@@ -36,7 +36,7 @@ what the parties released, and nothing else.
 
        unpooled network start {name}
 
-4. Approve a study once you agree with its plan: `unpooled party check study.toml --config {name}-data/party.toml`, or in a browser, where studies
+4. Approve a study once you agree with its plan: `unpooled party check study.toml --config {name}-data/party.toml --approve --by NAME --reason TEXT`, or in a browser, where studies
    that were proposed to you wait: `unpooled party console --config {name}-data/party.toml`
 
 Nothing leaves without your approval. `unpooled doctor {name}` says what would fail. The ledger and its key lie in `{name}-data/`, not here: back them up (docs/officer.md).

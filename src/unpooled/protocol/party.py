@@ -220,7 +220,7 @@ class Party:
         earlier = [dict.fromkeys(some, "") for k in (1, 2, 3) for some in itertools.combinations(later, k)]
         if card not in {self.card, *(msgspec.structs.replace(self.card, **unnamed) for unnamed in earlier)}:
             other = ", ".join(name for name in card.__struct_fields__ if getattr(card, name) != getattr(self.card, name))
-            msg = f"the study's card of party {self.name!r} is not the one this party published (they differ in {other}): use its current card"
+            msg = f"the study's card of party {self.name!r} is not the one this party published (they differ in {other}). If the data changed since, write the card anew (`unpooled party card`), and the study with it"
             raise PlanMismatch(msg)
         if card.rows != self.table.n_rows:
             msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"

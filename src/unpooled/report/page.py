@@ -150,7 +150,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "parameters": [
             ("run", study.run),
             ("privacy", asked),
-            *sorted(study.parameters.items()),
+            *((name, _plain_words(value)) for name, value in sorted(study.parameters.items())),
             *((f"trust in {role}", value) for role, value in sorted(study.trust.items())),
         ],
         "releases": [
@@ -165,6 +165,13 @@ def facts_of(plan: Plan) -> dict[str, Any]:
         "words_titles": releases.TITLES,
         "study": study,
     }
+
+
+def _plain_words(value: object) -> object:
+    """Return a parameter as people write it: names of a list after each other."""
+    if isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return value
 
 
 def _joint(plan: Plan) -> dict[str, Any]:

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.errors import Refusal
+from unpooled.estimation.utility import glance, poor
+from unpooled.privacy.unit import Target
 from unpooled.study.about import account
+from unpooled.study.run import asked_of
 
 if TYPE_CHECKING:
     from unpooled.privacy.ledger.spending import Spending
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
 
+#: The measure of a helper's decisions, which cost nothing in any.
+_NO_BUDGET = Target(1.0, 1e-9)
 #: What a policy's total counts, in words.
 COUNTED = {
     "person": "over all parties of column-split studies",
@@ -60,6 +65,24 @@ def refusal_of(party: Party, plan: Plan) -> str:
     except Refusal as refused:
         return str(refused)
     return ""
+
+
+def doubts_of(plan: Plan) -> tuple[str, ...]:
+    """Return why simulations without data expect too little of a plan, or of an analysis of it; empty where it is worth its budget."""
+    found = []
+    for model, asked in asked_of(plan.study):
+        outlook = glance(model, asked)
+        if outlook is not None and not outlook.pays:
+            found.append(f"analysis {asked.analysis!r}: {poor(outlook)}" if asked.analysis else poor(outlook))
+    return tuple(found)
+
+
+def waiting_plans(party: Party, but: str = "") -> tuple[str, ...]:
+    """Return the plans that were approved here and have not released anything yet, but for one of them."""
+    lines = party.ledger.studies(party.policy.budget or _NO_BUDGET, party.policy.scope)
+    return tuple(
+        line.plan for line in lines if line.approval and not line.withdrawn and not line.releases and line.plan != but
+    )
 
 
 def record_approval(

@@ -91,4 +91,4 @@ class StudyLine:
         """Where the plan stands: approved, declined, debited or withdrawn."""
         if self.withdrawn:
             return "withdrawn" if self.approval else "declined"
-        return f"{self.releases} releases" if self.releases else "approved"
+        return f"{self.releases} release{'' if self.releases == 1 else 's'}" if self.releases else "approved"
