@@ -138,7 +138,7 @@ def test_a_study_that_takes_minutes_to_compile_holds_up_no_page(world: Path, mon
         return compiled(study)
 
     monkeypatch.setattr(inbox, "compile_study", slowly)
-    monkeypatch.setattr(inbox, "_PATIENCE", 0.5)
+    monkeypatch.setattr(inbox, "_PATIENCE", 0.1)
     with console(world / "north/party.toml") as browser:
         for _ in range(3):
             assert "still being worked out" in browser.get("/")
@@ -185,6 +185,16 @@ def test_a_page_from_before_a_decision_does_not_undo_it(world: Path) -> None:
         assert one.post(f"/plan/{plan}/withdraw", again).status == 303
         assert one.post(f"/plan/{plan}/approve", again).status == 409
     assert decisions(world) == [("withdrawal", "first"), ("approval", "first"), ("withdrawal", "first")]
+
+
+def test_a_form_that_is_sent_twice_decides_once(world: Path) -> None:
+    plan = plan_of(world)
+    with console(world / "north/party.toml") as browser:
+        for action in ("decline", "approve"):
+            form = browser.fields(f"/plan/{plan}") | {"by": "a", "reason": "b"}
+            assert [browser.post(f"/plan/{plan}/{action}", form).status for _ in range(2)] == [303, 303]
+            assert browser.post(f"/plan/{plan}/{action}", form | {"by": "c"}).status == 409
+    assert decisions(world) == [("withdrawal", "a"), ("approval", "a")]
 
 
 def test_a_decision_while_the_data_are_read_is_not_undone(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

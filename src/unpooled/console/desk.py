@@ -71,6 +71,8 @@ class OfficeDesk:
         """Approve the plan that was shown; refused where the inbox holds another one now, or card, data, policy or ledger do not allow it."""
         _signed(by, reason)
         with open_party(self.config) as party:
+            if _repeated(party, plan, "approval", by, reason):
+                return
             item, after = self._as_shown(party, plan, shown)
             assert item.plan is not None
             party.consider(item.plan, approved=True)
@@ -80,6 +82,8 @@ class OfficeDesk:
         """Record that this party does not take part in the plan that was shown."""
         _signed(by, reason)
         with open_account(self.config) as party:
+            if _repeated(party, plan, "withdrawal", by, reason):
+                return
             item, after = self._as_shown(party, plan, shown)
             assert item.plan is not None
             words = about(item.plan, item.purpose)
@@ -161,6 +165,13 @@ def stands(party: Party, plan: str, line: StudyLine | None) -> bool:
 def lines(party: Party) -> tuple[StudyLine, ...]:
     """Return a line for every study in the party's ledger; a helper's hold decisions alone."""
     return party.ledger.studies(party.policy.budget or _NO_BUDGET, party.policy.scope)
+
+
+def _repeated(party: Party, plan: str, kind: str, by: str, reason: str) -> bool:
+    """Return True if the last decision about a plan is this very one: a browser sends a form twice where somebody clicks twice."""
+    line = standing(party, plan)
+    last = line.decision if line else None
+    return last is not None and (last.kind, last.by, last.reason) == (kind, by, reason)
 
 
 def _signed(by: str, reason: str) -> None:

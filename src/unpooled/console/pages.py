@@ -88,15 +88,15 @@ def inbox(console: Console) -> str:
 
 def _row(party: Party, item: Item, line: StudyLine | None) -> dict[str, Any]:
     assert item.plan is not None
-    study = item.plan.study
+    study, statement = item.plan.study, item.plan.statement
     return {
         "plan": item.hash,
         "model": study.model,
         "purpose": item.purpose,
         "place": item.place,
         "by": item.by,
-        "headline": item.plan.statement.headline,
-        "strength": item.plan.statement.strength,
+        "headline": statement.headline,
+        "strength": statement.strength,
         "parties": len(study.members),
         "member": any(card.name == party.name for card in study.members),
         "state": _state(party, item.hash, line),
