@@ -104,6 +104,7 @@ def test_a_declined_study_is_in_the_ledger_and_does_not_run(world: Path) -> None
         assert browser.decide(plan, "decline", reason="no consent").status == 303
         assert "declined</strong> by Dr. A. Example" in browser.get(f"/plan/{plan}")
         assert "declined" in browser.get("/ledger")
+        assert "declined describe" in command(world, "party", "ledger", *NORTH, "--all")
         told = json.loads(command(world, "party", "ledger", *NORTH, "--json"))["studies"]
         assert [(s["state"], s["by"], s["reason"], s["purpose"]) for s in told] == [
             ("declined", "Dr. A. Example", "no consent", PURPOSE)

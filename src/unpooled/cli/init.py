@@ -197,7 +197,7 @@ def _propose(sniffed: Sniffed, others: set[str | None]) -> None:
 
     columns = [(name, kind) for name, kind in sniffed.kinds.items() if name not in others]
     for name, kind in columns[:_LISTED]:
-        typer.echo(f"{kind:<32} --column '{proposal(name, kind)}'")
+        typer.echo(f"{kind:<32} " + (f"--id '{name}'" if kind.endswith("(ids?)") else f"--column '{proposal(name, kind)}'"))
     if len(columns) > _LISTED:
         typer.echo(f"and {len(columns) - _LISTED:,} more")
 

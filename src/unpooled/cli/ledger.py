@@ -10,6 +10,8 @@ import typer
 from unpooled.cli.say import say_json, write_new
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.ledger.spending import StudyLine
 
@@ -68,8 +70,8 @@ def ledger(
         return
     for line in _lines(studies):
         typer.echo(line)
-    for entry in entries if every else ():
-        typer.echo(line_of(entry))
+    for line in lines_of(entries if every else ()):
+        typer.echo(line)
     for warning in warnings:
         typer.echo(f"Warning: {warning}")
     typer.echo(
@@ -116,13 +118,28 @@ def _lines(studies: tuple[StudyLine, ...]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def line_of(entry: Entry) -> str:
+def lines_of(entries: Iterable[Entry]) -> Iterator[str]:
+    """Yield a line for each entry of a ledger; a withdrawal of what was never approved is a study that people declined."""
+    approved: set[str] = set()
+    for entry in entries:
+        approved |= {entry.plan} if entry.kind == "approval" else set()
+        yield _line_of(entry, declined=entry.plan not in approved)
+
+
+def _line_of(entry: Entry, *, declined: bool) -> str:
     """Return an entry of the ledger as one line, its parts two spaces apart."""
     from unpooled.study.about import moment
 
     if entry.key is None:
         what = " ".join(
-            part for part in (entry.kind, entry.about, f"by {entry.by}" if entry.by else "", entry.reason) if part
+            part
+            for part in (
+                "declined" if declined and entry.kind == "withdrawal" else entry.kind,
+                entry.about,
+                f"by {entry.by}" if entry.by else "",
+                entry.reason,
+            )
+            if part
         )
         return "  ".join((f"{entry.position:>5}", moment(entry.time), f"plan {entry.plan[:16]}", what))
     what = (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from unpooled.cli.ledger import line_of
+from unpooled.cli.ledger import lines_of
 from unpooled.cli.say import say_json
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
@@ -129,8 +129,8 @@ def verify(
     if as_json:
         say_json("party-verify", {"head": now, "rows": len(history.rows), "entries": history.entries()})
         return
-    for entry in history.entries():
-        typer.echo(line_of(entry))
+    for line in lines_of(history.entries()):
+        typer.echo(line)
     typer.echo(f"{len(history.rows)} rows in an unbroken chain; head {now}")
     if head is not None:
         later = "it is the head of today" if head == now else "rows were added after it"
