@@ -77,6 +77,7 @@ def test_a_study_is_read_approved_run_and_withdrawn(world: Path) -> None:
         assert "the number of values, their sum and their sum of squares in each column" in shown
         assert re.search(r"as large as what [\d.]+ people can change", shown)
         assert "After this plan" in shown
+        assert "all declared columns" in shown
         assert browser.decide(plan, "approve").status == 303
         assert "approved</strong> by Dr. A. Example" in browser.get(f"/plan/{plan}")
         (row,) = decisions(world)

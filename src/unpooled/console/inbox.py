@@ -17,12 +17,13 @@ from unpooled.network import proposals
 from unpooled.privacy.plan import Study
 from unpooled.protocol.entries import maker
 from unpooled.study.approving import doubts_of
+from unpooled.study.columns_read import columns_read, said_of
 from unpooled.study.files import is_forced, purpose_of, read_study
 from unpooled.study.run import compile_study
 from unpooled.study.text import top_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from unpooled.privacy.plan import Plan
@@ -118,6 +119,19 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until:
 
 
 _doubts: dict[str, tuple[str, ...]] = {}
+_read_columns: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
+
+
+def columns_of(plan: Plan) -> list[tuple[str, str, str]]:
+    """Return, for each party, the declared columns that a plan reads and those that it does not; empty where nobody can say."""
+    if plan.hash not in _read_columns:
+        _read_columns[plan.hash] = columns_read(plan)
+    read = _read_columns[plan.hash]
+    rows = []
+    for card in plan.study.parties if read is not None else ():
+        every, own = [column.name for column in card.columns], (read or {})[card.name]
+        rows.append((card.name, said_of(own, len(every)), said_of([n for n in every if n not in own], len(every))))
+    return rows
 
 
 def doubts(plan: Plan) -> tuple[str, ...]:

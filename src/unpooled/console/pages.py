@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
 from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk
-from unpooled.console.inbox import doubts
+from unpooled.console.inbox import columns_of, doubts
 from unpooled.privacy.unit import Scope, Split
 from unpooled.report import figures
 from unpooled.report.page import facts_of, safe
@@ -131,6 +131,7 @@ def plan(console: Console, plan: str) -> str:
             "shown": work.shown_of(item, line),
             "other_purposes": console.desk.other_purposes(party, item),
             "holdings": safe(figures.holdings(item.plan)),
+            "read": columns_of(item.plan),
             "notes": advice(item.plan),
             "circumstances": [
                 (card.name, what, words) for card in item.plan.study.parties for what, words in card.circumstances.items()

@@ -24,9 +24,10 @@ from unpooled.privacy.study import CIRCUMSTANCES
 from unpooled.privacy.unit import Unit
 from unpooled.report.releases import TITLES, in_words
 from unpooled.report.templates import number
+from unpooled.study.columns_read import columns_read, said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from unpooled.evidence.facts import Facts, LedgerFacts
     from unpooled.privacy.bounds import Column
@@ -77,6 +78,11 @@ def _described(facts: Facts) -> Chapter:
         blocks.append(
             bullets(f"{card.name} has rows: {card.size}; columns that the plan lists: {len(card.columns)}.", *lines)
         )
+    read = columns_read(facts.plan)
+    if read is not None:
+        blocks.append(
+            bullets(*(_used(card, read[card.name]) for card in study.parties)),
+        )
     titles = ("organisation", "columns", "declared range or categories", "missing values")
     blocks.append(Grid(titles, tuple(line for card in study.parties for line in _columns(card))))
     labels = [f"{card.name}: {', '.join(card.labels)}" for card in study.parties if card.labels]
@@ -86,7 +92,7 @@ def _described(facts: Facts) -> Chapter:
     blocks += [
         paragraph(
             fill("Are there special categories of data (health, genes, beliefs), children, or other vulnerable people?"),
-            fill("Are the columns above all that the study needs?"),
+            fill("Does the study need every column that it reads?"),
         ),
         Heading("What leaves an organisation"),
         paragraph(*leaving(facts)),
@@ -102,6 +108,14 @@ def _described(facts: Facts) -> Chapter:
         ),
     ]
     return Chapter("Assessment: description of the processing", tuple(blocks))
+
+
+def _used(card: Card, read: Sequence[str]) -> str:
+    """Return the columns of a party that a study reads, and those that it only declares."""
+    every = [column.name for column in card.columns]
+    unread = [name for name in every if name not in read]
+    told = f"Of the columns of {card.name}, the study reads: {said_of(read, len(every))}."
+    return f"{told} Declared and not read: {said_of(unread, len(every))}." if unread else told
 
 
 def _released(facts: Facts) -> list[Block]:
