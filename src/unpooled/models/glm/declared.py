@@ -11,7 +11,7 @@ from unpooled.aggregation.precisions import ESTIMATE
 from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.sites import SiteEffects
 from unpooled.aggregation.weights import weighting_of
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES, Response
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, TWO_CLASSES, check_family
 from unpooled.models.glm.multinomial import ClassResponses, Softmax
@@ -111,7 +111,10 @@ def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, 
     for role in ("response", "exposure", "offset"):
         name = getattr(parameters, role)
         found[role] = columns.get(name)
-        if name and (name not in columns or columns[name].may_be_absent):
+        if name and name not in columns:
+            msg = f"the study names the {role} {name!r}, and the cards declare no such column: they have {listed(list(columns))}"
+            raise UsageError(msg)
+        if name and columns[name].may_be_absent:
             msg = f'the {role} {name!r} must be one declared column, never missing: declare missing = "refuse"'
             raise UsageError(msg)
     chosen = [column.name for column in found.values() if column is not None]
