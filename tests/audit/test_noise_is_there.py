@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cases import CASES
 from scipy import stats
-from world import minimised
+from world import minimised, sized
 
 from unpooled.audit.presence import audit_noise
 from unpooled.models import load
@@ -112,6 +112,100 @@ def test_absent_or_smaller_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
             return np.rint(factor * original(scale, size, **options)).astype(np.int64)
 
         fails(monkeypatch, noise, "rounded_gaussian", weak, check)
+
+
+#: Noise that is right coordinate by coordinate and wrong jointly; ``seen`` is the number of keys with which it is caught.
+JOINTLY_WRONG: dict[str, tuple[Callable[[np.ndarray, float], np.ndarray], int]] = {
+    "opposite in pairs of coordinates": (lambda z, _: np.where(np.arange(z.size) % 2, -np.roll(z, 1), z), 12),
+    "opposite in both halves": (
+        lambda z, _: np.concatenate([z[: z.size // 2], -z[: z.size // 2], z[2 * (z.size // 2) :]]),
+        12,
+    ),
+    "the same in both halves": (
+        lambda z, _: np.concatenate([z[: z.size // 2], z[: z.size // 2], z[2 * (z.size // 2) :]]),
+        12,
+    ),
+    "always even": (lambda z, _: 2 * (z // 2), 12),
+    "never a multiple of four": (lambda z, _: z + (z % 4 == 0), 12),
+    "of Laplace's law with the same deviation": (
+        lambda z, scale: np.rint(
+            np.sign(z) * -np.log(np.maximum(2 * stats.norm.sf(np.abs(z) / scale), 1e-300)) * scale / np.sqrt(2)
+        ).astype(np.int64),
+        100,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JOINTLY_WRONG)
+def test_noise_that_is_wrong_jointly_is_caught(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    case, original = CASES["describe"](), noise.rounded_gaussian
+    bent, keys = JOINTLY_WRONG[name]
+    # Wide noise: what is coarse is told by its values.
+    study = msgspec.structs.replace(case.study, epsilon=0.1)
+
+    def check() -> None:
+        assert not audit_noise(load(case.model), study, case.tables, registry=load, keys=keys)
+
+    check()
+    fails(
+        monkeypatch,
+        noise,
+        "rounded_gaussian",
+        lambda scale, size, **options: bent(original(scale, size, **options), scale),
+        check,
+    )
+
+
+def test_noise_that_parties_or_keys_share_up_to_its_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, original = CASES["describe"](), noise.rounded_gaussian
+    study = msgspec.structs.replace(case.study, epsilon=0.1)
+    drawn: list[np.ndarray] = []
+
+    def check() -> None:
+        drawn.clear()
+        assert not audit_noise(load(case.model), study, case.tables, registry=load, keys=KEYS)
+
+    check()
+    monkeypatch.setattr(
+        noise, "rounded_gaussian", lambda *given, **options: drawn.append(original(*given, **options)) or drawn[-1]
+    )
+    check()
+    per_run = len(drawn) // KEYS
+    per_party = per_run // len(case.tables)
+
+    def between_parties(scale: float, size: int, **options: Any) -> np.ndarray:
+        place = len(drawn) % per_run
+        drawn.append(original(scale, size, **options))
+        return -drawn[-1 - per_party] if per_party <= place < 2 * per_party else drawn[-1]
+
+    def between_keys(scale: float, size: int, **options: Any) -> np.ndarray:
+        drawn.append(original(scale, size, **options))
+        return -drawn[-1 - per_run] if per_run < len(drawn) <= 2 * per_run else drawn[-1]
+
+    for bent in (between_parties, between_keys):
+        fails(monkeypatch, noise, "rounded_gaussian", bent, check)
+
+
+def test_tests_of_joint_laws_are_wrong_as_often_as_they_say() -> None:
+    """Under honest noise the smallest chance of many pairs, times their number, is below a tenth in at most a tenth of the trials; so the others."""
+    from unpooled.audit import joint_laws
+
+    rng = np.random.default_rng(5)
+    trials = sized(4000, 400)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint_laws, "RARE", 0.1)
+        pairs = sum(joint_laws.wrong_pair(rng.standard_normal((12, 30))) is not None for _ in range(trials))
+        bits = sum(
+            len([*joint_laws.wrong_bits(np.rint(40 * rng.standard_normal(500)).astype(np.int64), 40.0)])
+            for _ in range(trials)
+        )
+        tails = sum(len([*joint_laws.wrong_tails(rng.standard_normal(2000))]) for _ in range(trials))
+    most = 0.1 + 4 * np.sqrt(0.09 / trials)
+    assert pairs / trials < most
+    assert bits / trials / 3 < most
+    assert tails / trials / 3 < most
+    assert pairs > 0  # the bound over pairs is close to what happens
+    assert bits > 0
 
 
 def test_keys_that_forget_the_statistic_or_the_party_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -513,7 +513,7 @@ def test_a_party_s_files_say_whose_rows_belong_together(tmp_path: Path, monkeypa
     # With another number of rows per id it is another card, which the study does not have.
     text = Path("clinic/party.toml").read_text()
     Path("clinic/party.toml").write_text(text.replace("household_rows = 2", "household_rows = 3"))
-    assert "current card" in run("party", "check", "study.toml", "--config", "clinic/party.toml", code=3)
+    assert "write the card anew" in run("party", "check", "study.toml", "--config", "clinic/party.toml", code=3)
 
 
 def test_a_party_whose_data_have_other_ids_than_its_card_is_refused() -> None:

@@ -106,7 +106,7 @@ def test_a_ledger_is_taken_over_with_everything_it_spent(world: Path) -> None:
     listing = command(world, "party", "ledger", *NORTH, "--migrate")
     assert (world / "north/north.ledger.format2").read_bytes() == before["north.ledger"]
     assert "2 releases" not in listing
-    assert listing.count("1 releases") == 2, "the whole run, and half of the other one"
+    assert listing.count("1 release ") == 2, "the whole run, and half of the other one"
     told = json.loads(command(world, "party", "ledger", *NORTH, "--json"))
     # Two releases of epsilon .3 each.
     assert 0.4 < told["spent_epsilon"] < 0.6

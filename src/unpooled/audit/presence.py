@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.audit.joint_laws import RARE, STEPS, chosen, side_by_side, wrong_bits, wrong_pair, wrong_tails
 from unpooled.audit.stage import Stage
 from unpooled.audit.violation import Violation
 from unpooled.privacy.mechanisms import (
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-#: Where a test of many studies says no once in a million.
-RARE = 1e-6
-
 
 def audit_noise(
     model: Model, study: Study, tables: Mapping[str, Table], *, registry: Callable[[str], Model], keys: int = 12
@@ -52,9 +50,55 @@ def audit_noise(
     found = []
     for party in tables:
         every = [acts[party] for acts in runs]
-        wrong = (*_wrong_law([act for acts in every for act in acts]), *_repeated(every))
+        wrong = (*_wrong_law([act for acts in every for act in acts]), *_repeated(every), *_wrong_together(every))
         found += [Violation(Unit.RECORD, party, "noise", what) for what in wrong]
+    together = side_by_side([[z for party in tables for z in _fine(acts[party])] for acts in runs])
+    if wrong_pair(together) is not None:
+        found.append(
+            Violation(
+                Unit.RECORD,
+                "all",
+                "noise",
+                "two numbers of one run, of any releases or parties, have noise that follows each other",
+            )
+        )
     return found
+
+
+def _fine(acts: Sequence[Act]) -> list[Numbers]:
+    """Return the added noise of the acts whose steps are fine enough for joint laws."""
+    return [z for act in acts if _steps(act) >= STEPS and (z := added(act)) is not None]
+
+
+def _steps(act: Act) -> float:
+    """Return the smallest deviation of an act's noise in steps of its grid; 0 where it adds nothing to a vector of integers."""
+    mechanism = act.mechanism
+    return float(np.min(mechanism.steps)) if isinstance(mechanism, GaussianRelease | DistributedGaussian) else 0.0
+
+
+def _whole(act: Act) -> NDArray[np.int64]:
+    """Return the added noise in steps of the grid."""
+    mechanism, given = act.mechanism, act.given
+    assert isinstance(mechanism, GaussianRelease | DistributedGaussian)
+    assert isinstance(given, Vector | Summand)
+    return np.asarray(act.gave - mechanism.floor(given.values), dtype=np.int64)
+
+
+def _wrong_together(runs: Sequence[Sequence[Act]]) -> Iterator[str]:
+    """Yield what is wrong with the noise of one party jointly: pairs of coordinates, pairs of keys, last bits, tails."""
+    for same in zip(*runs, strict=False):
+        drawn = [z for z in _fine(same) if z.size > 1]
+        if len(drawn) == len(runs) and len({z.size for z in drawn}) == 1:
+            place = chosen(drawn[0].size)
+            if (pair := wrong_pair(np.stack([z[place] for z in drawn]))) is not None:
+                yield f"numbers {place[pair[0]]} and {place[pair[1]]} of release {same[0].release!r} have noise that follows each other"
+                break
+    if wrong_pair(side_by_side([_fine(acts) for acts in runs]).T) is not None:
+        yield "the noise under two keys follows each other"
+    fine = [act for acts in runs for act in acts if _steps(act) >= STEPS]
+    if fine:
+        yield from wrong_bits(np.concatenate([*map(_whole, fine)]), min(map(_steps, fine)))
+        yield from wrong_tails(np.concatenate([z for act in fine if (z := added(act)) is not None]))
 
 
 def added(act: Act) -> Numbers | None:
