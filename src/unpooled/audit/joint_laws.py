@@ -38,7 +38,7 @@ def wrong_pair(drawn: Numbers) -> tuple[int, int] | None:
     """Return two columns whose sum or difference has too small a spread over the rows (keys), or None.
 
     Of independent normal columns, the squares of the sums over sqrt(2) add up to chi-squared with a degree for each row. With 12 rows and 400
-    columns a correlation beyond .993 is seen, with 48 rows one beyond .86, with 300 rows one beyond .47.
+    columns a correlation beyond .993 is seen, with 48 rows one beyond .84, with 300 rows one beyond .46.
     """
     from scipy.stats import chi2
 
