@@ -365,7 +365,9 @@ def test_two_consoles_do_not_take_each_others_cookies_or_forms(world: Path) -> N
             thread.start()
         for thread in threads:
             thread.join(60)
-        assert status == [303, 303]
+        # The second one sees either its own decision made already, or a page that is no longer true.
+        assert 303 in status
+        assert set(status) <= {303, 409}
         assert "approved</strong>" in one.get(f"/plan/{plan}")
     assert [row.kind for row in decisions(world)] == ["approval"]
 

@@ -22,6 +22,7 @@ from unpooled.errors import (
     BudgetRefusal,
     DataError,
     LedgerDamaged,
+    PlanMismatch,
     PolicyRefusal,
     Refusal,
     ReleaseConflict,
@@ -959,3 +960,21 @@ def test_a_reply_whose_digest_alone_is_kept_is_made_again_with_the_same_bytes(tm
     assert b"a long reply" not in (tmp_path / "one.ledger").read_bytes()
     with Ledger.open(tmp_path / "one.ledger") as ledger:
         assert ledger.reply(plan, "bulky", 0, asked) is None
+
+
+def test_a_decision_of_somebody_who_knew_fewer_decisions_is_refused() -> None:
+    plan = "a" * 64
+    with Ledger.in_memory(bytes(32)) as ledger:
+        ledger.approve(plan, after=0)
+        before = ledger.head
+        with pytest.raises(PlanMismatch, match="read it again"):
+            ledger.withdraw(plan, after=0)
+        assert ledger.head == before
+        ledger.withdraw(plan, after=1)
+        before = ledger.head
+        with pytest.raises(PlanMismatch, match="read it again"):
+            ledger.approve(plan, after=1)
+        assert ledger.head == before
+        ledger.approve(plan, after=2)
+        ledger.withdraw(plan)  # who does not say what was known decides as ever
+        assert not ledger.approved(plan)
