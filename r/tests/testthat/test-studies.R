@@ -54,7 +54,7 @@ test_that("three hospitals from R alone, and every class of refusal", {
 test_that("a fit writes its study and runs it once all have approved", {
   skip_without_command()
   skip_on_os("windows")
-  world <- hospitals(c("north", "coast"), n = 2500)
+  world <- hospitals(c("north", "coast"), n = 10000) # enough rows for the interaction to be determined whatever the noise
   study <- unpooled_study(world$study, world$parties)
   expect_error(unpooled_lm(stay ~ age * ward, study = study, epsilon = 2), class = "unpooled_refused")
   for (party in world$parties) unpooled_approve(study, party)
