@@ -1,8 +1,10 @@
 """Noise looked at jointly: two coordinates at a time, its last bits, and its tails. Each coordinate by itself can have the right law and hide nothing.
 
-Every function returns what is wrong in words, or nothing. Each says no to honest noise less than once in a million (:data:`RARE`): a null law is
-exact, and of many pairs the smallest chance is multiplied by their number. So an audit of P parties with K kinds of noise and R releases cries
-wolf with a chance of at most (P K (5 + 3) + R + 2) RARE.
+Every function returns what is wrong in words, or nothing. Each test says no to honest noise once in a million (:data:`RARE`) at most: the null laws
+are those of unrounded normal noise, and of many pairs the smallest chance is multiplied by their number. The audit of P parties with K kinds of
+noise and R releases makes 3 tests of each kind (two ends of chi-squared, Kolmogorov-Smirnov), 1 of each release, 7 of each party (keys, three moduli,
+three cuts) and 1 of all parties. So it accuses honest noise with a chance of at most (3 P K + R + 7 P + 1) RARE, but for the error of chi-squared
+as the law of counts, and of rounding to steps that are a sixteenth of a deviation or less.
 """
 
 from __future__ import annotations

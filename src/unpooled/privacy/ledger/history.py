@@ -101,9 +101,7 @@ class History:
     def known(self, plan: str, decisions: int | None) -> None:
         """Refuse a decision of somebody who knew another number of decisions about this plan than there are."""
         if decisions not in {None, sum(row.plan == plan and row.kind in _DECISIONS for row in self.rows)}:
-            raise PlanMismatch(
-                "somebody decided about this plan since this page showed it: read it again. Nothing was changed"
-            )
+            raise PlanMismatch("somebody decided about this plan since it was shown: read it again. Nothing was changed")
 
     def entries(self) -> tuple[Entry, ...]:
         """Charges, approvals and withdrawals, oldest first."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     #: A line of the figure: its name, the places of the parties that hold it, and whether it is a label.
     Line = tuple[str, tuple[int, ...], bool]
 
-#: More columns than this are drawn in groups, those with the same holders together; and so many lines are drawn.
+#: More columns than this are drawn in groups, those with the same holders together; and the most lines that are drawn.
 _SINGLY, _MOST_LINES = 24, 40
 #: Columns of one party that are named to those who cannot see the figure.
 _HEARD = 8
