@@ -114,7 +114,7 @@ def _used(card: Card, read: Sequence[str]) -> str:
     """Return the columns of a party that a study reads, and those that it only declares."""
     every = [column.name for column in card.columns]
     unread = [name for name in every if name not in read]
-    told = f"Of the columns of {card.name}, the study reads: {said_of(read, len(every))}."
+    told = f"Of the columns of {card.name}, the study reads (in a trial on made-up rows): {said_of(read, len(every))}."
     return f"{told} Declared and not read: {said_of(unread, len(every))}." if unread else told
 
 
