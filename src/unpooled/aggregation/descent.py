@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_design import LinearDesign
+    from unpooled.aggregation.linear_rounds import Schedule
     from unpooled.aggregation.standard import Standard, StandardRows
     from unpooled.aggregation.totals import Total
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
     Row = NDArray[np.float64]
+
+#: A clip takes more from long rows, which move coefficients most, and deviations may be taken for too large.
+_OF_LONG = 0.8
 
 
 def descent(
@@ -71,6 +75,13 @@ def arrived(step: float, rounds: int) -> tuple[float, float]:
     ages = late - np.arange(1, rounds + 1)[:, None]
     weights = np.where(ages >= 0, (1 - step) ** np.maximum(ages, 0), 0.0).mean(axis=1)
     return float(np.mean(1 - (1 - step) ** late)), math.sqrt(float(weights @ weights))
+
+
+def way_of(schedule: Schedule, share: float, least: float) -> tuple[float, float]:
+    """Return (the part of the way that the rounds have come, the deviation of their noise once they are divided by it)."""
+    way, weights = arrived(schedule.step * share * _OF_LONG, schedule.rounds)
+    one = least * math.sqrt(schedule.rounds - schedule.rounds // 2)  # of one gradient
+    return way, one * schedule.step * weights / way
 
 
 def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> Row:

@@ -129,7 +129,7 @@ class LinearTables(Tables):
         law = Bootstrap(self._moments, np.random.default_rng(seed))
         slopes = printed.weights[printed.slopes]
         slopes = slopes[self.estimates.determined(slopes)]
-        test = law.test(slopes) if slopes.size else None
+        test = law.test(slopes) if slopes.size and self.drawn is None else None
         hidden = bool(self.nuisance) or not table.terms
         square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
         own = (
@@ -140,6 +140,7 @@ class LinearTables(Tables):
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None, seed: int = 0) -> Anova | JointTest:
         """Return a chi-squared test for every column; of what ``smaller`` leaves out an F test by bootstrap of the release."""
+        self.check_tested()
         if smaller is None:
             return super().anova(against=against)
         return Bootstrap(self._moments, np.random.default_rng(seed)).test(self.left_out(self.printed(), smaller))

@@ -34,20 +34,22 @@ _FARTHEST = 3.0
 
 @dataclass(frozen=True)
 class LineRows(StandardRows):
-    """Sums over (value along a direction, constant); ``layout`` has all columns."""
+    """Sums over (values along directions, constant); ``layout`` has all columns."""
 
-    #: The rows that the value is taken from.
+    #: The rows that the values are taken from.
     full: StandardRows = field(kw_only=True)
+    #: The number of directions.
+    count: int = field(default=1, kw_only=True)
 
     @classmethod
-    def of(cls, full: StandardRows, longest: float) -> LineRows:
-        """Return the lines through these rows, with products of at most ``longest``."""
-        return cls(full.layout, full.rows, longest, full=full)
+    def of(cls, full: StandardRows, longest: float, count: int = 1) -> LineRows:
+        """Return the values of these rows along ``count`` directions, with products of at most ``longest``."""
+        return cls(full.layout, full.rows, longest, full=full, count=count)
 
     @property
     def width(self) -> int:
-        """Return 2: the coefficients of the value and of the constant."""
-        return 2
+        """Return the number of coefficients: those of the values and of the constant."""
+        return self.count + 1
 
     @cached_property
     def grid(self) -> int:
@@ -65,16 +67,19 @@ class LineRows(StandardRows):
     def _left(
         self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, *, whole: bool = False, longer: bool = False
     ) -> Iterator[tuple[Floats, Floats, Floats]]:
-        """((value, constant), residuals, squared lengths); ``start`` holds the direction, and after it the two coefficients."""
+        """((values, constant), residuals, squared lengths); ``start`` holds the directions, and after them the coefficients."""
         del longer  # there are no second moments of lines
         grid = float(self.grid)
-        direction, at = np.append(start[:-2], 0.0), start[-2:]
+        slopes = (start.size - self.width) // self.count
+        along, at = start[: -self.width].reshape(self.count, slopes), start[-self.width :]
         for rows, (response, *parts) in blocks:
             value, residual, square = np.empty((3, response.size))
-            # One record after the other, so that a value is a function of its record and of public numbers alone.
-            kernels.leave_from(rows, 0, np.zeros(response.size), direction, grid, value, square)
-            own = np.empty((response.size, 2), order="F")
-            own[:, 0], own[:, 1] = np.trunc(np.clip(-value, -_FARTHEST, _FARTHEST) * grid), rows[:, -1]
+            own = np.empty((response.size, self.width), order="F")
+            for k, direction in enumerate(along):
+                # One record after the other, so that a value is a function of its record and of public numbers alone.
+                kernels.leave_from(rows, 0, np.zeros(response.size), np.append(direction, 0.0), grid, value, square)
+                own[:, k] = np.trunc(np.clip(-value, -_FARTHEST, _FARTHEST) * grid)
+            own[:, -1] = rows[:, -1]
             kernels.leave_from(own, 0, response, at, grid, residual, square)
             for part in parts:  # none without weights
                 residual *= part if whole else np.sqrt(part)

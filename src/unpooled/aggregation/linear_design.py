@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from unpooled.aggregation.affordable import AMPLE
 from unpooled.aggregation.line_rows import BASE, LENGTH, LineRows
-from unpooled.aggregation.linear_rounds import BASE_ROUNDS, LENGTH_ROUNDS, afforded, stretch_of, with_ample
+from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, afforded, stretch_of, with_ample
 from unpooled.aggregation.standard import FIRST_MOMENTS, StandardRows
 from unpooled.aggregation.totals import Adds
 from unpooled.privacy.sensitivity import moments_ball
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.linear_rounds import Schedule
     from unpooled.aggregation.meat import Covariance
+    from unpooled.aggregation.priors import EarlierModel
     from unpooled.aggregation.standard import Scales
     from unpooled.aggregation.totals import Summed
     from unpooled.aggregation.weights import Weighting
@@ -41,6 +42,8 @@ class LinearDesign(Adds, Protocol):
     def scales(self) -> Scales: ...  # noqa: D102 - the sums by which columns are standardised
     @property
     def weighting(self) -> Weighting | None: ...  # noqa: D102 - of rows that do not count alike
+    @property
+    def models(self) -> tuple[EarlierModel, ...]: ...  # noqa: D102 - that a fit is drawn to
     @property
     def covariance(self) -> Covariance: ...  # noqa: D102 - what standard errors assume
 
@@ -70,11 +73,22 @@ def gradients(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) 
 
 
 def lines(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:
-    """Yield the gradients of a direction: those of the mean before it, and of the length after it (Theorem B.5)."""
-    before, after = (LineRows.of(standard, longest) for longest in schedule.clips)
-    yield before.named(BASE, schedule.base, adjacency, BASE_ROUNDS)
-    yield standard.descent(schedule.descent, adjacency, schedule.rounds)
-    yield after.named(LENGTH, schedule.length, adjacency, LENGTH_ROUNDS)
+    """Yield the gradients of a direction: those of the mean before it, and of the length after it (Theorem B.5).
+
+    With earlier models the mean comes with the weights of these, and where no direction is learnt that is all.
+    """
+    before, after = lines_of(schedule, standard)
+    yield before.named(BASE, schedule.base, adjacency, schedule.base_rounds)
+    if schedule.length:
+        yield standard.descent(schedule.descent, adjacency, schedule.rounds)
+        yield after.named(LENGTH, schedule.length, adjacency, LENGTH_ROUNDS)
+
+
+def lines_of(schedule: Schedule, standard: StandardRows) -> tuple[LineRows, LineRows]:
+    """Return rows along what is known before a direction was learnt, and along what is known after it."""
+    before, after = schedule.clips
+    known = schedule.known
+    return LineRows.of(standard, before, max(known, 1)), LineRows.of(standard, after, known + 1)
 
 
 def left_over(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:

@@ -13,10 +13,11 @@ import numpy as np
 
 from unpooled.aggregation.descent import descent, frame_of, without_errors
 from unpooled.aggregation.line_rows import BASE, LENGTH
-from unpooled.aggregation.linear_rounds import BASE_ROUNDS, LENGTH_ROUNDS
+from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, Method
 from unpooled.aggregation.linear_study import LinearStudy
+from unpooled.aggregation.priors import Drawn, directions, in_coordinates, named, rows_of, weighed
 from unpooled.aggregation.rounds import Rounds, descend
-from unpooled.aggregation.standard import CAP, Scales, Standard
+from unpooled.aggregation.standard import CAP, CONSTANT, Scales, Standard
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.linear_design import LinearDesign
+    from unpooled.aggregation.priors import EarlierModel, Weighed
     from unpooled.aggregation.standard import StandardRows
     from unpooled.aggregation.totals import Total
     from unpooled.protocol.messages import Ask
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]
 
-#: Steps along a line, of the length and of the constant: the second undoes a residual.
-_LINE_STEPS = np.array([0.7, 2.0])
+#: Steps along lines, of a length and of the constant: the second undoes a residual.
+_LENGTH_STEP, _CONSTANT_STEP = 0.7, 2.0
+#: Lengths along earlier models are believed within about this much of the middle of all and none, in deviations of the response.
+_BELIEVED = 0.5
 #: Rounds of the length that are not averaged: the constant is nearly where it belongs before them.
 _UNCOUNTED = 1
 #: A length counts for what its square exceeds of this many variances of its noise.
@@ -56,36 +60,125 @@ def declared_standard(layout: MomentsLayout) -> Standard:
 
 
 @dataclass
-class _Line:
-    """Rounds along a direction: the noise of their gradients, once they have been asked for."""
+class _Lines:
+    """Rounds along directions: the noise of their gradients, once they have been asked for."""
 
     rounds: Rounds[Any]
     standard: Standard
     noise: float = 0.0
 
-    def rows(self, name: str, direction: Row, start: Row, count: int, first: int) -> Generator[list[Ask], Replies, Row]:
-        """Return (length, constant) along this direction, averaged from round ``first`` on."""
-        rows: StandardRows = self.rounds.design.standard
+    def noise_of(self, name: str) -> float:
+        """Return the deviation of the noise of one mean gradient, which is known before any is asked for."""
+        design: LinearDesign = self.rounds.design
+        deviations = design.totals[name].deviations(self.rounds.plan)
+        return float(deviations.max()) / float(design.standard.grid) ** 2 / design.standard.rows
 
-        def move(total: Total, _: Row) -> Row:
+    def rows(
+        self, name: str, along: Row, start: Row, count: int, first: int, back: float = 0.0
+    ) -> Generator[list[Ask], Replies, tuple[Row, float]]:
+        """Return (lengths and constant along these directions, averaged from round ``first`` on; the deviation of their noise).
+
+        Every round goes this part of the way ``back`` to the start.
+        """
+        rows: StandardRows = self.rounds.design.standard
+        steps = np.append(np.full(start.size - 1, _LENGTH_STEP), _CONSTANT_STEP)
+
+        def move(total: Total, at: Row) -> Row:
             gradient, self.noise = rows.gradient_of(total)
-            moved: Row = _LINE_STEPS * gradient / self.rounds.counted
+            moved: Row = steps * gradient / self.rounds.counted - back * (at - start)
             return moved
 
         def sent(at: Row) -> tuple[float, ...]:
-            return (*self.standard.settings, *direction.tolist(), *at.tolist())
+            return (*self.standard.settings, *along.ravel().tolist(), *at.tolist())
 
-        return (yield from descend(self.rounds, sent, move, start, count, name=name, first=first))
+        found = yield from descend(self.rounds, sent, move, start, count, name=name, first=first)
+        return found, self.noise / self.rounds.counted / math.sqrt(count - first)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The models that a fit is drawn to, along orthonormal directions that span them; no directions where there are no models."""
+
+    #: The directions of slopes, the lengths of every model along them, and the constants of the models, in coordinates.
+    along: Row
+    lengths: Row
+    constants: Row
+    models: tuple[EarlierModel, ...] = ()
+
+    @property
+    def middle(self) -> Row:
+        """Return (lengths, constant) before any data: those of all models and of none, weighted alike."""
+        weights = np.full(len(self.models), 1 / (1 + len(self.models)))
+        return np.append(weights @ self.lengths, weights @ self.constants)
+
+    @classmethod
+    def of(cls, design: LinearDesign, standard: Standard) -> _Known:
+        """Return the models of a design."""
+        models, layout = design.models, design.layout
+        slopes = layout.size - 1
+        if not models:
+            return cls(np.empty((0, slopes)), np.empty((0, 0)), np.empty(0))
+        own = rows_of(models, layout.names, intercept=True)
+        frame = frame_of(design, standard, np.zeros(layout.size), (math.nan, math.nan), 0.0)
+        there = in_coordinates(own, frame, intercept=True)
+        along = directions(there[:, :-1])
+        return cls(along, there[:, :-1] @ along.T, there[:, -1], models)
+
+    def weighed(self, found: Row, error: float) -> Weighed:
+        """Return what noisy (lengths, constant) say."""
+        return weighed(found[:-1], error, found[-1] * CONSTANT, error / CONSTANT, self.lengths, self.constants * CONSTANT)
+
+    def drawn(self, said: Weighed) -> Drawn:
+        """Return the weights of the models as a result has them."""
+        return Drawn(named(self.models, said.weights, said.deviations), ())
 
 
 def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
-    """Rounds for the mean, for slopes and a constant about it, and for (length of these slopes, constant) along them."""
+    """Rounds for the mean, for slopes and a constant about it, and for (length of these slopes, constant) along them.
+
+    With earlier models the first rounds find their weights, too, the slopes begin there, and the last rounds correct the weights.
+    """
     design: LinearDesign = rounds.design
-    standard = declared_standard(design.layout)
-    line, nowhere = _Line(rounds, standard), np.zeros(design.layout.size - 1)
-    _, mean = yield from line.rows(BASE, nowhere, np.zeros(2), BASE_ROUNDS, BASE_ROUNDS // 2)
-    found, noise = yield from descent(rounds, standard, np.append(nowhere, mean))
-    return (yield from _with_length(rounds, standard, found, noise))
+    schedule, standard = design.schedule, declared_standard(design.layout)
+    lines, nowhere = _Lines(rounds, standard), np.zeros((1, design.layout.size - 1))
+    known, count = _Known.of(design, standard), schedule.base_rounds
+    if not known.models:
+        (_, mean), _ = yield from lines.rows(BASE, nowhere, np.zeros(2), count, count // 2)
+        found, noise = yield from descent(rounds, standard, np.append(nowhere[0], mean))
+        return (yield from _with_length(rounds, standard, found, noise))
+    begin = known.middle
+    steep = _steep(schedule.clips[0], len(known.along))
+    back = _back(lines.noise_of(BASE) / math.sqrt(count - count // 2) / steep) * steep
+    first, error = yield from lines.rows(BASE, known.along, begin, count, count // 2, back)
+    first, error = first + back / steep / _LENGTH_STEP * (first - begin), error / steep
+    said = known.weighed(first, error)
+    start = np.append(said.lengths @ known.along, said.constant / CONSTANT)
+    if schedule.method is Method.WEIGHTS:
+        return _at(design, standard, start, error, known.drawn(said))
+    found, noise = yield from descent(rounds, standard, start)
+    return (yield from _corrected(rounds, standard, known, (first, error, start), (found, noise)))
+
+
+def _steep(clip: float, count: int) -> float:
+    """Return how steep the mean of clipped gradients is, relative to unclipped ones: the share of rows that the clip leaves whole.
+
+    Residuals are taken for normal with the deviation of the response, and rows for typical ones along this many directions.
+    """
+    return math.erf(clip / math.sqrt(count + CONSTANT**2) / math.sqrt(2))
+
+
+def _back(error: float) -> float:
+    """Return the part of the way back to the start that a round goes, so that noise of this deviation does not wander off.
+
+    It is that of the posterior mean where lengths are believed within ``_BELIEVED`` of the start, and never more than half of the way.
+    """
+    return min(_LENGTH_STEP * (error / _BELIEVED) ** 2, 0.5)
+
+
+def _at(design: LinearDesign, standard: Standard, found: Row, error: float, drawn: Drawn | None = None) -> LinearStudy:
+    """Return the study of these coefficients, without standard errors."""
+    frame = frame_of(design, standard, found, (math.nan, math.nan), error)
+    return LinearStudy(without_errors(design, frame), frame, drawn=drawn)
 
 
 def _with_length(
@@ -93,17 +186,50 @@ def _with_length(
 ) -> Generator[list[Ask], Replies, LinearStudy]:
     """Rounds for (length, constant) along slopes that were found with this noise of each; a length that may be noise is shrunk towards 0."""
     design: LinearDesign = rounds.design
-    schedule, slopes = design.schedule, design.layout.size - 1
-    size = float(np.linalg.norm(found[:-1]))
-    direction = found[:-1] / size if size else np.zeros(slopes)
-    line, start = _Line(rounds, standard), np.array([0.0, found[-1]])
-    length, constant = yield from line.rows(LENGTH, direction, start, LENGTH_ROUNDS, _UNCOUNTED)
-    error = line.noise / rounds.counted / math.sqrt(LENGTH_ROUNDS - _UNCOUNTED)
+    direction = _unit(found[:-1])
+    lines, start = _Lines(rounds, standard), np.array([0.0, found[-1]])
+    (length, constant), error = yield from lines.rows(LENGTH, direction[None], start, LENGTH_ROUNDS, _UNCOUNTED)
+    shrunken = length * kept_part(length, error**2 + _LEARNT * _learnt(rounds, noise))
+    return _at(design, standard, np.append(shrunken * direction, constant), error)
+
+
+def _corrected(
+    rounds: Rounds[Any],
+    standard: Standard,
+    known: _Known,
+    before: tuple[Row, float, Row],
+    found: tuple[Row, float],
+) -> Generator[list[Ask], Replies, LinearStudy]:
+    """Rounds for the lengths along earlier models and along what was found to lack in them, and for the constant."""
+    design: LinearDesign = rounds.design
+    (first, first_error, start), (slopes, noise) = before, found
+    lacking = slopes[:-1] - start[:-1]
+    direction = _unit(lacking - known.along.T @ (known.along @ lacking))
+    along = np.vstack([known.along, direction])
+    begin = np.concatenate([known.along @ start[:-1], [0.0], slopes[-1:]])
+    last, error = yield from _Lines(rounds, standard).rows(LENGTH, along, begin, LENGTH_ROUNDS, _UNCOUNTED)
+    length, own = float(last[-2]), np.append(last[:-2], last[-1])
+    # Both rounds found the lengths along earlier models, each with noise of its own.
+    flat = error / _steep(design.schedule.clips[1], len(along))
+    parts = 1 / np.square([max(first_error, 1e-9), max(flat, 1e-9)])
+    said = known.weighed((parts[0] * first + parts[1] * own) / parts.sum(), float(parts.sum()) ** -0.5)
+    shrunken = length * kept_part(length, error**2 + _LEARNT * _learnt(rounds, noise))
+    whole = said.lengths @ known.along + shrunken * direction
+    return _at(design, standard, np.append(whole, said.constant / CONSTANT), error, known.drawn(said))
+
+
+def _unit(slopes: Row) -> Row:
+    """Return slopes of length 1, or zeros of none."""
+    size = float(np.linalg.norm(slopes))
+    return slopes / size if size else np.zeros(slopes.size)
+
+
+def _learnt(rounds: Rounds[Any], noise: float) -> float:
+    """Return the squared length of a direction of noise on the rows of the rounds that it was learnt from."""
+    design: LinearDesign = rounds.design
+    schedule = design.schedule
     each = noise * math.sqrt(schedule.rounds - schedule.rounds // 2)
-    learnt = learnt_part(design.standard.longest, each, schedule.rounds, rounds.rows, slopes)
-    shrunken = length * kept_part(length, error**2 + _LEARNT * learnt)
-    frame = frame_of(design, standard, np.append(shrunken * direction, constant), (math.nan, math.nan), error)
-    return LinearStudy(without_errors(design, frame), frame)
+    return learnt_part(design.standard.longest, each, schedule.rounds, rounds.rows, design.layout.size - 1)
 
 
 def kept_part(length: float, variance: float) -> float:

@@ -69,9 +69,9 @@ def residual(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
 
 
 def gradient_along(rows: LineRows, context: Context[Any], settings: tuple[float, ...]) -> NDArray[np.int64]:
-    """Return the gradient at a request's two coefficients, along its direction."""
+    """Return the gradient at a request's coefficients, along its directions."""
     slopes = rows.layout.size - 1
-    standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=slopes + 2)
+    standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=rows.count * slopes + rows.width)
     return shared_out(standard_rows(context, standard), lambda own: rows.gradient(own, start))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from unpooled.aggregation.affordable import AFFORDED, opened
 from unpooled.aggregation.standard import CONSTANT, LARGEST_SQUARE
@@ -31,6 +32,8 @@ class Method(StrEnum):
     DIRECTION = "direction"
     #: The mean of the response alone, by rounds of residuals clipped to a small part of its range.
     MEAN = "mean"
+    #: The mean of the response and the weights of earlier models alone: the smallest budgets, no standard errors.
+    WEIGHTS = "weights"
 
 
 #: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
@@ -106,6 +109,8 @@ class Schedule:
     base: float = 0.0
     length: float = 0.0
     line: float = 0.0
+    #: Directions that are known before any is learnt: those of earlier models.
+    known: int = 0
     rounds: int = 0
     #: |r||z| of one record in a round, and the length of a step.
     longest: float = 1.0
@@ -124,31 +129,47 @@ class Schedule:
                 for share in (self.scales, self.first, self.spread, self.cells, self.products, self.meat, self.cross)
             )
             + self.rounds
-            + BASE_ROUNDS * (self.base > 0)
+            + self.base_rounds * (self.base > 0)
             + LENGTH_ROUNDS * (self.length > 0)
         )
 
     @property
+    def base_rounds(self) -> int:
+        """Return the rounds of the mean: more where nothing follows them."""
+        return BASE_ROUNDS if self.length else _MEAN_ROUNDS
+
+    @property
     def clips(self) -> tuple[float, float]:
-        """Return |r||z| in the rounds before a direction and after it."""
-        return _BASE_CLIP * self.line, _LENGTH_CLIP * self.line
+        """Return |r||z| in the rounds before a direction and after it: longer rows, along more directions, are clipped to more."""
+        longer = math.sqrt(1 + self.known)
+        return _BASE_CLIP * self.line * longer, _LENGTH_CLIP * self.line * longer
 
 
-def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0) -> Schedule:
-    """Return the rounds of this method, or of the one that serves a study of this k best; ``meat``: the share that a sandwich covariance takes."""
+def schedule_of(
+    method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0, *, known: int = 0
+) -> Schedule:
+    """Return the rounds of this method, or of the one that serves a study of this k best.
+
+    ``meat``: the share that a sandwich covariance takes; ``known``: the directions of earlier models.
+    """
     if method is Method.AUTO:
         method = _best(k, coefficients, max_passes)
+        method = Method.WEIGHTS if known and method is Method.MEAN else method
     of_mean = _MEAN_UNIT * min(0.5, max(0.1, k * coefficients / 150))
     if method is Method.MEAN:
         rounds = min(_MEAN_ROUNDS, max_passes)
         return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_MEAN_STEP)
+    if method is Method.WEIGHTS:
+        return Schedule(method, base=1.0, line=of_mean / _BASE_CLIP, known=known)
     if method is Method.DIRECTION:
-        return _direction(coefficients - 1, k * coefficients, of_mean)
+        return _direction(coefficients - 1, k * coefficients, of_mean, known)
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is not Method.GRADIENT
     rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (_BESIDE + (meat > 0) if refined else 1)))
-    shares = {name: share * (1 - meat * refined) for name, share in _SHARES[method].items()} | {"meat": meat * refined}
+    shares: dict[str, Any] = {name: share * (1 - meat * refined) for name, share in _SHARES[method].items()} | {
+        "meat": meat * refined
+    }
     # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
     # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
     root = math.sqrt(coefficients)
@@ -171,7 +192,7 @@ def schedule_of(method: Method, k: float, coefficients: int, max_passes: int, me
     )
 
 
-def _direction(slopes: int, strong: float, line: float) -> Schedule:
+def _direction(slopes: int, strong: float, line: float, known: int) -> Schedule:
     """Return the rounds of a direction of this many slopes: the smaller n mu, the more of the budget says how long they are."""
     length = min(_LENGTH_MOST, max(_LENGTH_LEAST, _LENGTH_STRENGTH / strong))
     base = _BASE_PART * length
@@ -184,6 +205,7 @@ def _direction(slopes: int, strong: float, line: float) -> Schedule:
         rounds=_DIRECTION_ROUNDS,
         longest=_DIRECTION_CLIP * math.sqrt(slopes + CONSTANT**2),
         step=_DIRECTION_STEP / max(slopes, 1),
+        known=known,
     )
 
 

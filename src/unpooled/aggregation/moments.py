@@ -21,6 +21,7 @@ from unpooled.aggregation.moments_file import FORMAT, StoredMoments
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.priors import Told
 from unpooled.aggregation.random_sites import tables_with_sites
 from unpooled.aggregation.sampling import behind_prior, sampling_covariance
 from unpooled.aggregation.sites import noise_norm
@@ -285,10 +286,22 @@ class Moments:
             mean = frame.start + self.known.inverse @ self._cross
             sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
             return self._in_own_units(*behind_prior(self.known, mean, sampling + self.met(mean), prior), noise)
-        found, spread = least_squares_state(self.noisy, frame.least)
+        return self._in_own_units(*self._behind_rows(noise), noise)
+
+    def _behind_rows(self, noise: float) -> tuple[Row, Matrix]:
+        """Return the mean and covariance of the coefficients behind the rows, in coordinates, without a prior about 0."""
+        found, spread = least_squares_state(self.noisy, self.frame.least)
         gram = noisy_gram.repaired(self._invertible, self.xx[1])
-        sampled = noise * (self.weight / self.rows) * np.linalg.inv(gram)
-        return self._in_own_units(frame.start + found, spread + sampled, noise)
+        return self.frame.start + found, spread + noise * (self.weight / self.rows) * np.linalg.inv(gram)
+
+    def told(self) -> Told:
+        """Return what the release says of the coefficients, without a prior: what a fit with earlier models begins from."""
+        if self.frame.refined:
+            return Told.of(*self._behind_rows(self._residual_variance()), self.known.still)
+        prior = self.frame.prior_of_all(1.0, intercept=self.layout.intercept)
+        noise = self._noise_variance(ESTIMATE)
+        found = self._of_unknown_gram.averaged(self.frame.squares[0], [prior], noise)
+        return Told.of(found.mean, found.covariance, self.known.still, prior)
 
     def _residual_variance(self) -> float:
         """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""

@@ -42,6 +42,10 @@ class SummaryTerm:
         """Return the line with another p-value."""
         return replace(self, p_value=value)
 
+    def credible(self) -> SummaryTerm:
+        """Return the line of a posterior: its interval says what is believed, and no test of a value goes with it."""
+        return replace(self, statistic=math.nan, p_value=math.nan)
+
     def exponential(self) -> SummaryTerm:
         """Return the line with the exponentials of its estimate and interval; standard error and test stay those of the logarithm."""
         estimate, low, high = (math.exp(min(v, 700.0)) for v in (self.estimate, self.conf_low, self.conf_high))
@@ -59,6 +63,9 @@ _SURE = ("std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high"
 #: Why a line is missing.
 NOT_DETERMINED = "not determined, so not printed (no row varies along it, or the noise exceeds what the data say of it): "
 
+#: The note under a table of a fit with earlier models.
+CREDIBLE = "intervals are credible: they hold what the rows and the earlier models say together, so there are no p-values"
+
 
 def notes(not_determined: Iterable[str]) -> list[str]:
     """Which lines are not printed and why; nothing where all are."""
@@ -72,13 +79,22 @@ def cells_of(
     """Return the cells of a table, its head first."""
     p = "p" if adjust is None else f"p ({adjust})"
     ends = f"[{(1 - level) / 2:.3g}", f"{(1 + level) / 2:.3g}]"
-    lines: list[tuple[str, ...]] = [("", ratio or "estimate", "std error", "privacy", "z", p, *ends)]
+    terms = [t for t in terms if t.identified]
+    tested = not is_credible(terms)
+    lines: list[tuple[str, ...]] = [
+        ("", ratio or "estimate", *(("std error", "privacy", "z", p) if tested else ("deviation",)), *ends)
+    ]
     for t in terms:
-        if t.identified:
-            numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, t.privacy))
-            low, high = f"{t.conf_low:.5g}", f"{t.conf_high:.5g}"
-            lines.append((t.term, *numbers, f"{t.statistic:.2f}", f"{t.p_value:.3g}", low, high))
+        numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, *([t.privacy] if tested else [])))
+        test = (f"{t.statistic:.2f}", f"{t.p_value:.3g}") if tested else ()
+        lines.append((t.term, *numbers, *test, f"{t.conf_low:.5g}", f"{t.conf_high:.5g}"))
     return lines
+
+
+def is_credible(terms: Iterable[SummaryTerm]) -> bool:
+    """Return True for the lines of a posterior, which have intervals and no tests."""
+    found = [math.isnan(t.statistic) for t in terms if t.identified]
+    return bool(found) and all(found)
 
 
 def as_text(lines: Sequence[tuple[str, ...]]) -> str:
@@ -152,6 +168,8 @@ class SummaryTable(Savable):
 
     def _foot(self) -> list[str]:
         foot = [*self.compared, *notes(self.not_determined)]
+        if is_credible(self.terms):
+            return [*foot, CREDIBLE, *self.statement.splitlines()[:1]]
         foot.append("std error is of sampling and privacy noise together; privacy is the part that privacy adds")
         if self.ratio:
             foot.append("std error, privacy and z are those of the logarithm")

@@ -13,7 +13,8 @@ from unpooled.aggregation.clipping import TAIL_PART, Clipping
 from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
 from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
 from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
-from unpooled.aggregation.summary import as_html_table, as_text, cells_of
+from unpooled.aggregation.priors import words
+from unpooled.aggregation.summary import as_html_table, as_text, cells_of, is_credible
 from unpooled.errors import UsageError, listed
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.estimates import Estimates
     from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.aggregation.printed_terms import PrintedTerms
+    from unpooled.aggregation.priors import Drawn
     from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 
     Matrix = NDArray[np.float64]
@@ -90,12 +92,16 @@ class Contrast:
         return self.joint.p_value
 
     @property
+    def _tested(self) -> bool:
+        return len(self.terms) > 1 and not is_credible(self.terms)
+
+    @property
     def _lines(self) -> list[tuple[str, ...]]:
         return cells_of(self.terms, self.level, ratio=self.ratio)
 
     def __str__(self) -> str:
         lines = as_text(self._lines)
-        if len(self.terms) > 1:
+        if self._tested:
             lines += f"\njoint test: chi2({self.degrees}) = {self.statistic:.4g}, p {self.joint.p_words}"
         return lines
 
@@ -103,7 +109,7 @@ class Contrast:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return as_html_table(self._lines) + (self.joint._repr_html_() if len(self.terms) > 1 else "")
+        return as_html_table(self._lines) + (self.joint._repr_html_() if self._tested else "")
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,6 +157,8 @@ class Tables:
     cut: Clipping | None = None
     #: Columns of which nothing is told beside those of the table, nor of the constant.
     nuisance: tuple[str, ...] = ()
+    #: How earlier models drew the estimates, which are then a posterior; None without any.
+    drawn: Drawn | None = None
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None
@@ -226,6 +234,8 @@ class Tables:
         printed, ratio = self.printed(reference, coding, against), self.ratio(exponentiate=exponentiate)
         lines, without = self.estimates.lines(printed, level, adjust)
         compared = (*self.compared(printed, without), *self.cut_off(printed, lines))
+        if self.drawn is not None:
+            lines, compared = tuple(line.credible() for line in lines), (*compared, *words(self.drawn))
         if ratio:
             lines = tuple(line.exponential() for line in lines)
         facts = (self.rows, self.family, self.dispersion, level, self.statement, adjust)
@@ -263,12 +273,16 @@ class Tables:
         found, covariance, sampling = self.estimates.mapped(weights)
         lines = wald_lines(names, found, covariance.diagonal(), sampling.diagonal(), level, values)
         statistic, degrees = wald(found - values, covariance)
-        joint = JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
+        tail = chi2_tail(statistic, degrees)
+        if self.drawn is not None:
+            lines, statistic, tail = [line.credible() for line in lines], math.nan, math.nan
+        joint = JointTest("chi2", statistic, degrees, tail)
         terms = tuple(line.exponential() for line in lines) if ratio else tuple(lines)
         return Contrast(terms, joint, level, ratio)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None) -> Anova | JointTest:
         """Return a Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""
+        self.check_tested()
         printed = self.printed(None, None, against)
         if smaller is None:
             terms = dict.fromkeys(name for name in printed.terms if name)
@@ -278,6 +292,13 @@ class Tables:
         values, covariance, _ = self.estimates.mapped(weights)
         statistic, degrees = wald(values, covariance)
         return JointTest("chi2", statistic, degrees, chi2_tail(statistic, degrees))
+
+    def check_tested(self) -> None:
+        """Refuse a test of estimates that earlier models drew."""
+        if self.drawn is not None:
+            raise UsageError(
+                "a fit with a prior has intervals of what is believed, and no tests: leave prior out for p-values of these rows alone"
+            )
 
     def left_out(self, printed: PrintedTerms, smaller: Sequence[str]) -> Matrix:
         """Return the determined lines of the columns that a smaller model leaves out; refused where a column has none."""
@@ -318,7 +339,11 @@ class Tables:
             "level": level,
             "vcov": [[value if math.isfinite(value) else None for value in row] for row in covariance.tolist()],
             "not_determined": list(without),
-            "notes": [*self.compared(printed, without), *self.cut_off(printed, lines)],
+            "notes": [
+                *self.compared(printed, without),
+                *self.cut_off(printed, lines),
+                *([] if self.drawn is None else words(self.drawn)),
+            ],
             "clipping": None if self.cut is None else self.cut.data(),
         }
 

@@ -24,6 +24,7 @@ from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
+from unpooled.estimation.priors import released_values
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
 from unpooled.estimation.utility import warn_of_a_mean
@@ -235,7 +236,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             trust=trust or {},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
-            origins=origins_of(*self.get_params(deep=False).values()),
+            origins=origins_of(*released_values(self.get_params(deep=False).values())),
             derived=derived,
         )
 

@@ -62,6 +62,8 @@ class Known:
     constant: float
     slope: float
     doubt: float
+    #: The mass of this belief; the rest is believed as if nothing were known.
+    mass: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,7 @@ def score_posterior(
     """
     points, parts = _scores(released)
     deviation = math.sqrt(max(float((parts[:, None] * points**2).sum()) / _POINTS, _TINY))
-    slopes, prior = _slopes(deviation, known, believed)
-    if known is not None:
-        constants, prior = _near(known, prior, intercept=intercept)
-    else:
-        constants, prior = _constants(released, points, parts, slopes, prior, intercept=intercept)
+    slopes, constants, prior = _lines(released, points, parts, deviation, (known, believed), intercept=intercept)
     p = expit(constants[..., None, None] + slopes[:, None, None, None] * points).mean(axis=-1)
     log = np.log(prior) + _likelihood(released, p, parts)
     weights = np.exp(log - log.max()).ravel()
@@ -164,6 +162,33 @@ def _scores(released: ScoreCounts) -> tuple[Matrix, Vector]:
     places = edges[:-1, None] + np.diff(edges)[:, None] * (np.arange(_POINTS) + 0.5) / _POINTS
     points = mean + deviation * ndtri(np.clip(places, 1e-12, 1 - 1e-12))
     return np.clip(points, np.maximum(ends[:-1], -1e3)[:, None], np.minimum(ends[1:], 1e3)[:, None]), np.diff(edges)
+
+
+def _lines(
+    released: ScoreCounts,
+    points: Matrix,
+    parts: Vector,
+    deviation: float,
+    belief: tuple[Known | None, Slopes],
+    *,
+    intercept: bool,
+) -> tuple[Vector, Matrix, Matrix]:
+    """Return slopes, a row of constants for each, and what is believed of every line before data."""
+    known, believed = belief
+    slopes, prior = _slopes(deviation, known, believed)
+    if known is None:
+        return slopes, *_constants(released, points, parts, slopes, prior, intercept=intercept)
+    constants, prior = _near(known, prior, intercept=intercept)
+    if known.mass == 1.0:
+        return slopes, constants, prior
+    others = _lines(released, points, parts, deviation, (None, believed), intercept=intercept)
+    found = [(slopes, constants, prior, known.mass), (*others, 1 - known.mass)]
+    # Every line is a row of its own, for the two beliefs have grids of their own.
+    return (
+        np.concatenate([np.repeat(s, c.shape[1]) for s, c, _, _ in found]),
+        np.concatenate([c.ravel() for _, c, _, _ in found])[:, None],
+        np.concatenate([mass * (p / p.sum()).ravel() for _, _, p, mass in found])[:, None],
+    )
 
 
 def _slopes(deviation: float, known: Known | None, believed: Slopes) -> tuple[Vector, Vector]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: What may have an origin, and how statements call it.
-BOUNDS_INPUT, SOURCE, COEFFICIENTS, ROW_MAP = "bounds", "source", "coefficients", "row map"
+BOUNDS_INPUT, SOURCE, COEFFICIENTS, ROW_MAP, PRIOR = "bounds", "source", "coefficients", "row map", "prior"
 INPUT_WORDS = {
     BOUNDS_INPUT: "the bounds",
     "classes": "the classes",
@@ -29,7 +29,7 @@ INPUT_WORDS = {
     COEFFICIENTS: "the model's coefficients",
     "basis": "the basis",
     "reference": "the reference",
-    "prior": "the prior",
+    PRIOR: "the prior",
     ROW_MAP: "the row map",
 }
 #: The parameters of a study that are public inputs; other inputs are on cards.
@@ -39,8 +39,8 @@ PARAMETERS = {
     "coefficients": COEFFICIENTS,
     "matrix": "basis",
     "reference": "reference",
-    "prior": "prior",
-    "prior_precision": "prior",
+    "prior": PRIOR,
+    "prior_precision": PRIOR,
 }
 #: Whose rows an input was computed from: the study's own, or those of other people.
 SAME, OTHERS = "same", "others"

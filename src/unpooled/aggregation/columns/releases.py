@@ -15,12 +15,13 @@ from unpooled.privacy.unit import Split
 if TYPE_CHECKING:
     from unpooled.aggregation.columns.design import ColumnsDesign
     from unpooled.privacy.plan import Study
+    from unpooled.privacy.sentence import Sentence
 
 Columns = TypeVar("Columns", bound="ColumnsDesign")
 
 
-def plan_of(study: Study, design: Columns) -> Plan[Columns]:
-    """Return the releases of a study of columns at different parties."""
+def plan_of(study: Study, design: Columns, assumptions: tuple[Sentence, ...] = ()) -> Plan[Columns]:
+    """Return the releases of a study of columns at different parties; ``assumptions`` are those of its model."""
     _check_cards(study, design)
     constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
     return Plan(
@@ -28,7 +29,7 @@ def plan_of(study: Study, design: Columns) -> Plan[Columns]:
         Split.VERTICAL,
         (*constants, *design.aggregation.releases(design.totals[JOINT], study)),
         not_protected=unprotected(design),
-        assumptions=assumed(design),
+        assumptions=(*assumptions, *assumed(design)),
         design=design,
         notes=notes(design),
         joint=ALLOWED if design.proved else TRUSTING,

@@ -9,12 +9,14 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.descent import descent
+from unpooled.aggregation.drawn import drawn_fit
 from unpooled.aggregation.linear_direction import directed
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.aggregation.priors import Drawn
 from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.standard import CONSTANT, Standard
 from unpooled.models.bayes.declared import NAIVE
@@ -61,6 +63,8 @@ class BayesResult(msgspec.Struct, frozen=True):
     method: str = Method.MOMENTS
     #: The moments of the focused columns, the others taken out; None without a focus.
     focused: StoredMoments | None = None
+    #: How earlier models drew the fit; None without any.
+    drawn: Drawn | None = None
 
 
 def coordinate(plan: Plan[BayesDesign]) -> Conversation:
@@ -69,12 +73,23 @@ def coordinate(plan: Plan[BayesDesign]) -> Conversation:
     yield from rounds.begin(design.weighting)
     if design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
-        return _result(rounds, posterior(design, moments), moments, settings)
+        return _of_moments(rounds, moments, settings)
     if design.focus is not None:
         fit, left = yield from focused(rounds, design.focus)
         return msgspec.structs.replace(_result(rounds, fit, None, ()), focused=left.stored())
-    fit, found = yield from _standardised(rounds)
-    return _result(rounds, fit, found, ())
+    fit, found, drawn = yield from _standardised(rounds)
+    if found is not None and design.models:
+        return _of_moments(rounds, found, ())
+    return msgspec.structs.replace(_result(rounds, fit, found, ()), drawn=drawn)
+
+
+def _of_moments(rounds: Rounds[BayesDesign], moments: Moments, settings: tuple[float, ...]) -> BayesResult:
+    """Return the result of released moments: what the study asks of them, or what they and earlier models say."""
+    design = rounds.design
+    if not design.models:
+        return _result(rounds, posterior(design, moments), moments, settings)
+    fit, drawn = drawn_fit(moments, design.models)
+    return msgspec.structs.replace(_result(rounds, fit, moments, settings), drawn=drawn)
 
 
 def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[Moments, tuple[float, ...]]]:
@@ -101,18 +116,18 @@ def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, t
     return moments, settings
 
 
-def _standardised(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None]]:
+def _standardised(
+    rounds: Rounds[BayesDesign],
+) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None, Drawn | None]]:
     """Rounds over standardised rows, or over the response alone."""
     design = rounds.design
-    if design.method is Method.DIRECTION:
-        found = yield from directed(rounds)
-        return found.fit, None
     if design.method is not Method.MEAN:
-        found = yield from standardised(rounds)
-        return found.fit, found.moments
+        by_direction = design.method in {Method.DIRECTION, Method.WEIGHTS}
+        found = yield from (directed(rounds) if by_direction else standardised(rounds))
+        return found.fit, found.moments, found.drawn
     standard = Standard.declared()
     (start,), _ = yield from descent(rounds, standard)
-    return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None
+    return _mean_alone(design, CONSTANT * float(start) * float(standard.width[-1])), None, None
 
 
 def _mean_alone(design: BayesDesign, mean: float) -> LinearFit:

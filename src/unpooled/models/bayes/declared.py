@@ -10,6 +10,7 @@ from unpooled.aggregation.layout import Geometry
 from unpooled.aggregation.linear_rounds import ROUNDS, Method
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.priors import EarlierModel
 from unpooled.aggregation.sites import SiteEffects
 from unpooled.errors import UsageError
 
@@ -55,6 +56,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coding: str = TREATMENT
     #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
     formula: str = ""
+    #: Earlier models of the same response, to which the fit is drawn as far as the rows agree (``aggregation/priors.py``).
+    prior: tuple[EarlierModel, ...] = ()
     #: Whether sites differ by a constant: "pooled" (they do not), "fixed" or "random" (``aggregation/sites.py``).
     site_effects: str = SiteEffects.POOLED
 
@@ -87,6 +90,7 @@ def check_values(parameters: Parameters) -> None:
         raise UsageError(msg)
     _check_method(parameters)
     _check_sites(parameters)
+    _check_prior(parameters)
 
 
 def _check_sites(parameters: Parameters) -> None:
@@ -101,6 +105,25 @@ def _check_sites(parameters: Parameters) -> None:
             "projection, posterior and the precisions"
         )
         raise UsageError(msg)
+
+
+def _check_prior(parameters: Parameters) -> None:
+    """Refuse earlier models where another prior, or none, is asked for."""
+    if not parameters.prior:
+        if parameters.method == Method.WEIGHTS:
+            raise UsageError("method 'weights' finds the weights of earlier models: name some with prior")
+        return
+    others = [name for name in ("focus", "weights") if getattr(parameters, name)]
+    others += paper_parameters(parameters)
+    others += [] if parameters.fit_intercept else ["fit_intercept=False"]
+    others += [] if parameters.site_effects == SiteEffects.POOLED else ["site_effects"]
+    if others:
+        msg = f"prior goes without {', '.join(others)}"
+        raise UsageError(msg)
+    if parameters.method == Method.MEAN:
+        raise UsageError(
+            "prior goes with every method but 'mean', which fits no slopes: 'weights' fits the weights of earlier models alone"
+        )
 
 
 def _check_method(parameters: Parameters) -> None:

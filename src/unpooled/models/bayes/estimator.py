@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.columns.words import PROOF
+from unpooled.aggregation.drawn import drawn_fit, drawn_tables
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import ROUNDS
 from unpooled.aggregation.moments import ESTIMATE, Moments
@@ -18,6 +19,7 @@ from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.priors import PRIORS, Earlier, Prior, models_of, prior_parameter
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.aggregation.inference import LinearSummary, LinearTables
+    from unpooled.aggregation.priors import EarlierModel
     from unpooled.aggregation.tables import Anova, Contrast, JointTest
     from unpooled.estimation.linking import On
     from unpooled.privacy.budget import Budget
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor):
+class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearRegressor):
     """Linear regression from private sums: of rows at several sites, or of columns of the same people at several parties (``parties``).
 
     ``summary`` is the table to publish; ``coef_``, the posterior mean of a Bayesian model, is what predicts. ``PrivateBayesianRegression`` is another
@@ -104,6 +107,9 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
     noise_precision : float or "estimate", default "estimate"
         Precision of y around its mean, or what the release says of it.
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Earlier models of the same response: coefficients by name (``"(intercept)"``, and "ward = b" of a level), ``as_prior()`` of an earlier fit, or
+        rows that are public. The fit is drawn to them as far as the rows agree; intervals are then credible, without p-values.
     response_at : str, optional
         With ``parties``, who holds the response; None is the first party, or of frames the one that has it.
     helpers : {1, 0}, default 1
@@ -142,6 +148,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         the method releases none.
     focused_ : Moments
         The released moments of the columns of ``focus``, the others taken out; absent without a focus.
+    drawn_ : Drawn
+        The weight of each earlier model, and how far they drew each term; absent without ``prior``.
     projection_ : object
         The ranges that the data were projected to.
     statement_, plan_, ledger_, communication_
@@ -173,6 +181,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         | taking("max_passes", WHOLE)
         | taking("focus", LIST)
         | taking("multiple", NUMBER, NONE)
+        | taking("prior", PRIORS, NONE)
         | taking("weights_bounds", PAIR, NONE)
         | taking("formula response_at", WORD, NONE)
         | taking("check site_effects", WORD)
@@ -205,6 +214,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         multiple: float | None = None,
         prior_precision: float | str = ESTIMATE,
         noise_precision: float | str = ESTIMATE,
+        prior: Prior = None,
         response_at: str | None = None,
         helpers: int = 1,
         check: str = PROOF,
@@ -233,6 +243,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.multiple = multiple
         self.prior_precision = prior_precision
         self.noise_precision = noise_precision
+        self.prior = prior
         self.parties = parties
         self.response_at = response_at
         self.helpers = helpers
@@ -272,6 +283,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
         parameters |= {"focus": [str(name) for name in self.focus]} if len(self.focus) else {}
         parameters |= asked_effects(self.site_effects)
+        parameters |= self._prior_parameter(declared)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(
@@ -307,6 +319,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         if result.moments is not None:
             return self._from(Moments.of(result.moments))
         self._columns = declared.columns
+        if result.drawn is not None:
+            self.drawn_ = result.drawn
         if result.focused is not None:
             self.focused_ = Moments.of(result.focused)
         coef = np.array([c.value for c in result.coefficients])
@@ -324,9 +338,16 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             estimator.feature_names_in_ = np.array(names, dtype=object)
         return estimator._from(moments)
 
+    def _prior_parameter(self, declared: Declared) -> dict[str, Any]:
+        return prior_parameter(self.prior, declared.columns, formula=bool(self._formula_parameter))
+
     def _from(self, moments: Moments) -> Self:
         self.moments_ = moments
         self._columns = moments.layout.declared
+        if self.prior is not None:
+            models = self._models(moments.layout.names)
+            fit, self.drawn_ = drawn_fit(moments, models)
+            return self._take(fit)
         prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
         noise = self._row.filled("noise_precision", self.noise_precision, ESTIMATE)
         return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
@@ -387,7 +408,11 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         moments = self.focused_ if hasattr(self, "focused_") else self._released()
         plan = getattr(self, "plan_", None)  # none where the moments come from a file
         given = getattr(getattr(plan, "design", None), "parameters", None)
-        return moments.tables(getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
+        models = () if self.prior is None else self._models(moments.layout.names)
+        return drawn_tables(moments, models, getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
+
+    def _models(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
+        return models_of(self.prior, self._columns, names, formula=self._made is not None)
 
     def submodel(self, columns: Sequence[str]) -> PrivateLinearRegression:
         """Return a fitted model of some of the columns alone, free of charge."""

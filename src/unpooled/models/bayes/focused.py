@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.descent import arrived, descent, frame_of, without_errors
+from unpooled.aggregation.descent import descent, frame_of, way_of, without_errors
 from unpooled.aggregation.linear_rounds import clip_of_focus
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_fit import LinearFit
-    from unpooled.aggregation.linear_rounds import Schedule
     from unpooled.aggregation.rounds import Rounds
     from unpooled.models.bayes.focus import FocusRows
     from unpooled.models.bayes.plan import BayesDesign
@@ -46,7 +45,7 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     )
     own = np.linalg.qr(still)[0]
     start = start - own @ (own.T @ start)  # what no row sees of it is no size
-    start, left = _drawn(start, *_way(design.schedule, share, least), start.size - 1 - own.shape[1])
+    start, left = _drawn(start, *way_of(design.schedule, share, least), start.size - 1 - own.shape[1])
     fit = without_errors(design, frame_of(design, standard, start, (math.nan, math.nan), least))
     total = yield from rounds.total(CELLS, (*standard.settings, *start.tolist()))
     offset, spread, error = rows.cells_of_all.decode(total, rounds.rows)
@@ -86,13 +85,6 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     return fit, replace(moments, covariance=design.covariance, meat=meat, nuisance=rows.nuisance)
 
 
-def _way(schedule: Schedule, share: float, least: float) -> tuple[float, float]:
-    """Return (the part of the way that the rounds have come, the deviation of their noise once they are divided by it)."""
-    way, weights = arrived(schedule.step * share * _OF_LONG, schedule.rounds)
-    one = least * math.sqrt(schedule.rounds - schedule.rounds // 2)  # of one gradient
-    return way, one * schedule.step * weights / way
-
-
 def _drawn(start: Row, way: float, noise: float, free: int) -> tuple[Row, float]:
     """Return coefficients with slopes drawn to 0 as far as noise of this deviation says, and the variance that remains of each slope."""
     slopes = start[:-1] / way
@@ -103,8 +95,6 @@ def _drawn(start: Row, way: float, noise: float, free: int) -> tuple[Row, float]
 
 #: Rounds may stop this part of the way before where they are taken to be.
 _LAGS = 0.15
-#: A clip takes more from long rows, which move coefficients most, and deviations may be taken for too large.
-_OF_LONG = 0.8
 #: By so much the mean square of a sum of products is larger, because columns that confound do so in one direction.
 _ALIGNED = 1.5
 #: Of residuals at least this share is taken to lie inside the clip of a gradient.

@@ -35,7 +35,7 @@ class Following:
 
     def _forget(self) -> None:
         """Take away what a fit before released."""
-        for name in ("moments_", "focused_"):
+        for name in ("moments_", "focused_", "drawn_"):
             if hasattr(self, name):
                 delattr(self, name)
 

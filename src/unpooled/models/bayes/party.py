@@ -8,7 +8,8 @@ import numpy as np
 
 from unpooled.aggregation import linear_party
 from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.line_rows import BASE, LENGTH, LineRows
+from unpooled.aggregation.line_rows import BASE, LENGTH
+from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.linear_party import gradient_along, standard_rows
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
@@ -120,12 +121,12 @@ def _meat(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64
 
 def _base(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
     design = context.design
-    return gradient_along(LineRows.of(design.standard, design.schedule.clips[0]), context, settings)
+    return gradient_along(lines_of(design.schedule, design.standard)[0], context, settings)
 
 
 def _length(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
     design = context.design
-    return gradient_along(LineRows.of(design.standard, design.schedule.clips[1]), context, settings)
+    return gradient_along(lines_of(design.schedule, design.standard)[1], context, settings)
 
 
 #: What a party adds up, by the name of the total.

@@ -22,6 +22,7 @@ from unpooled.aggregation.linear_rounds import (
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
+from unpooled.aggregation.priors import assumed, check_models, directions, rows_of
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.sites import sites_of
@@ -40,6 +41,7 @@ from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from unpooled.aggregation.priors import EarlierModel
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.table import Table
 
@@ -80,6 +82,11 @@ class BayesDesign:
     def weighting(self) -> Weighting | None:
         """Return the declared weights of rows; None where every row counts alike."""
         return self.layout.weighting
+
+    @property
+    def models(self) -> tuple[EarlierModel, ...]:
+        """Return the earlier models to which the fit is drawn."""
+        return self.parameters.prior
 
     @property
     def method(self) -> Method:
@@ -162,6 +169,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
     if layout.made is not None and layout.made.derived.offset_column is not None:
         raise UsageError("a linear model has no offset: subtract it from the response")
     check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
+    check_models(parameters.prior, layout.names, intercept=layout.intercept)
     wanted = Method.MOMENTS if paper_parameters(parameters) else Method.FOCUS if parameters.focus else parameters.method
     if layout.sites is not None and wanted == Method.AUTO:  # a table is what sites are for
         wanted = Method.MOMENTS if study.epsilon == math.inf else Method.REFINEMENT
@@ -184,10 +192,12 @@ def _spent(
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
     coefficients = layout.unit_columns + 1 + (layout.sites is not None)
     strong = strength(study, aggregation, layout.weighting)
-    schedule = schedule_of(wanted, strong / coefficients, coefficients, parameters.max_passes, meat)
+    schedule = schedule_of(
+        wanted, strong / coefficients, coefficients, parameters.max_passes, meat, known=_known(parameters, layout)
+    )
     used = layout
-    if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:
-        msg = f"method 'direction' reads the data {schedule.passes} times: max_passes must be at least that"
+    if schedule.method in {Method.DIRECTION, Method.WEIGHTS} and schedule.passes > parameters.max_passes:
+        msg = f"method {str(schedule.method)!r} reads the data {schedule.passes} times: max_passes must be at least that"
         raise UsageError(msg)
     if schedule.method in {Method.MEAN, Method.DIRECTION}:
         if not layout.intercept and wanted is not Method.AUTO:
@@ -215,6 +225,11 @@ def _spent(
     return replace(design, schedule=schedule, standard=standard)
 
 
+def _known(parameters: Parameters, layout: MomentsLayout) -> int:
+    """Return the number of directions that the earlier models span."""
+    return len(directions(rows_of(parameters.prior, layout.names, intercept=False))) if parameters.prior else 0
+
+
 def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
     """Refuse a focus whose answer would be noise: an error of more than one deviation of the response, from noise alone."""
     error = clip_of_focus(noise) * noise
@@ -229,7 +244,7 @@ def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
 def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
     """Means and deviations, gradients, and what standard errors need."""
     schedule, rows = design.schedule, design.standard
-    if schedule.method is Method.DIRECTION:
+    if schedule.method in {Method.DIRECTION, Method.WEIGHTS}:
         yield from lines(schedule, rows, adjacency)
         return
     if schedule.scales:
@@ -282,7 +297,7 @@ def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ())
     notes = (*passes_note(design.method, passes), *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}))
     if design.focus is not None:
         notes = (*notes, _focus_note(design))
-    return plan_of_totals(study, design, voids=voids, notes=notes)
+    return plan_of_totals(study, design, assumptions=assumed(study, design.models), voids=voids, notes=notes)
 
 
 def _focus_note(design: BayesDesign) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.moments import joint_moments
 from unpooled.aggregation.columns.words import COLUMNS
+from unpooled.aggregation.drawn import drawn_fit
 from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
 from unpooled.models.bayes.columns.sines import SineDesign, by_sines
@@ -33,7 +36,9 @@ def coordinate(compiled: Plan) -> Conversation:
         return _result(design, (yield from by_sines(compiled)), None, columns.SINES)
     if isinstance(design, JointDesign):
         moments = yield from joint_moments(compiled)
-        return _result(design, moments.posterior(), moments.stored(), "joint moments")
+        models = cast("columns.Parameters", design.parameters).prior
+        fit, drawn = drawn_fit(moments, models) if models else (moments.posterior(), None)
+        return msgspec.structs.replace(_result(design, fit, moments.stored(), "joint moments"), drawn=drawn)
     return (yield from coordinator.coordinate(compiled))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation import profiles
+from unpooled.aggregation.drawn import drawn_tables
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.summary import notes
+from unpooled.aggregation.priors import words
+from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
 from unpooled.protocol.step import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 
@@ -24,7 +26,7 @@ def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
     if stored is None:
         return None
     given = plan.design.parameters
-    return Moments.of(stored).tables(given.reference, given.coding)
+    return drawn_tables(Moments.of(stored), given.prior, given.reference, given.coding)
 
 
 def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
@@ -44,11 +46,13 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
     found = tables(plan, result)
     if found is None:
         others = "'moments' gives them" if plan.joint else "'refinement' and 'moments' give them"
-        words = [f"method {result.method!r} gives predictions without standard errors; {others}"]
+        said = [f"method {result.method!r} gives predictions without standard errors; {others}"]
+        said += [] if result.drawn is None else words(result.drawn)
     else:
         table = found.summary(result.level)
-        words = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
-    return (*words, f"{'columns' if plan.joint else 'rows'} of {', '.join(result.participants)}")
+        credible = [CREDIBLE] if is_credible(table.terms) else []
+        said = [f"intervals of {result.level:.0%}", *table.compared, *credible, *notes(table.not_determined)]
+    return (*said, f"{'columns' if plan.joint else 'rows'} of {', '.join(result.participants)}")
 
 
 def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:

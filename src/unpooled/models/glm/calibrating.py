@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 
+#: The mass of the length that earlier models say.
+_HALF = 0.5
+
+
 def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tuple[float, float], ...]]:
     """Find the direction of the slopes by rounds and their length by one histogram; return the lines whose mean probability predicts."""
     design = fit.design
@@ -43,14 +47,21 @@ def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tupl
     return line.lines
 
 
-def calibrate(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
-    """Correct the length of the slopes and the constant by the histogram along the score of the fit, where the plan has one."""
+def calibrate(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tuple[float, float], ...]]:
+    """Correct the length of the slopes and the constant by the histogram along the score of the fit, where the plan has one.
+
+    Where a small budget was drawn to earlier models, their length may be all wrong: then half of the belief is that nothing is known of it, and
+    the lines are returned whose mean probability predicts.
+    """
     if not fit.design.schedule.probabilities:
-        return
+        return ()
     slopes, intercept = fit.start[: fit.shape.columns], fit.design.layout.intercept
     constant = CONSTANT * float(fit.start[-1]) if intercept else 0.0
-    known = Known(constant, float(np.linalg.norm(slopes)), fit.design.schedule.doubt)
-    yield from _line_along(fit, slopes, known)
+    length, doubt = float(np.linalg.norm(slopes)), fit.design.schedule.doubt
+    unsure = bool(fit.design.parameters.prior) and doubt > 1
+    known = Known(constant, length, 1.0, _HALF) if unsure else Known(constant, length, doubt)
+    line = yield from _line_along(fit, slopes, known)
+    return line.lines if unsure else ()
 
 
 def _line_along(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask], Replies, ScorePosterior]:

@@ -19,6 +19,7 @@ from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_slopes
 from unpooled.models.glm.calibrating import calibrate, direction_and_scale
 from unpooled.models.glm.cutting import Cutting
 from unpooled.models.glm.directions import MOMENTS
+from unpooled.models.glm.drawing import Drawing
 from unpooled.models.glm.fit import GlmFit
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, ROUNDED, GlmMethod
@@ -77,20 +78,23 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     if design.schedule.method is GlmMethod.DIRECTION:
         lines = yield from direction_and_scale(fit)
         return _result(fit, None, lines=lines)
+    drawing = Drawing(fit) if design.parameters.prior else None
     if design.schedule.rounds:
-        yield from _descent(fit)
+        yield from _descent(fit, drawing)
     if design.schedule.method is not GlmMethod.NEWTON:
-        yield from calibrate(fit)
-        return _result(fit, None)
+        lines = yield from calibrate(fit)
+        return _result(fit, None, drawing=drawing, lines=lines)
     newton, cutting = yield from _newton(fit)
+    if drawing is not None:
+        newton = drawing.of_step(newton)
     yield from calibrate(fit)
-    return _result(fit, newton, dispersion=cutting.dispersion, clipping=cutting.clipping)
+    return _result(fit, newton, dispersion=cutting.dispersion, clipping=cutting.clipping, drawing=drawing)
 
 
-def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
+def _descent(fit: GlmFit, drawing: Drawing | None = None) -> Generator[list[Ask], Replies, None]:
     """Steps along noisy gradients, pulled to the base rate as far as their noise says; the mean of the later half of the iterates."""
     design, schedule, shape = fit.design, fit.design.schedule, fit.shape
-    base, slopes = fit.start, shape.slopes
+    base, slopes = fit.start if drawing is None else drawing.begin, shape.slopes
     pull: Row | float = 0.0
     once: Row | float = 0.0
 
@@ -106,7 +110,9 @@ def _descent(fit: GlmFit) -> Generator[list[Ask], Replies, None]:
         return np.asarray(schedule.step / (1 + pulls) * gradient)
 
     fit.start = yield from descend(fit, fit.at, move, base, schedule.rounds)
-    if schedule.method is GlmMethod.GRADIENT and not design.family.classes:
+    if drawing is not None:
+        drawing.after_rounds(float(np.mean(pull)), float(np.mean(once)))
+    elif schedule.method is GlmMethod.GRADIENT and not design.family.classes:
         kept, gain = averaged_rounds(schedule.rounds, schedule.step)
         arrived = np.broadcast_to(kept / (1 + pull), base.shape)
         noise = np.broadcast_to(gain / (1 + pull) ** 2 * once, base.shape)
@@ -253,6 +259,7 @@ def _result(
     dispersion: float = 1.0,
     clipping: Clipping | None = None,
     lines: tuple[tuple[float, float], ...] = (),
+    drawing: Drawing | None = None,
 ) -> GlmResult:
     """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
@@ -294,4 +301,5 @@ def _result(
         tuple(own[p:].tolist()) if hazards else (),
         shape.table if isinstance(shape, Intervals) else None,
         lines,
+        None if drawing is None else drawing.drawn,
     )

@@ -9,6 +9,7 @@ import msgspec
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.precisions import ESTIMATE
 from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.priors import EarlierModel
 from unpooled.aggregation.sites import SiteEffects
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError, listed
@@ -81,6 +82,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     formula: str = ""
     #: Whether sites differ by a constant: "pooled" (they do not) or "fixed" (``aggregation/sites.py``).
     site_effects: str = SiteEffects.POOLED
+    #: Earlier models of the same response, to which the fit is drawn as far as the records agree (``aggregation/priors.py``).
+    prior: tuple[EarlierModel, ...] = ()
 
 
 def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) -> Responses:

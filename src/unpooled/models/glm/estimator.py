@@ -17,6 +17,7 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.priors import PRIORS, Earlier, Prior, prior_parameter
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
@@ -42,7 +43,11 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateGLM(GlmPredictions):
+#: The penalty of an earlier model that public rows make, as scikit-learn has it.
+_PUBLIC = 0.01
+
+
+class PrivateGLM(Earlier, GlmPredictions):
     """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 
     Parameters
@@ -95,6 +100,9 @@ class PrivateGLM(GlmPredictions):
         Declared range of ``offset`` in ``fit``, which is added to the linear predictor.
     weights_bounds : (low, high), optional
         Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a record adds to a sum is multiplied.
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Earlier models of the same response (not of several classes, nor of times): coefficients by name, ``as_prior()`` of an earlier fit, or rows that
+        are public. The fit is drawn to them as far as the records agree; intervals are then credible, without p-values.
     site_effects : {"pooled", "fixed"}, default "pooled"
         Whether ``sites`` differ: one constant for all, or one for each, with a line for each against the first (``summary(coding="sum")``:
         against their mean).
@@ -131,6 +139,8 @@ class PrivateGLM(GlmPredictions):
         The dispersion of counts and of the gamma family, declared or estimated; else 1.
     method_ : str
         How the budget was spent.
+    drawn_ : Drawn
+        The weight of each earlier model, and how far they drew each term; absent without ``prior``.
     statement_, plan_, ledger_, communication_
         What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
 
@@ -160,6 +170,7 @@ class PrivateGLM(GlmPredictions):
         | taking("covariance", WORD)
         | taking("exposure_bounds offset_bounds weights_bounds", PAIR, NONE)
         | taking("cuts", NUMBERS, NONE)
+        | taking("prior", PRIORS, NONE)
         | taking("formula", WORD, NONE)
     )
     _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, Estimates, KaplanMeier, LifeTable)  # noqa: SLF001 - its base
@@ -187,6 +198,7 @@ class PrivateGLM(GlmPredictions):
         exposure_bounds: tuple[float, float] | None = None,
         offset_bounds: tuple[float, float] | None = None,
         weights_bounds: tuple[float, float] | None = None,
+        prior: Prior = None,
         site_effects: str = SiteEffects.POOLED.value,
         cuts: Sequence[float] | None = None,
         ridge: float = 0.0,
@@ -212,11 +224,20 @@ class PrivateGLM(GlmPredictions):
         self.exposure_bounds = exposure_bounds
         self.offset_bounds = offset_bounds
         self.weights_bounds = weights_bounds
+        self.prior = prior
         self.site_effects = site_effects
         self.cuts = cuts
         self.ridge = ridge
         self.fit_intercept = fit_intercept
         self.formula = formula
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        """Return the estimator that makes an earlier model of public rows: this family without privacy."""
+        from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
+
+        if self.family in TWO_CLASSES:
+            return LogisticRegressionCV(max_iter=1000)
+        return GammaRegressor(alpha=_PUBLIC) if self.family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
 
     # --- before the data -------------------------------------------------------------------------------------------------
 
@@ -291,6 +312,9 @@ class PrivateGLM(GlmPredictions):
         if self.weights_bounds is not None:  # without weights a study keeps its hash
             parameters["weights"] = WEIGHT
         parameters |= asked_effects(self.site_effects)
+        parameters |= prior_parameter(
+            self.prior, declared.columns, formula=bool(self._formula_parameter), fitted=self._publicly
+        )
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
@@ -353,6 +377,8 @@ class PrivateGLM(GlmPredictions):
         if result.life_table is not None:
             self._take_hazards(result, result.life_table)
         self.method_, self.dispersion_, self._lines = result.method, result.dispersion, result.lines
+        if result.drawn is not None:
+            self.drawn_ = result.drawn
         return self
 
     def __sklearn_tags__(self) -> Tags:

@@ -12,6 +12,7 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.printed_terms import check_coding
+from unpooled.aggregation.priors import assumed
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.sites import SiteEffects, sites_of
@@ -21,6 +22,7 @@ from unpooled.errors import UsageError
 from unpooled.families import Response
 from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, estimated, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
+from unpooled.models.glm.drawing import check_prior
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
@@ -264,7 +266,18 @@ def _schedule(
     columns = layout.unit_columns + 1 + (layout.sites is not None)
     k, tailed = strong / _effective(responses, columns), responses.family.tailed
     wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
-    found = schedule_of(method, k, columns, most, rows=rows, tailed=tailed, wider=wider, meat=meat, calibrates=calibrates)
+    found = schedule_of(
+        method,
+        k,
+        columns,
+        most,
+        rows=rows,
+        tailed=tailed,
+        wider=wider,
+        meat=meat,
+        calibrates=calibrates,
+        drawn=bool(parameters.prior),
+    )
     large = method is GlmMethod.AUTO and _entries(responses, len(layout.coding.attribute) + 1) > MOST_ENTRIES
     if large and found.method is GlmMethod.NEWTON:
         if found.exact:
@@ -300,6 +313,7 @@ def design_of(study: Study) -> GlmDesign:
     )
     check_formula(parameters.formula, tuple(name for name in (parameters.response, parameters.event) if name))
     responses = _shifted(parameters, layout, responses)
+    check_prior(parameters, layout)
     levels = {factor.name: factor.levels for factor in layout.terms.factors}
     if parameters.family == MULTINOMIAL:
         levels[named.name] = responses.response.categories or ()
@@ -353,4 +367,4 @@ def compile_plan(study: Study) -> Plan:
         *passes_note(design.schedule.method, passes),
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
     )
-    return plan_of_totals(study, design, notes=notes)
+    return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)

@@ -11,7 +11,8 @@ from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
 from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.meat import ASSUMED
-from unpooled.aggregation.summary import notes
+from unpooled.aggregation.priors import Drawn, words
+from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
 from unpooled.aggregation.tables import Tables
 from unpooled.aggregation.weights import ASSUMPTION
 from unpooled.models.glm.families import POISSON
@@ -63,6 +64,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     life_table: LifeTable | None = None
     #: Of method "direction": lines (constant, factor) of the log odds, over which probabilities are averaged (``kernels/score_posterior.py``).
     lines: tuple[tuple[float, float], ...] = ()
+    #: How earlier models drew the fit; None without any.
+    drawn: Drawn | None = None
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -121,6 +124,7 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
         assumed=tuple(_assumed(plan, result)),
         made=layout.made,
         cut=result.clipping,
+        drawn=result.drawn,
     )
 
 
@@ -151,9 +155,11 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
     found = tables(plan, result)
     if found is None:
         lines = [f"method {result.method!r} gives predictions without standard errors; 'newton' gives them"]
+        lines += [] if result.drawn is None else words(result.drawn)
     else:
         table = found.summary(result.level)
-        lines = [f"intervals of {result.level:.0%}", *table.compared, *notes(table.not_determined)]
+        credible = [CREDIBLE] if is_credible(table.terms) else []
+        lines = [f"intervals of {result.level:.0%}", *table.compared, *credible, *notes(table.not_determined)]
     if result.lines:
         lines.append(
             f"probabilities are means over {len(result.lines)} lengths of the slopes, of which these coefficients are the mean: `unpooled predict` works them out"

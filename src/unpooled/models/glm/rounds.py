@@ -111,11 +111,15 @@ class GlmSchedule:
         beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat, self.probabilities))
         return 1 + beside + self.rounds + 2 * self.steps
 
-    def calibrated(self, k: float) -> GlmSchedule:
-        """Return the schedule with a histogram of classes along its score, for which everything else gives a part of its budget."""
+    def calibrated(self, k: float, *, drawn: bool) -> GlmSchedule:
+        """Return the schedule with a histogram of classes along its score, for which everything else gives a part of its budget.
+
+        Earlier models (``drawn``) tell the direction where rounds tell little, and the histogram how far to go in it.
+        """
+        share = _DIRECTION_SHARES[2] if drawn and k < WORTH_LENGTHS else _CALIBRATION
         names = ("base", "scales", "descent", "cells", "score", "information", "meat")
-        less = {name: (1 - _CALIBRATION) * getattr(self, name) for name in names}
-        return replace(self, probabilities=_CALIBRATION, doubt=min(_MOST_DOUBT, WORTH_LENGTHS / k), **less)
+        less = {name: (1 - share) * getattr(self, name) for name in names}
+        return replace(self, probabilities=share, doubt=min(_MOST_DOUBT, WORTH_LENGTHS / k), **less)
 
 
 def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
@@ -135,10 +139,12 @@ def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
     )
 
 
-def _chosen(k: float, max_passes: int, *, calibrates: bool) -> GlmMethod:
-    """Return the method that serves a study of this k best."""
-    if max_passes < _FEWEST + 2 + calibrates:
+def _chosen(k: float, max_passes: int, *, calibrates: bool, drawn: bool) -> GlmMethod:
+    """Return the method that serves a study of this k best; with earlier models slopes are worth rounds at any k."""
+    if max_passes < _FEWEST + 2 + calibrates and not drawn:
         return GlmMethod.MEAN
+    if drawn and k < WORTH_ERRORS:
+        return GlmMethod.GRADIENT
     if calibrates and k < WORTH_LENGTHS:
         return GlmMethod.DIRECTION
     if k < WORTH_SLOPES:
@@ -157,11 +163,12 @@ def schedule_of(
     wider: float = 1.0,
     meat: float = 0.0,
     calibrates: bool = False,
+    drawn: bool = False,
 ) -> GlmSchedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
     ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study;
-    ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells.
+    ``drawn``: there are earlier models; ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells.
     """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
@@ -179,7 +186,7 @@ def schedule_of(
             steps=min(EXACT_ROUNDS, max(1, max_passes // 2)),
         )
     if method is GlmMethod.AUTO:
-        method = _chosen(k, max_passes, calibrates=calibrates)
+        method = _chosen(k, max_passes, calibrates=calibrates, drawn=drawn)
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
     if method is GlmMethod.DIRECTION:
@@ -189,7 +196,7 @@ def schedule_of(
         found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat)
     else:
         found = _along_gradients(k, coefficients, left - 2, tailed=tailed)
-    return found.calibrated(k) if calibrates else found
+    return found.calibrated(k, drawn=drawn) if calibrates else found
 
 
 def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) -> GlmSchedule:

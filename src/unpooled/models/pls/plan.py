@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_rounds import Schedule
+    from unpooled.aggregation.priors import EarlierModel
     from unpooled.aggregation.weights import Weighting
     from unpooled.privacy.table import Table
 
@@ -101,6 +102,8 @@ class PlsDesign:
     #: Rows of which components alone follow have no standard errors that could be robust.
     covariance: Covariance = Covariance.MODEL
     weighting: Weighting | None = None
+    #: No fit of components is drawn to earlier models.
+    models: tuple[EarlierModel, ...] = ()
 
     @property
     def vector(self) -> Summed:

@@ -11,6 +11,7 @@ from unpooled.aggregation.columns.releases import plan_of
 from unpooled.aggregation.columns.words import COLUMNS, PROOF
 from unpooled.aggregation.formula_columns import check_formula
 from unpooled.aggregation.printed_terms import TREATMENT, check_coding
+from unpooled.aggregation.priors import EarlierModel, assumed, check_models
 from unpooled.errors import UsageError
 from unpooled.models.bayes.columns.sines import WORTH_MOMENTS, SineDesign, strength
 from unpooled.privacy.plan import check_parameters
@@ -43,6 +44,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
     reference: dict[str, str] = msgspec.field(default_factory=dict)
     coding: str = TREATMENT
+    #: Earlier models of the same response, to which the fit is drawn as far as the release agrees.
+    prior: tuple[EarlierModel, ...] = ()
 
 
 def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | SineDesign:
@@ -63,6 +66,10 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     design = JointDesign.of(study, parameters, budget, parameters.formula)
     factors = {factor.name: factor.levels for factor in design.layout.terms.factors}
     check_coding(parameters.coding, parameters.reference, factors)
+    check_models(parameters.prior, design.layout.names, intercept=design.layout.intercept)
+    if parameters.prior and parameters.method == SINES:
+        msg = f'prior goes with method = "{MOMENTS}", whose release says how far the models agree, and not with "{SINES}"'
+        raise UsageError(msg)
     two = len(design.parties) == _TWO
     if parameters.method == SINES and not two:
         msg = f'method = "{SINES}" needs two parties, and this study has {len(design.parties)}: use method = "{MOMENTS}"'
@@ -70,6 +77,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     weak = (
         two
         and not parameters.formula
+        and not parameters.prior
         and strength(len(design.layout.coding.attribute), design.rows, design.budget) < WORTH_MOMENTS
     )
     by_sines = parameters.method == SINES or (parameters.method == AUTO and weak)
@@ -78,4 +86,6 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
 
 def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
     """Return the releases of a study of columns at different parties."""
-    return plan_of(study, design_of(study))
+    design = design_of(study)
+    models = design.parameters.prior if isinstance(design.parameters, Parameters) else ()
+    return plan_of(study, design, assumed(study, models))

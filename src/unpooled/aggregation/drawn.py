@@ -1,0 +1,51 @@
+"""Released second moments with earlier models: the fit that is drawn to them, and its tables, free of charge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.priors import Drawn, drawn_to, in_coordinates, named, posterior_of, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from unpooled.aggregation.inference import LinearTables
+    from unpooled.aggregation.moments import Moments
+    from unpooled.aggregation.priors import EarlierModel
+
+
+def drawn_tables(
+    moments: Moments,
+    models: Sequence[EarlierModel],
+    reference: Mapping[str, str] | None = None,
+    coding: str = TREATMENT,
+) -> LinearTables:
+    """Return the tables of released moments, drawn to earlier models where there are some."""
+    tables = moments.tables(reference, coding)
+    if not models:
+        return tables
+    layout, frame = moments.layout, moments.frame
+    there = in_coordinates(rows_of(models, layout.names, intercept=layout.intercept), frame, intercept=layout.intercept)
+    slopes = np.arange(layout.size) < layout.size - layout.intercept
+    mean, covariance, weights, deviations = drawn_to(moments.told(), there, slopes)
+    back = frame.back(intercept=layout.intercept)
+    own = back @ mean + np.where(slopes, 0.0, frame.response_centre)
+    estimates, pulls = posterior_of(tables.estimates, own, back @ covariance @ back.T)
+    return replace(tables, estimates=estimates, drawn=Drawn(named(models, weights, deviations), pulls))
+
+
+def drawn_fit(moments: Moments, models: Sequence[EarlierModel]) -> tuple[LinearFit, Drawn]:
+    """Return the fit of released moments that is drawn to earlier models, and how they drew it."""
+    tables, has = drawn_tables(moments, models), moments.layout.intercept
+    assert tables.drawn is not None  # there are models
+    found = np.array(tables.estimates.estimate)
+    coef = found[: found.size - has]
+    covariance = tables.estimates.square(tables.estimates.covariance)
+    known = np.ones(coef.size, dtype=np.bool_)
+    fit = LinearFit(coef, float(found[-1]) if has else 0.0, covariance, known, noise_variance=moments.ols().noise_variance)
+    return fit, tables.drawn
