@@ -227,6 +227,8 @@ def weights_of(name: str) -> object:
     return weights if name == "PrivateStackingClassifier" else weights["all"]
 
 
+#: Estimators whose prior is an earlier model; of the others it is a rate.
+EARLIER = ("PrivateLinearRegression", "PrivateGLM")
 #: Every parameter of an estimator that takes a public input, and a value for it.
 TAKEN: dict[str, Callable[[str], object]] = {
     "bounds": lambda name: TRIAL if name == "TreatmentEffect" else (-1.0, 1.0),
@@ -235,7 +237,7 @@ TAKEN: dict[str, Callable[[str], object]] = {
     "source": weights_of,
     "basis": lambda _: np.eye(2),
     "reference": lambda _: np.zeros(2),
-    "prior": lambda _: [0.4, 0.6],
+    "prior": lambda name: {"x0": 1.0, "(intercept)": 0.1} if name in EARLIER else [0.4, 0.6],
     "prior_precision": lambda _: 2.0,
     "noise_precision": lambda _: 2.0,
     "offset_bounds": lambda _: (-1.0, 1.0),

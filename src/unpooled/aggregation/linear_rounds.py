@@ -56,6 +56,8 @@ _BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.9, 0.25
 _DIRECTION_STEP = 2.0
 #: From this n mu on a direction costs less than it tells: than the mean alone, and below it than rounds of gradients, which begin at k = 3.
 WORTH_DIRECTION, WORTH_FEW_SLOPES = 50.0, 30.0
+#: With earlier models from this n mu on: below it their weights are all that can be learnt.
+WORTH_MORE_THAN_WEIGHTS = 20.0
 #: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
 _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
@@ -154,7 +156,8 @@ def schedule_of(
     """
     if method is Method.AUTO:
         method = _best(k, coefficients, max_passes)
-        method = Method.WEIGHTS if known and method is Method.MEAN else method
+        if known and k < WORTH_LENGTHS:  # of a few slopes rounds tell less than earlier models do
+            method = Method.DIRECTION if k * coefficients >= WORTH_MORE_THAN_WEIGHTS else Method.WEIGHTS
     of_mean = _MEAN_UNIT * min(0.5, max(0.1, k * coefficients / 150))
     if method is Method.MEAN:
         rounds = min(_MEAN_ROUNDS, max_passes)

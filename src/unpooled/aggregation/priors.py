@@ -217,7 +217,8 @@ def drawn_to(told: Told, there: Matrix, slopes: NDArray[np.bool_]) -> tuple[Row,
         prior = np.where(slopes, deviation**2, max(deviation**2, 1.0))
         lower = np.linalg.cholesky(np.diag(1 / prior) + told.precision)
         half = np.linalg.solve(lower, left.T)
-        change = -0.5 * float(np.log(prior).sum()) - float(np.log(lower.diagonal()).sum())
+        # Every deviation is as likely, and not every magnitude of it: a deviation of nearly nothing would make intervals too short.
+        change = math.log(deviation) - 0.5 * float(np.log(prior).sum()) - float(np.log(lower.diagonal()).sum())
         logs.append(np.log(likely) + fits + 0.5 * np.square(half).sum(axis=0) + change)
         means.append(middle + np.linalg.solve(lower.T, half).T)
         inverse = np.linalg.solve(lower, np.eye(slopes.size))

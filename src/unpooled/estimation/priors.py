@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.formula_columns import coded_by
-from unpooled.aggregation.priors import EarlierModel, check_models
+from unpooled.aggregation.priors import Drawn, EarlierModel, Pull, Weight, check_models
 from unpooled.errors import UsageError
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding
@@ -86,8 +86,23 @@ def released_values(values: Iterable[Any]) -> list[Any]:
     return found
 
 
+#: Classes that a file of a fit with earlier models holds.
+SAVED = (Drawn, Pull, Weight)
+
+
 class Earlier:
     """The part of a fitted estimator that later fits are drawn to."""
+
+    prior: Prior
+
+    def _saved_fields(self) -> dict[str, Any]:
+        """Return what a file holds: the earlier models as numbers, whatever they were given as."""
+        found: dict[str, Any] = super()._saved_fields()  # type: ignore[misc]
+        if self.prior is not None and not isinstance(self.prior, Mapping):
+            models = getattr(self, "plan_").study.parameters[PRIOR]  # noqa: B009 - an estimator has more than this part of it says
+            numbers = {one["name"]: {**one["coefficients"], CONSTANT_TERM: one["intercept"]} for one in models}
+            found["parameters"][PRIOR] = numbers
+        return found
 
     def as_prior(self) -> Any:  # noqa: ANN401 - a mapping of numbers that carries its origin
         """Return the coefficients by name, for ``prior`` of a later fit: plain numbers that carry what their release cost.

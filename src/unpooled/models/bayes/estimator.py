@@ -19,7 +19,7 @@ from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
-from unpooled.estimation.priors import PRIORS, Earlier, Prior, models_of, prior_parameter
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior, models_of, prior_parameter
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
@@ -188,6 +188,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearR
         | taking("helpers", WHOLE)
         | taking("parties", WHOLE, MAPPING, NONE)
     )
+    _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)  # noqa: SLF001 - its base
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import Drawn, Told, drawn_to, named, posterior_of, rows_of, told_of
+from unpooled.aggregation.priors import Drawn, Told, check_models, drawn_to, named, posterior_of, rows_of, told_of
 from unpooled.errors import UsageError
 from unpooled.kernels.shrunk_rounds import averaged_rounds
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 
 def check_prior(parameters: Parameters, layout: MomentsLayout) -> None:
     """Refuse earlier models where nothing could be drawn to them."""
-    from unpooled.aggregation.priors import check_models
-
     if not parameters.prior:
         return
-    check_models(parameters.prior, layout.names, intercept=layout.intercept)
     others = [name for name in ("weights", "ridge", "exposure", "offset") if getattr(parameters, name)]
     others += [parameters.family] if parameters.family in {MULTINOMIAL, SURVIVAL} else []
     others += [] if layout.intercept else ["fit_intercept = false"]
@@ -39,6 +36,7 @@ def check_prior(parameters: Parameters, layout: MomentsLayout) -> None:
     if others:
         msg = f"prior goes without {', '.join(others)}"
         raise UsageError(msg)
+    check_models(parameters.prior, layout.names, intercept=layout.intercept)
     if parameters.method not in {GlmMethod.AUTO, GlmMethod.GRADIENT, GlmMethod.NEWTON}:
         msg = f"prior goes with methods 'auto', 'gradient' and 'newton', not with {parameters.method!r}"
         raise UsageError(msg)

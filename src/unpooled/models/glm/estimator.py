@@ -17,7 +17,7 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
-from unpooled.estimation.priors import PRIORS, Earlier, Prior, prior_parameter
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior, prior_parameter
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
@@ -173,7 +173,15 @@ class PrivateGLM(Earlier, GlmPredictions):
         | taking("prior", PRIORS, NONE)
         | taking("formula", WORD, NONE)
     )
-    _saved_types: ClassVar = (*StudyEstimator._saved_types, GlmResult, GlmCoefficient, Estimates, KaplanMeier, LifeTable)  # noqa: SLF001 - its base
+    _saved_types: ClassVar = (
+        *StudyEstimator._saved_types,
+        *SAVED,
+        GlmResult,
+        GlmCoefficient,
+        Estimates,
+        KaplanMeier,
+        LifeTable,
+    )
 
     def __init__(
         self,
@@ -233,10 +241,10 @@ class PrivateGLM(Earlier, GlmPredictions):
 
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows: this family without privacy."""
-        from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
+        from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor
 
         if self.family in TWO_CLASSES:
-            return LogisticRegressionCV(max_iter=1000)
+            return LogisticRegression(max_iter=1000)
         return GammaRegressor(alpha=_PUBLIC) if self.family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
 
     # --- before the data -------------------------------------------------------------------------------------------------
