@@ -120,6 +120,22 @@ def bayes_rounds_case(**parameters: object) -> Case:
     return Case("bayes", msgspec.structs.replace(case.study, epsilon=4.0, parameters=asked), case.tables)
 
 
+#: Earlier models of the sites' response: a good one and another.
+EARLIER_PRESSURE = (
+    {"name": "2024", "coefficients": {"age": 0.6, "smoker = yes": 8.0}, "intercept": 95.0},
+    {"name": "elsewhere", "coefficients": {"dose": -3.0}, "intercept": 120.0},
+)
+
+
+def glm_prior_case() -> Case:
+    """Two classes at several sites, drawn to an earlier model."""
+    case = glm_case()
+    number = next(column.name for column in case.study.parties[0].columns if column.categories is None)
+    prior = [{"name": "2024", "coefficients": {number: 0.02}, "intercept": -1.0}]
+    asked = {"response": case.study.parameters["response"], "method": "gradient", "max_passes": 6, "prior": prior}
+    return Case("glm", msgspec.structs.replace(case.study, parameters=asked), case.tables)
+
+
 def with_households(case: Case, most: dict[str, int]) -> Case:
     """The same rows of ids with several rows each: some ids are at every site, some have more rows than count there, some have one."""
     rng = np.random.default_rng(41)
@@ -656,6 +672,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes, cluster": bayes_cluster_case,
     "bayes, sites": lambda: bayes_rounds_case(method="refinement", site_effects="random"),
     "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
+    "bayes, prior": lambda: bayes_rounds_case(method="weights", max_passes=4, prior=EARLIER_PRESSURE),
     "bayes, columns": bayes_columns_case,
     "bayes, sines": lambda: bayes_columns_case("sines"),
     "glm": glm_case,
@@ -663,6 +680,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "glm, cluster": glm_cluster_case,
     "glm, sites": glm_sites_case,
     "glm, direction": glm_direction_case,
+    "glm, prior": glm_prior_case,
     "glm, multinomial": glm_classes_case,
     "glm, survival": glm_survival_case,
     "stacking": stacking_case,

@@ -131,14 +131,14 @@ class Schedule:
                 for share in (self.scales, self.first, self.spread, self.cells, self.products, self.meat, self.cross)
             )
             + self.rounds
-            + self.base_rounds * (self.base > 0)
+            + BASE_ROUNDS * (self.base > 0 and self.length > 0)
             + LENGTH_ROUNDS * (self.length > 0)
         )
 
     @property
     def base_rounds(self) -> int:
         """Return the rounds of the mean: more where nothing follows them."""
-        return BASE_ROUNDS if self.length else _MEAN_ROUNDS
+        return BASE_ROUNDS if self.length else self.rounds
 
     @property
     def clips(self) -> tuple[float, float]:
@@ -163,7 +163,7 @@ def schedule_of(
         rounds = min(_MEAN_ROUNDS, max_passes)
         return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_MEAN_STEP)
     if method is Method.WEIGHTS:
-        return Schedule(method, base=1.0, line=of_mean / _BASE_CLIP, known=known)
+        return Schedule(method, base=1.0, line=of_mean / _BASE_CLIP, known=known, rounds=min(_MEAN_ROUNDS, max_passes))
     if method is Method.DIRECTION:
         return _direction(coefficients - 1, k * coefficients, of_mean, known)
     if method is Method.MOMENTS:

@@ -196,8 +196,8 @@ def _spent(
         wanted, strong / coefficients, coefficients, parameters.max_passes, meat, known=_known(parameters, layout)
     )
     used = layout
-    if schedule.method in {Method.DIRECTION, Method.WEIGHTS} and schedule.passes > parameters.max_passes:
-        msg = f"method {str(schedule.method)!r} reads the data {schedule.passes} times: max_passes must be at least that"
+    if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:
+        msg = f"method 'direction' reads the data {schedule.passes} times: max_passes must be at least that"
         raise UsageError(msg)
     if schedule.method in {Method.MEAN, Method.DIRECTION}:
         if not layout.intercept and wanted is not Method.AUTO:

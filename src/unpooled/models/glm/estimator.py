@@ -174,7 +174,7 @@ class PrivateGLM(Earlier, GlmPredictions):
         | taking("formula", WORD, NONE)
     )
     _saved_types: ClassVar = (
-        *StudyEstimator._saved_types,
+        *StudyEstimator._saved_types,  # noqa: SLF001 - its base
         *SAVED,
         GlmResult,
         GlmCoefficient,
