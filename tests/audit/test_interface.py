@@ -58,6 +58,8 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
         ("lasso", {"method": "joint", "unit": "record"}),
         ("lasso-classifier", {"method": "joint", "unit": "record"}),
         ("pls", {"method": "moments"}),
+        ("bayes", {"prior": {"x0": 1.0}}),
+        ("glm", {"prior": {"x0": 1.0}}),
     ):
         kind, own, y = KINDS[name]
         found[kind.__name__].update(

@@ -136,7 +136,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "public": ("x0", 3, None),
     "penalty": ("1", None, True, [1.0], "automatic"),
     "noise": WORD,
-    "prior": ("0.5", True, ["a", "b"]),
+    "prior": ("0.5", True, ["a", "b"], "ab"),
     "multi_class": WORD,
     "falling": ("1", 3, ["a", "b"]),
     "ranking_share": NUMBER,

@@ -15,6 +15,7 @@ split = "columns"                   # the parties hold columns of the same peopl
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
 # formula = ""                      # what the model is a function of, as "age + log(dose)"; every term is of columns of one party""",
 )
 
@@ -26,7 +27,8 @@ TEMPLATE = Template(
 response = "y"                      # a declared column, with a range
 # fit_intercept = true
 # weights = ""                      # a declared column of numbers from 0 on: by what a row's part of every sum is multiplied
-# method = "auto"                   # decided before data; "refinement", "gradient", "direction", "mean", "moments"
+# method = "auto"                   # decided before data; "refinement", "gradient", "direction", "mean", "moments"; with prior also "weights"
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
 # covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
 # focus = []                        # columns to which the budget of a small study goes, as ["arm"]: the others get no standard errors
 # site_effects = "pooled"           # or "fixed": a constant for every party; "random": constants drawn around a mean

@@ -17,6 +17,7 @@ family = "logistic"                 # or "multinomial", "poisson", "gamma", "neg
 # site_effects = "pooled"           # or "fixed": a constant for every party
 # event = ""                        # survival: a declared column, 0 or 1, or two categories of which the second is the event (response: the
                                     # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.02 }, intercept = -1 }
 # ridge = 0.0                       # L2 penalty of the mean loss
 # fit_intercept = true
 # method = "auto"                   # decided before data; "newton", "gradient", "direction" (logistic), "mean"
