@@ -149,7 +149,7 @@ def test_directions_that_no_row_has_stay_as_the_prior_has_them(noise: float) -> 
     moments = moments_of_levels(noise)
     still = moments.known.still
     assert still.shape[1] == 1
-    known = moments._of_unknown_gram
+    known = moments.of_unknown_gram
     for _, each in known.likely:
         assert np.abs(each.gram @ still).max() < 1e-9 * 600
     prior = np.full(5, 0.3)

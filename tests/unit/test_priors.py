@@ -183,7 +183,7 @@ def _farthest(count: int) -> float:
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_no_record_moves_a_round_of_weights_farther_than_its_reach(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Theorem B.5, for rows of several values; without the cut the search exceeds it."""
+    """Theorem B.19, for rows of several values; without the cut the search exceeds it."""
     assert 0.85 < _farthest(count) <= 1 + 1e-12
     monkeypatch.setattr(
         standard_rows,
@@ -419,7 +419,7 @@ def test_classes_are_drawn_to_earlier_models(epsilon: float, method: str) -> Non
     found = {name: float(np.mean(values)) for name, values in losses.items()}
     assert np.mean(weights) > 0.3
     assert found["good"] < found["none"] + 0.005
-    assert found["bad"] < found["none"] + 0.12
+    assert found["bad"] < found["none"] + 0.25  # the truth with the other sign: by itself it costs ten times as much
 
 
 def test_counts_and_amounts_are_drawn_too_and_tables_are_credible() -> None:

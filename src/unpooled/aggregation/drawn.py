@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.printed_terms import TREATMENT
-from unpooled.aggregation.priors import Drawn, drawn_to, in_coordinates, named, posterior_of, rows_of
+from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, in_coordinates, named, posterior_of, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from unpooled.aggregation.inference import LinearTables
     from unpooled.aggregation.moments import Moments
     from unpooled.aggregation.priors import EarlierModel
+
+
+def told_of_moments(moments: Moments) -> Told:
+    """Return what released moments say of the coefficients, without a prior: what a fit with earlier models begins from."""
+    frame, still = moments.frame, moments.known.still
+    if frame.refined:
+        return Told.of(*moments.behind_rows(moments.residual_variance()), still)
+    prior = frame.prior_of_all(1.0, intercept=moments.layout.intercept)
+    found = moments.of_unknown_gram.averaged(frame.squares[0], [prior], moments.least_squares()[2])
+    return Told.of(found.mean, found.covariance, still, prior)
 
 
 def drawn_tables(
@@ -32,14 +42,14 @@ def drawn_tables(
     layout, frame = moments.layout, moments.frame
     there = in_coordinates(rows_of(models, layout.names, intercept=layout.intercept), frame, intercept=layout.intercept)
     slopes = np.arange(layout.size) < layout.size - layout.intercept
-    mean, covariance, weights, deviations = drawn_to(moments.told(), there, slopes)
+    mean, covariance, weights, deviations = drawn_to(told_of_moments(moments), there, slopes)
     back = frame.back(intercept=layout.intercept)
     own = back @ mean + np.where(slopes, 0.0, frame.response_centre)
     estimates, pulls = posterior_of(tables.estimates, own, back @ covariance @ back.T)
-    return replace(tables, estimates=estimates, drawn=Drawn(named(models, weights, deviations), pulls))
+    return replace(tables, estimates=estimates, drawn=DrawnTo(named(models, weights, deviations), pulls))
 
 
-def drawn_fit(moments: Moments, models: Sequence[EarlierModel]) -> tuple[LinearFit, Drawn]:
+def drawn_fit(moments: Moments, models: Sequence[EarlierModel]) -> tuple[LinearFit, DrawnTo]:
     """Return the fit of released moments that is drawn to earlier models, and how they drew it."""
     tables, has = drawn_tables(moments, models), moments.layout.intercept
     assert tables.drawn is not None  # there are models

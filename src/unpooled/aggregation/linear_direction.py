@@ -15,7 +15,7 @@ from unpooled.aggregation.descent import descent, frame_of, without_errors
 from unpooled.aggregation.line_rows import BASE, LENGTH
 from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, Method
 from unpooled.aggregation.linear_study import LinearStudy
-from unpooled.aggregation.priors import Drawn, directions, in_coordinates, named, rows_of, weighed
+from unpooled.aggregation.priors import DrawnTo, directions, in_coordinates, named, rows_of, weighed
 from unpooled.aggregation.rounds import Rounds, descend
 from unpooled.aggregation.standard import CAP, CONSTANT, Scales, Standard
 
@@ -128,9 +128,9 @@ class _Known:
         """Return what noisy (lengths, constant) say."""
         return weighed(found[:-1], error, found[-1] * CONSTANT, error / CONSTANT, self.lengths, self.constants * CONSTANT)
 
-    def drawn(self, said: Weighed) -> Drawn:
+    def drawn(self, said: Weighed) -> DrawnTo:
         """Return the weights of the models as a result has them."""
-        return Drawn(named(self.models, said.weights, said.deviations), ())
+        return DrawnTo(named(self.models, said.weights, said.deviations), ())
 
 
 def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
@@ -175,7 +175,7 @@ def _back(error: float) -> float:
     return min(_LENGTH_STEP * (error / _BELIEVED) ** 2, 0.5)
 
 
-def _at(design: LinearDesign, standard: Standard, found: Row, error: float, drawn: Drawn | None = None) -> LinearStudy:
+def _at(design: LinearDesign, standard: Standard, found: Row, error: float, drawn: DrawnTo | None = None) -> LinearStudy:
     """Return the study of these coefficients, without standard errors."""
     frame = frame_of(design, standard, found, (math.nan, math.nan), error)
     return LinearStudy(without_errors(design, frame), frame, drawn=drawn)

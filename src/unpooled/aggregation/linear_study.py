@@ -14,7 +14,7 @@ from unpooled.aggregation.known_sites import with_known_sites
 from unpooled.aggregation.linear_rounds import Method, clip_of
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.priors import Drawn, Told, drawn_to, in_coordinates, named, rows_of
+from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, in_coordinates, named, rows_of
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
 
@@ -47,7 +47,7 @@ class LinearStudy:
     frame: Coordinates
     moments: Moments | None = None
     #: How earlier models drew it; None without any.
-    drawn: Drawn | None = None
+    drawn: DrawnTo | None = None
 
 
 def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
@@ -119,7 +119,7 @@ def _drawn(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Repl
     told = Told.of(begin + (found - begin) / way, np.eye(found.size) * max(noise, 1e-9) ** 2, still)
     mean, _, weights, deviations = drawn_to(told, there, np.arange(found.size) < found.size - one)
     frame = replace(frame, start=mean, least=max(least, 1e-12))
-    drawn = Drawn(named(design.models, weights, deviations), ())
+    drawn = DrawnTo(named(design.models, weights, deviations), ())
     return LinearStudy(without_errors(design, frame), frame, drawn=drawn)
 
 

@@ -21,7 +21,6 @@ from unpooled.aggregation.moments_file import FORMAT, StoredMoments
 from unpooled.aggregation.once import once
 from unpooled.aggregation.precisions import ESTIMATE, is_estimated, positive
 from unpooled.aggregation.printed_terms import TREATMENT
-from unpooled.aggregation.priors import Told
 from unpooled.aggregation.random_sites import tables_with_sites
 from unpooled.aggregation.sampling import behind_prior, sampling_covariance
 from unpooled.aggregation.sites import noise_norm
@@ -104,17 +103,11 @@ class Moments:
         cls, layout: MomentsLayout, total: Total, rows: int, plan: str = "", statement: str = "", *, holds: bool = False
     ) -> tuple[Self, ...]:
         """Return the moments of every response of a layout that has several, from one release."""
-        return tuple(
-            cls.decode(
-                alone,
-                replace(total, values=total.values[at], deviations=total.deviations[at]),
-                rows,
-                plan,
-                statement,
-                holds=holds,
-            )
+        each = (
+            (alone, replace(total, values=total.values[at], deviations=total.deviations[at]))
             for alone, at in layout.singles()
         )
+        return tuple(cls.decode(alone, part, rows, plan, statement, holds=holds) for alone, part in each)
 
     @cached_property
     def frame(self) -> Coordinates:
@@ -177,7 +170,7 @@ class Moments:
         return NoisyMoments(self.known.matrix, self._cross, self.xx[1], self.xy[1], self.rows)
 
     @property
-    def _of_unknown_gram(self) -> NoisyMoments:
+    def of_unknown_gram(self) -> NoisyMoments:
         """Return the same for a posterior that knows of the Gram what the release and the declared bounds say (THEORY.md, section 5)."""
         square = self.layout.mean_square if self.frame.mean_square is None else self.frame.mean_square
         prior = GramPrior(self.rows * square, self.layout.intercept, self.known.still)
@@ -208,7 +201,7 @@ class Moments:
         if noise is None and math.isnan(squares):
             noise = 1.0  # y lies within one half width of its centre: no residual variance is larger
         priors = [prior] if prior is not None else [frame.prior_of_all(t * t, intercept=one) for t in PRIORS.tolist()]
-        whole = self._of_unknown_gram.averaged(squares, priors, noise)
+        whole = self.of_unknown_gram.averaged(squares, priors, noise)
         return self._in_own_units(whole.mean, whole.covariance, whole.noise_variance)
 
     def ridge(self, alpha: float = 1.0, noise_precision: float | str = ESTIMATE) -> LinearFit:
@@ -281,29 +274,20 @@ class Moments:
         """Return the least squares solution of the rows from residual moments, then the coefficients behind it (THEORY.md, section 9)."""
         frame = self.frame
         if noise is None:
-            noise = self._residual_variance()
+            noise = self.residual_variance()
         if prior is not None:
             mean = frame.start + self.known.inverse @ self._cross
             sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
             return self._in_own_units(*behind_prior(self.known, mean, sampling + self.met(mean), prior), noise)
-        return self._in_own_units(*self._behind_rows(noise), noise)
+        return self._in_own_units(*self.behind_rows(noise), noise)
 
-    def _behind_rows(self, noise: float) -> tuple[Row, Matrix]:
+    def behind_rows(self, noise: float) -> tuple[Row, Matrix]:
         """Return the mean and covariance of the coefficients behind the rows, in coordinates, without a prior about 0."""
         found, spread = least_squares_state(self.noisy, self.frame.least)
         gram = noisy_gram.repaired(self._invertible, self.xx[1])
         return self.frame.start + found, spread + noise * (self.weight / self.rows) * np.linalg.inv(gram)
 
-    def told(self) -> Told:
-        """Return what the release says of the coefficients, without a prior: what a fit with earlier models begins from."""
-        if self.frame.refined:
-            return Told.of(*self._behind_rows(self._residual_variance()), self.known.still)
-        prior = self.frame.prior_of_all(1.0, intercept=self.layout.intercept)
-        noise = self._noise_variance(ESTIMATE)
-        found = self._of_unknown_gram.averaged(self.frame.squares[0], [prior], noise)
-        return Told.of(found.mean, found.covariance, self.known.still, prior)
-
-    def _residual_variance(self) -> float:
+    def residual_variance(self) -> float:
         """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""
         squares, variance = self.frame.squares
         free = max(self.rows - self.layout.size + int(self.layout.still.shape[1]), 1)

@@ -1,7 +1,7 @@
 """Earlier models that a fit is drawn to: what a study says of them, and how much weight a few noisy numbers give to each.
 
 An earlier model is a linear function of the declared columns. A study with some of them learns the weight of each and what they lack, so a
-model that is useless here gets no weight, and a good one leaves little to learn. All of it is post-processing (THEORY.md of ``bayes``, section 11).
+model that is useless here gets no weight, and a good one leaves little to learn. All of it is post-processing (THEORY.md of ``bayes``, section 14).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Pull(msgspec.Struct, frozen=True):
     alone: float | None
 
 
-class Drawn(msgspec.Struct, frozen=True):
-    """How earlier models drew a fit: the weight of each, and how far each term."""
+class DrawnTo(msgspec.Struct, frozen=True):
+    """The weights of the earlier models that drew a fit, and how far they drew each term."""
 
     weights: tuple[Weight, ...]
     terms: tuple[Pull, ...]
@@ -169,7 +169,7 @@ def weighed(lengths: Row, error: float, constant: float, shift_error: float, mod
 
 @dataclass(frozen=True)
 class Told:
-    """What a release says of coefficients in the coordinates of a fit: precision P and score s of the likelihood exp(s.b - b'Pb/2)."""
+    """The likelihood exp(s.b - b'Pb/2) of coefficients b in the coordinates of a fit: its precision P and score s (THEORY.md of ``bayes``, section 14)."""
 
     precision: Matrix
     score: Row
@@ -277,7 +277,7 @@ def assumed(study: Study, models: Sequence[EarlierModel]) -> tuple[Sentence, ...
     )
 
 
-def words(drawn: Drawn) -> tuple[str, ...]:
+def words(drawn: DrawnTo) -> tuple[str, ...]:
     """Return the lines at the foot of a table that say what earlier models did."""
     weights = listed([f"{w.name!r} {w.weight:.2f} (+-{w.deviation:.2f})" for w in drawn.weights])
     found = [f"drawn to earlier models, with weight of each (1: as it is, 0: not at all): {weights}"]

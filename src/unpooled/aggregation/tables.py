@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.estimates import Estimates
     from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.aggregation.printed_terms import PrintedTerms
-    from unpooled.aggregation.priors import Drawn
+    from unpooled.aggregation.priors import DrawnTo
     from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 
     Matrix = NDArray[np.float64]
@@ -158,7 +158,7 @@ class Tables:
     #: Columns of which nothing is told beside those of the table, nor of the constant.
     nuisance: tuple[str, ...] = ()
     #: How earlier models drew the estimates, which are then a posterior; None without any.
-    drawn: Drawn | None = None
+    drawn: DrawnTo | None = None
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None

@@ -24,14 +24,13 @@ from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
 from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
-from unpooled.estimation.priors import released_values
+from unpooled.estimation.priors import released_origins
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
 from unpooled.estimation.utility import warn_of_a_mean
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
@@ -236,7 +235,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             trust=trust or {},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
-            origins=origins_of(*released_values(self.get_params(deep=False).values())),
+            origins=released_origins(self.get_params(deep=False).values()),
             derived=derived,
         )
 

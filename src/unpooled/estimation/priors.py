@@ -11,14 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.formula_columns import coded_by
-from unpooled.aggregation.priors import Drawn, EarlierModel, Pull, Weight, check_models
+from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.errors import UsageError
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.origin import PRIOR
+from unpooled.privacy.origin import PRIOR, origins_of
 
 if TYPE_CHECKING:
+    from unpooled.estimation.base import Declared
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.origin import ReleasedInput
 
 _WORDS = (
     "earlier models: a fitted linear model, a mapping from names of coefficients to numbers (with '(intercept)'), public rows (X, y), "
@@ -26,6 +28,7 @@ _WORDS = (
 )
 #: The type of a parameter ``prior``: any of these, or None.
 Prior: TypeAlias = Any
+# ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
 #: A pair (X, y).
 _PAIR = 2
 
@@ -44,62 +47,56 @@ def _is_prior(value: object) -> bool:
 PRIORS = ParameterKind(_WORDS, _is_prior)
 
 
-def prior_parameter(
-    prior: Any,  # noqa: ANN401 - in several forms
-    columns: Sequence[Column],
-    *,
-    formula: bool,
-    fitted: Callable[[], Any] = _ridge,
-) -> dict[str, Any]:
-    """Return the study's parameter; none without earlier models, so that such a study keeps its hash.
-
-    ``fitted``: the estimator, of standardised columns, that makes an earlier model of public rows.
-    """
-    return {} if prior is None else {PRIOR: msgspec.to_builtins(_models(prior, columns, fitted, formula=formula))}
-
-
-def models_of(
-    prior: Any,  # noqa: ANN401 - in several forms
-    columns: Sequence[Column],
-    names: Sequence[str],
-    *,
-    formula: bool,
-) -> tuple[EarlierModel, ...]:
-    """Return the earlier models of moments that were released before, whose coefficients have these names."""
-    found = tuple(_models(prior, columns, _ridge, formula=formula))
-    check_models(found, names, intercept=True)
-    return found
-
-
 def _models(prior: Any, columns: Sequence[Column], fitted: Callable[[], Any], *, formula: bool) -> list[EarlierModel]:  # noqa: ANN401 - as above
     named = prior if _names_several(prior) else {"prior": prior}
     return [_model(str(name), one, columns, fitted, formula=formula) for name, one in named.items()]
 
 
-def released_values(values: Iterable[Any]) -> list[Any]:
-    """Return parameters with fitted models as the numbers that they released, which carry their origins."""
+def released_origins(values: Iterable[Any]) -> tuple[ReleasedInput, ...]:
+    """Return the releases that the parameters of an estimator come from, fitted models among them."""
     found: list[Any] = []
     for value in values:
         several = list(value.values()) if isinstance(value, Mapping) else [value]
-        found += [one.as_prior() if hasattr(one, "as_prior") and hasattr(one, "coef_") else one for one in several]
-        found += [value] if isinstance(value, Mapping) else []
-    return found
+        found += [value, *(one.as_prior() for one in several if hasattr(one, "as_prior") and hasattr(one, "coef_"))]
+    return origins_of(*found)
 
 
 #: Classes that a file of a fit with earlier models holds.
-SAVED = (Drawn, Pull, Weight)
+SAVED = (DrawnTo, Pull, Weight)
 
 
 class Earlier:
-    """The part of a fitted estimator that later fits are drawn to."""
+    """The part of a fitted estimator that is drawn to earlier models, and that later fits are drawn to."""
 
     prior: Prior
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        """Return the estimator that makes an earlier model of public rows."""
+        return _ridge()
+
+    def _prior_parameter(self, declared: Declared) -> dict[str, Any]:
+        """Return the study's parameter; none without earlier models, so that such a study keeps its hash."""
+        estimator: Any = self  # an estimator has more than this part of it says
+        if self.prior is None:
+            return {}
+        formula = bool(estimator._formula_parameter)
+        return {PRIOR: msgspec.to_builtins(_models(self.prior, declared.columns, self._publicly, formula=formula))}
+
+    def _earlier(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
+        """Return the earlier models of moments that were released before, whose coefficients have these names."""
+        if self.prior is None:
+            return ()
+        estimator: Any = self
+        found = tuple(_models(self.prior, estimator._columns, self._publicly, formula=estimator._made is not None))
+        check_models(found, names, intercept=True)
+        return found
 
     def _saved_fields(self) -> dict[str, Any]:
         """Return what a file holds: the earlier models as numbers, whatever they were given as."""
         found: dict[str, Any] = super()._saved_fields()  # type: ignore[misc]
         if self.prior is not None and not isinstance(self.prior, Mapping):
-            models = getattr(self, "plan_").study.parameters[PRIOR]  # noqa: B009 - an estimator has more than this part of it says
+            estimator: Any = self
+            models = estimator.plan_.study.parameters[PRIOR]
             numbers = {one["name"]: {**one["coefficients"], CONSTANT_TERM: one["intercept"]} for one in models}
             found["parameters"][PRIOR] = numbers
         return found
@@ -154,9 +151,9 @@ def _of_numbers(name: str, given: Mapping[Any, Any]) -> EarlierModel:
 
 def named_coefficients(estimator: Any) -> dict[str, float]:  # noqa: ANN401 - a fitted estimator with one linear predictor
     """Return the coefficients of a fitted estimator by name, the constant last."""
-    source = estimator._source  # noqa: SLF001 - an estimator of this package
+    source = estimator._source
     coded = coded_by(source) if hasattr(getattr(source, "layout", source), "features") else estimator.declared_columns
-    columns = estimator.declared_columns if estimator._made is None else coded  # noqa: SLF001 - as above
+    columns = estimator.declared_columns if estimator._made is None else coded
     names = Coding(columns, 1).coded_names
     found = dict(zip(names, np.ravel(estimator.coef_).tolist(), strict=True))
     return found | {CONSTANT_TERM: float(np.ravel(estimator.intercept_)[0])}

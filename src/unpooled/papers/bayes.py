@@ -44,6 +44,8 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published form has no weights: its rows count alike")
     if study.parameters.get("focus"):
         raise UsageError("the published form has no focus: it releases the moments of all columns")
+    if study.parameters.get("prior"):
+        raise UsageError("the published form has no earlier models: its prior is a precision about 0")
     design = design_of(study, Method.MOMENTS)
     share = design.parameters.projection
     # Only columns are bounded in the paper: a row is a point of a box.
@@ -101,7 +103,7 @@ prior_precision = 1.0               # known, as in the paper
 noise_precision = 1.0
 projection = 0.2                    # part of the squared budget for the deviations of Algorithm 2; 0 projects nothing
 # multiple = 2.0                    # thresholds of the projection in deviations; without it the best on synthetic data
-# max_passes, method, site_effects, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box
+# max_passes, method, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box
 # tolerate = 0                      # parties that may collude or drop out
 # nodes = []                        # parties of the secure sum; none: all of them
 # level = 0.95                      # of the intervals

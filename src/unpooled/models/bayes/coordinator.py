@@ -16,7 +16,7 @@ from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.priors import Drawn
+from unpooled.aggregation.priors import DrawnTo
 from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.standard import CONSTANT, Standard
 from unpooled.models.bayes.declared import NAIVE
@@ -64,7 +64,7 @@ class BayesResult(msgspec.Struct, frozen=True):
     #: The moments of the focused columns, the others taken out; None without a focus.
     focused: StoredMoments | None = None
     #: How earlier models drew the fit; None without any.
-    drawn: Drawn | None = None
+    drawn: DrawnTo | None = None
 
 
 def coordinate(plan: Plan[BayesDesign]) -> Conversation:
@@ -118,7 +118,7 @@ def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, t
 
 def _standardised(
     rounds: Rounds[BayesDesign],
-) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None, Drawn | None]]:
+) -> Generator[list[Ask], Replies, tuple[LinearFit, Moments | None, DrawnTo | None]]:
     """Rounds over standardised rows, or over the response alone."""
     design = rounds.design
     if design.method is not Method.MEAN:

@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.columns.words import PROOF
-from unpooled.aggregation.drawn import drawn_fit, drawn_tables
+from unpooled.aggregation.drawn import drawn_fit
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import ROUNDS
 from unpooled.aggregation.moments import ESTIMATE, Moments
-from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.aggregation.sites import SiteEffects, asked_effects
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior, models_of, prior_parameter
+from unpooled.estimation.priors import PRIORS, SAVED, Prior
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
@@ -35,8 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.aggregation.inference import LinearSummary, LinearTables
-    from unpooled.aggregation.priors import EarlierModel
+    from unpooled.aggregation.inference import LinearSummary
     from unpooled.aggregation.tables import Anova, Contrast, JointTest
     from unpooled.estimation.linking import On
     from unpooled.privacy.budget import Budget
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearRegressor):
+class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor):
     """Linear regression from private sums: of rows at several sites, or of columns of the same people at several parties (``parties``).
 
     ``summary`` is the table to publish; ``coef_``, the posterior mean of a Bayesian model, is what predicts. ``PrivateBayesianRegression`` is another
@@ -108,8 +105,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearR
     noise_precision : float or "estimate", default "estimate"
         Precision of y around its mean, or what the release says of it.
     prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same response: coefficients by name (``"(intercept)"``, and "ward = b" of a level), ``as_prior()`` of an earlier fit, or
-        rows that are public. The fit is drawn to them as far as the rows agree; intervals are then credible, without p-values.
+        Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree; intervals are then credible.
     response_at : str, optional
         With ``parties``, who holds the response; None is the first party, or of frames the one that has it.
     helpers : {1, 0}, default 1
@@ -148,7 +144,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearR
         the method releases none.
     focused_ : Moments
         The released moments of the columns of ``focus``, the others taken out; absent without a focus.
-    drawn_ : Drawn
+    drawn_ : DrawnTo
         The weight of each earlier model, and how far they drew each term; absent without ``prior``.
     projection_ : object
         The ranges that the data were projected to.
@@ -320,8 +316,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearR
         if result.moments is not None:
             return self._from(Moments.of(result.moments))
         self._columns = declared.columns
-        if result.drawn is not None:
-            self.drawn_ = result.drawn
+        vars(self).update({} if result.drawn is None else {"drawn_": result.drawn})
         if result.focused is not None:
             self.focused_ = Moments.of(result.focused)
         coef = np.array([c.value for c in result.coefficients])
@@ -339,14 +334,10 @@ class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearR
             estimator.feature_names_in_ = np.array(names, dtype=object)
         return estimator._from(moments)
 
-    def _prior_parameter(self, declared: Declared) -> dict[str, Any]:
-        return prior_parameter(self.prior, declared.columns, formula=bool(self._formula_parameter))
-
     def _from(self, moments: Moments) -> Self:
         self.moments_ = moments
         self._columns = moments.layout.declared
-        if self.prior is not None:
-            models = self._models(moments.layout.names)
+        if models := self._earlier(moments.layout.names):
             fit, self.drawn_ = drawn_fit(moments, models)
             return self._take(fit)
         prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
@@ -403,21 +394,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Earlier, Profiled, LinearR
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
         """Return a test for every column; ``smaller``: whether the columns that it does not name explain anything."""
         return self._tables().anova(smaller)
-
-    def _tables(self) -> LinearTables:
-        check_is_fitted(self)
-        moments = self.focused_ if hasattr(self, "focused_") else self._released()
-        plan = getattr(self, "plan_", None)  # none where the moments come from a file
-        given = getattr(getattr(plan, "design", None), "parameters", None)
-        models = () if self.prior is None else self._models(moments.layout.names)
-        return drawn_tables(moments, models, getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
-
-    def _models(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
-        return models_of(self.prior, self._columns, names, formula=self._made is not None)
-
-    def submodel(self, columns: Sequence[str]) -> PrivateLinearRegression:
-        """Return a fitted model of some of the columns alone, free of charge."""
-        return type(self).from_moments(self._released().submodel(columns))
 
 
 #: Its name after the paper's model, under which it was first published.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.drawn import drawn_tables
+from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.errors import UsageError, listed
+from unpooled.estimation.priors import Earlier
 from unpooled.models.bayes.columns.plan import SINES
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.derived import PrincipalComponents
+    from unpooled.aggregation.inference import LinearTables
     from unpooled.aggregation.instruments import TwoStageTables
     from unpooled.aggregation.linear_fit import LinearFit
     from unpooled.aggregation.moments import Moments
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class Following:
+class Following(Earlier):
     """The part of an estimator that has other models of the same moments."""
 
     noise_precision: float | str
@@ -57,6 +61,20 @@ class Following:
             f"method={others} there are (and the noise of each coefficient grows)"
         )
         raise UsageError(msg)
+
+    def _tables(self) -> LinearTables:
+        check_is_fitted(self)
+        moments = self.focused_ if hasattr(self, "focused_") else self._released()
+        plan = getattr(self, "plan_", None)  # none where the moments come from a file
+        given = getattr(getattr(plan, "design", None), "parameters", None)
+        models = self._earlier(moments.layout.names)
+        return drawn_tables(moments, models, getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
+
+    def submodel(self, columns: Sequence[str]) -> Self:
+        """Return a fitted model of some of the columns alone, free of charge."""
+        estimator: Any = type(self)
+        found: Self = estimator.from_moments(self._released().submodel(columns))
+        return found
 
     def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
         """Return lower and upper ends for every coefficient."""

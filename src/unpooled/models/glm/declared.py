@@ -9,7 +9,7 @@ import msgspec
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.precisions import ESTIMATE
 from unpooled.aggregation.printed_terms import TREATMENT
-from unpooled.aggregation.priors import EarlierModel
+from unpooled.aggregation.priors import EarlierModel, check_models
 from unpooled.aggregation.sites import SiteEffects
 from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError, listed
@@ -21,6 +21,7 @@ from unpooled.models.glm.rows import Responses
 from unpooled.models.glm.survival import Hazards, PersonResponses
 
 if TYPE_CHECKING:
+    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.privacy.bounds import Column
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
@@ -84,6 +85,23 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site_effects: str = SiteEffects.POOLED
     #: Earlier models of the same response, to which the fit is drawn as far as the records agree (``aggregation/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
+
+
+def check_prior(parameters: Parameters, layout: MomentsLayout) -> None:
+    """Refuse earlier models where nothing could be drawn to them."""
+    if not parameters.prior:
+        return
+    others = [name for name in ("weights", "ridge", "exposure", "offset") if getattr(parameters, name)]
+    others += [parameters.family] if parameters.family in {MULTINOMIAL, SURVIVAL} else []
+    others += [] if layout.intercept else ["fit_intercept = false"]
+    others += ["site_effects"] if layout.sites is not None else []
+    if others:
+        msg = f"prior goes without {', '.join(others)}"
+        raise UsageError(msg)
+    check_models(parameters.prior, layout.names, intercept=layout.intercept)
+    if parameters.method not in {GlmMethod.AUTO, GlmMethod.GRADIENT, GlmMethod.NEWTON}:
+        msg = f"prior goes with methods 'auto', 'gradient' and 'newton', not with {parameters.method!r}"
+        raise UsageError(msg)
 
 
 def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) -> Responses:

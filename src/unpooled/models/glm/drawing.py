@@ -7,39 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import Drawn, Told, check_models, drawn_to, named, posterior_of, rows_of, told_of
-from unpooled.errors import UsageError
+from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, named, posterior_of, rows_of, told_of
 from unpooled.kernels.shrunk_rounds import averaged_rounds
-from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.rounds import GlmMethod
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.estimates import Estimates
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.models.glm.declared import Parameters
     from unpooled.models.glm.fit import GlmFit
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
-
-
-def check_prior(parameters: Parameters, layout: MomentsLayout) -> None:
-    """Refuse earlier models where nothing could be drawn to them."""
-    if not parameters.prior:
-        return
-    others = [name for name in ("weights", "ridge", "exposure", "offset") if getattr(parameters, name)]
-    others += [parameters.family] if parameters.family in {MULTINOMIAL, SURVIVAL} else []
-    others += [] if layout.intercept else ["fit_intercept = false"]
-    others += ["site_effects"] if layout.sites is not None else []
-    if others:
-        msg = f"prior goes without {', '.join(others)}"
-        raise UsageError(msg)
-    check_models(parameters.prior, layout.names, intercept=layout.intercept)
-    if parameters.method not in {GlmMethod.AUTO, GlmMethod.GRADIENT, GlmMethod.NEWTON}:
-        msg = f"prior goes with methods 'auto', 'gradient' and 'newton', not with {parameters.method!r}"
-        raise UsageError(msg)
 
 
 @dataclass
@@ -47,7 +26,7 @@ class Drawing:
     """The earlier models of a study under way, and how they drew it so far."""
 
     fit: GlmFit
-    drawn: Drawn | None = None
+    drawn: DrawnTo | None = None
     #: What the rounds found, less the base rate, and the variance of each coefficient; None where there were none.
     rounds: tuple[Row, float] | None = None
     #: The models less the base rate, a row each, in the coefficients that the fit works on.
@@ -77,7 +56,7 @@ class Drawing:
             told = Told.of(self.rounds[0], np.eye(found.size) * self.rounds[1], fit.still)
             mean, _, weights, deviations = drawn_to(told, self.there, fit.shape.moving)
             fit.start = fit.shape.start + mean
-            self.drawn = Drawn(named(fit.design.parameters.prior, weights, deviations), ())
+            self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), ())
 
     def of_step(self, estimates: Estimates) -> Estimates:
         """Return the posterior of a Newton step's estimates with the models."""
@@ -89,5 +68,5 @@ class Drawing:
         mean, covariance, weights, deviations = drawn_to(told, self.there, fit.shape.moving)
         fit.start = base + mean
         found, pulls = posterior_of(estimates, fit.back @ fit.start, fit.back @ covariance @ fit.back.T)
-        self.drawn = Drawn(named(fit.design.parameters.prior, weights, deviations), pulls)
+        self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), pulls)
         return found

@@ -17,7 +17,7 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior, prior_parameter
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
@@ -101,8 +101,7 @@ class PrivateGLM(Earlier, GlmPredictions):
     weights_bounds : (low, high), optional
         Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a record adds to a sum is multiplied.
     prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same response (not of several classes, nor of times): coefficients by name, ``as_prior()`` of an earlier fit, or rows that
-        are public. The fit is drawn to them as far as the records agree; intervals are then credible, without p-values.
+        Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the records agree; intervals are then credible.
     site_effects : {"pooled", "fixed"}, default "pooled"
         Whether ``sites`` differ: one constant for all, or one for each, with a line for each against the first (``summary(coding="sum")``:
         against their mean).
@@ -139,7 +138,7 @@ class PrivateGLM(Earlier, GlmPredictions):
         The dispersion of counts and of the gamma family, declared or estimated; else 1.
     method_ : str
         How the budget was spent.
-    drawn_ : Drawn
+    drawn_ : DrawnTo
         The weight of each earlier model, and how far they drew each term; absent without ``prior``.
     statement_, plan_, ledger_, communication_
         What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
@@ -320,9 +319,7 @@ class PrivateGLM(Earlier, GlmPredictions):
         if self.weights_bounds is not None:  # without weights a study keeps its hash
             parameters["weights"] = WEIGHT
         parameters |= asked_effects(self.site_effects)
-        parameters |= prior_parameter(
-            self.prior, declared.columns, formula=bool(self._formula_parameter), fitted=self._publicly
-        )
+        parameters |= self._prior_parameter(declared)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------

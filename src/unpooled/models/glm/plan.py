@@ -20,9 +20,8 @@ from unpooled.aggregation.standard import LARGEST_SQUARE, SPREAD, Scales
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
 from unpooled.families import Response
-from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, estimated, responses_of
+from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, check_prior, estimated, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.drawing import check_prior
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
 from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of

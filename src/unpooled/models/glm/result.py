@@ -11,7 +11,7 @@ from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
 from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.meat import ASSUMED
-from unpooled.aggregation.priors import Drawn, words
+from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
 from unpooled.aggregation.tables import Tables
 from unpooled.aggregation.weights import ASSUMPTION
@@ -65,7 +65,7 @@ class GlmResult(msgspec.Struct, frozen=True):
     #: Of method "direction": lines (constant, factor) of the log odds, over which probabilities are averaged (``kernels/score_posterior.py``).
     lines: tuple[tuple[float, float], ...] = ()
     #: How earlier models drew the fit; None without any.
-    drawn: Drawn | None = None
+    drawn: DrawnTo | None = None
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
