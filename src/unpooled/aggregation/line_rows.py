@@ -57,7 +57,7 @@ class LineRows(StandardRows):
         return self.full.grid
 
     def named(self, name: str, share: float, adjacency: Adjacency, rounds: int) -> Summed:
-        """Return the sum of gradients of this name (Theorems B.5 and B.19)."""
+        """Return the sum of gradients of this name (Theorem B.19)."""
         return replace(self.descent(share, adjacency, rounds), name=name)
 
     def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:

@@ -1,4 +1,4 @@
-"""What a user passes as ``prior``, as the earlier models of a study: numbers by name, a fitted model, public rows, or several of these."""
+"""The earlier models of a study, from whatever a user passes as ``prior``: numbers by name, a fitted model, public rows, or several of these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR, origins_of
 
 if TYPE_CHECKING:
-    from unpooled.estimation.base import Declared
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.origin import ReleasedInput
 
@@ -74,13 +73,13 @@ class Earlier:
         """Return the estimator that makes an earlier model of public rows."""
         return _ridge()
 
-    def _prior_parameter(self, declared: Declared) -> dict[str, Any]:
+    def _prior_parameter(self, columns: Sequence[Column]) -> dict[str, Any]:
         """Return the study's parameter; none without earlier models, so that such a study keeps its hash."""
         estimator: Any = self  # an estimator has more than this part of it says
         if self.prior is None:
             return {}
         formula = bool(estimator._formula_parameter)
-        return {PRIOR: msgspec.to_builtins(_models(self.prior, declared.columns, self._publicly, formula=formula))}
+        return {PRIOR: msgspec.to_builtins(_models(self.prior, columns, self._publicly, formula=formula))}
 
     def _earlier(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
         """Return the earlier models of moments that were released before, whose coefficients have these names."""

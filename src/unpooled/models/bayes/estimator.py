@@ -280,7 +280,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
         parameters |= {"focus": [str(name) for name in self.focus]} if len(self.focus) else {}
         parameters |= asked_effects(self.site_effects)
-        parameters |= self._prior_parameter(declared)
+        parameters |= self._prior_parameter(declared.columns)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def fit(

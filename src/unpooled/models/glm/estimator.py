@@ -319,7 +319,7 @@ class PrivateGLM(Earlier, GlmPredictions):
         if self.weights_bounds is not None:  # without weights a study keeps its hash
             parameters["weights"] = WEIGHT
         parameters |= asked_effects(self.site_effects)
-        parameters |= self._prior_parameter(declared)
+        parameters |= self._prior_parameter(declared.columns)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------

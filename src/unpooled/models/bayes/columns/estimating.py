@@ -76,7 +76,7 @@ class ColumnSplit:
             "tolerate": int(self.tolerate),
             "check": self.check,
             **estimator._formula_parameter,
-            **estimator._prior_parameter(declared),
+            **estimator._prior_parameter(declared.columns),
         }
         return helped(estimator._asked(cards, parameters, declared.derived), self.helpers)
 
