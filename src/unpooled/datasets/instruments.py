@@ -32,7 +32,7 @@ def make_instruments(
     shift: float = 3.0,
     gain: float = 1.05,
     baseline: float = 0.03,
-    interferent: float = 0.02,
+    interferent: float = 0.01,
     seed: int = 0,
     pure_seed: int = 0,
 ) -> Instruments:

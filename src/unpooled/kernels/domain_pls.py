@@ -53,8 +53,8 @@ def domain_pls(
         w = left
         if penalty:
             apart = relaxed(gram / source.rows - other / rows, noise)
-            w = np.linalg.solve(np.eye(size) + penalty / square * apart, left)
-        w = w / np.linalg.norm(w)
+            w = np.asarray(np.linalg.solve(np.eye(size) + penalty / square * apart, left), dtype=np.float64)
+        w = np.asarray(w / np.linalg.norm(w))
         w *= np.sign(w[np.abs(w).argmax()])
         product, seen = gram @ w, other @ w
         length, far = float(w @ product), float(w @ seen)

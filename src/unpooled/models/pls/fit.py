@@ -175,7 +175,7 @@ def components_of(
         apart = found.coefficients[:, :kept] - wanted[:, None]
         near = np.einsum("ik,ik->k", apart, gram @ apart) <= LEFT * float(wanted @ gram @ wanted)
         kept = 1 + int(np.argmax(near)) if near.any() else kept
-    return _alone(_first(found, kept), centred, frame, response)
+    return _alone(first(found, kept), centred, frame, response)
 
 
 def repaired(gram: Matrix, noise: Noise) -> Matrix:
@@ -208,7 +208,7 @@ def chosen(centred: Centred, n_components: int | str, noise: Noise | None) -> tu
     anything = bool(found.y_loadings.any())
     if n_components == CHOSEN and anything:
         kept = 1 + int(estimated_errors(found, kept, gram, penalised, centred, noise).argmin())
-    return anything, _first(found, kept)
+    return anything, first(found, kept)
 
 
 def estimated_errors(
@@ -244,7 +244,8 @@ def most_components(n_components: int | str, size: int, rows: int, tried: int = 
     return most
 
 
-def _first(found: Components, count: int) -> Components:
+def first(found: Components, count: int) -> Components:
+    """Return the first components alone."""
     b, w, p, r = (part[:, :count] for part in (found.coefficients, found.weights, found.loadings, found.rotations))
     return Components(b, w, p, r, found.y_loadings[:count])
 
