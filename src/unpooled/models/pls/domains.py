@@ -31,6 +31,8 @@ from unpooled.models.pls.fit import (
 from unpooled.models.pls.plan import CHOSEN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from unpooled.aggregation.layout import MomentsLayout
@@ -167,12 +169,7 @@ def standardised(
     # Without noise, what eigenvalues of rounding size say is nothing.
     floor = values[-1] * 1e-12 if noise is None else RIDGE * noise_level(noise.gram)
     if ridge is None:
-        met = (
-            None
-            if noise is None
-            else vectors.T @ noise_covariance(np.outer(start, start), noise.gram, noise.cross) @ vectors
-        )
-        ridge = _ridge(values, turned, square, rows, floor, met)
+        ridge = _ridge(values, turned, square, rows, floor, lambda b: _met(start + vectors @ b, vectors, noise))
     solved = np.divide(
         turned, values + ridge, out=np.zeros(size), where=values > floor if ridge == 0 else values + ridge > 0
     )
@@ -183,22 +180,33 @@ def standardised(
     return folded(components, wanted, pairs, frame, pairs.response, "" if wanted.any() else CONSTANT)
 
 
-def _ridge(values: Matrix, turned: Matrix, square: float, rows: int, floor: float, met: Matrix | None) -> float:
+def _met(coefficients: Matrix, vectors: Matrix, noise: Noise | None) -> Matrix | None:
+    """Return the variances that noise gives to cross moments with what these coefficients leave, along these vectors."""
+    if noise is None:
+        return None
+    covariance = noise_covariance(np.outer(coefficients, coefficients), noise.gram, noise.cross)
+    return np.einsum("ij,ij->j", vectors, covariance @ vectors)
+
+
+def _ridge(
+    values: Matrix, turned: Matrix, square: float, rows: int, floor: float, met: Callable[[Matrix], Matrix | None]
+) -> float:
     """Return the ridge with the least estimated error of predictions.
 
-    Without noise by generalised cross-validation. With noise of covariance ``met`` in the cross moments by the criterion of section 3: its optimism, and
-    that of sampling by the size of the response itself.
+    Without noise by generalised cross-validation. With noise, of variances ``met`` in the cross moments with what coefficients leave, by the criterion of
+    section 3: its optimism, and that of sampling by the size of the response itself.
     """
     best, found = np.inf, float("inf")
     for part in (*RIDGES, np.inf):
         each = floor + part * float(values[-1])
         weights = 1 / (values + each) if np.isfinite(each) else np.zeros_like(values)
-        left = square - 2 * float(turned**2 @ weights) + float((turned * weights) ** 2 @ values)
-        free = float(values @ weights) + 1
-        if met is None:
+        slopes = turned * weights
+        left = square - 2 * float(turned @ slopes) + float(slopes**2 @ values)
+        free, variances = float(values @ weights) + 1, met(slopes)
+        if variances is None:
             error = max(left, 0.0) / max(1 - free / rows, 1e-3) ** 2
         else:
-            error = left + 2 * float(met.diagonal() @ weights) + 2 * free * square / rows
+            error = left + 2 * float(variances @ weights) + 2 * free * square / rows
         if error < best:
             best, found = error, each
     return found
