@@ -111,7 +111,7 @@ json.dump([np.ravel(model.b_).tolist(), np.ravel(model.predict(Z)).tolist()], sy
 def test_it_is_the_authors_own_package(components: int, penalty: float) -> None:
     X, y, Z = spectra()
     asked = {"X": X.tolist(), "y": y.tolist(), "Z": Z.tolist(), "components": components, "penalty": penalty}
-    answered = subprocess.run(  # noqa: S603 - the Python that the caller names
+    answered = subprocess.run(
         [os.environ["UNPOOLED_DIPLSLIB"], "-c", THEIRS],
         input=json.dumps(asked),
         capture_output=True,
@@ -267,6 +267,7 @@ def test_released_pairs_are_the_same_as_public_ones() -> None:
 
 
 def test_the_model_says_what_both_domains_pay() -> None:
+    """Theorem C.7: each domain's people by their own plan, somebody in both by the composition of both."""
     source, target = noisy(0), noisy(1)
     model = source.adapted(target)
     rests = model.domains_
@@ -296,6 +297,7 @@ def test_the_model_says_what_both_domains_pay() -> None:
 
 @pytest.mark.parametrize("hollow", ["source", "target", "none"])
 def test_where_one_promise_does_not_hold_none_does(hollow: str) -> None:
+    """Theorem C.7; a source or a target whose noise has a public seed promises nothing."""
     fits = [noisy(0), noisy(1)]
     if hollow != "none":
         k = ["source", "target"].index(hollow)

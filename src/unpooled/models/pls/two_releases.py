@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DomainRelease:
-    """What one domain released for a transferred model, and under which plan."""
+    """The release of one domain that a transferred model rests on, and its plan."""
 
     #: In words: "the source", "the target".
     domain: str
@@ -57,7 +57,7 @@ class DomainRelease:
 
 @dataclass(frozen=True)
 class TwoReleases:
-    """What a transferred model rests on. It adds no release: a function of what was released costs nothing more."""
+    """The releases that a transferred model rests on. It adds none: a function of what was released costs nothing more (Theorem C.7)."""
 
     releases: tuple[DomainRelease, ...]
     #: What else the model was computed from, in words: public pairs.
