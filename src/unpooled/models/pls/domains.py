@@ -15,7 +15,7 @@ from unpooled.models.pls.fit import (
     CONSTANT,
     NOISE,
     RIDGE,
-    Noise,
+    MomentsNoise,
     PlsFit,
     ResponseMoments,
     about_means,
@@ -152,7 +152,7 @@ def _centre(own: _Heard, other: Centred, centre: str) -> tuple[Matrix, float]:
 
 
 def standardised(
-    pairs: Centred, noise: Noise | None, start: Matrix, frame: Frame, n_components: int, ridge: float | None
+    pairs: Centred, noise: MomentsNoise | None, start: Matrix, frame: Frame, n_components: int, ridge: float | None
 ) -> PlsFit:
     """Return the source's model carried to the target by paired samples: the coefficients F b of direct standardisation.
 
@@ -180,12 +180,12 @@ def standardised(
     return folded(components, wanted, pairs, frame, pairs.response, "" if wanted.any() else CONSTANT)
 
 
-def _met(coefficients: Matrix, vectors: Matrix, noise: Noise | None) -> Matrix | None:
+def _met(coefficients: Matrix, vectors: Matrix, noise: MomentsNoise | None) -> Matrix | None:
     """Return the variances that noise gives to cross moments with what these coefficients leave, along these vectors."""
     if noise is None:
         return None
     covariance = noise_covariance(np.outer(coefficients, coefficients), noise.gram, noise.cross)
-    return np.einsum("ij,ij->j", vectors, covariance @ vectors)
+    return np.asarray(np.einsum("ij,ij->j", vectors, covariance @ vectors))
 
 
 def _ridge(

@@ -63,7 +63,7 @@ class PlsFit:
 
 
 @dataclass(frozen=True)
-class Noise:
+class MomentsNoise:
     """Variances of the noise on the centred moments."""
 
     gram: Matrix
@@ -75,14 +75,14 @@ class ResponseMoments:
     """The moments of one response: centred moments, their noise (None: none), and with noise the coefficients believed under it."""
 
     centred: Centred
-    noise: Noise | None
+    noise: MomentsNoise | None
     #: The mean of the response.
     response: float
     #: Coefficients of coordinates, zero where nothing was learnt; None where there is no noise, and PLS is what the moments say.
     slopes: Matrix | None = None
 
 
-def about_means(moments: Moments) -> tuple[Centred, Noise]:
+def about_means(moments: Moments) -> tuple[Centred, MomentsNoise]:
     """Return the moments of one release about their means, in the units of coordinates, and the variances of their noise."""
     layout = moments.layout
     if layout.geometry is not Geometry.AUGMENTED:
@@ -104,7 +104,7 @@ def about_means(moments: Moments) -> tuple[Centred, Noise]:
     )
     sums, total = variance[:p, one], variance[one, y]
     cross = variance[:p, y] + middle**2 * sums + mean**2 * total + sums * total / rows
-    noise = Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
+    noise = MomentsNoise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
     return centred, noise
 
 
@@ -178,7 +178,7 @@ def components_of(
     return _alone(first(found, kept), centred, frame, response)
 
 
-def repaired(gram: Matrix, noise: Noise) -> Matrix:
+def repaired(gram: Matrix, noise: MomentsNoise) -> Matrix:
     """Return the Gram without its negative eigenvalues, with a ridge in units of its noise."""
     return psd_part(gram) + RIDGE * noise_level(noise.gram) * np.eye(gram.shape[0])
 
@@ -192,7 +192,7 @@ def fit(centred: Centred, frame: Frame, n_components: int | str) -> PlsFit:
     )
 
 
-def chosen(centred: Centred, n_components: int | str, noise: Noise | None) -> tuple[bool, Components]:
+def chosen(centred: Centred, n_components: int | str, noise: MomentsNoise | None) -> tuple[bool, Components]:
     """PLS on centred moments whose noise (if any) has known variances and is smaller than the signal; and whether there is a component.
 
     1. The Gram loses its negative eigenvalues and gains a ridge of 0.3 noise levels.
@@ -212,7 +212,7 @@ def chosen(centred: Centred, n_components: int | str, noise: Noise | None) -> tu
 
 
 def estimated_errors(
-    found: Components, count: int, gram: Matrix, penalised: Matrix, centred: Centred, noise: Noise | None
+    found: Components, count: int, gram: Matrix, penalised: Matrix, centred: Centred, noise: MomentsNoise | None
 ) -> Matrix:
     """Return the criterion of :func:`fit` for 1 .. count components."""
     b = found.coefficients[:, :count]
