@@ -125,6 +125,14 @@ def test_it_is_the_authors_own_package(components: int, penalty: float) -> None:
     assert ours.predict(Z) == pytest.approx(predicted, abs=1e-7)
 
 
+def test_rows_of_either_domain_may_be_at_several_sites() -> None:
+    sites = [exact(X, y).fit(X, y, sites=np.arange(y.size) % 3) for X, y in ((S, Y), (T, np.zeros(50)))]
+    joint, split = (
+        one.adapted(other, penalty=50.0, n_components=2) for one, other in ((exact(S, Y), exact(T, np.zeros(50))), sites)
+    )
+    assert split.coef_ == pytest.approx(joint.coef_, abs=1e-8)
+
+
 def test_no_penalty_is_pls_with_the_targets_mean() -> None:
     source, target = exact(S, Y, n_components=3), exact(T, np.zeros(50))
     moved = source.adapted(target, penalty=0.0, n_components=3)

@@ -291,7 +291,8 @@ def _origins(model: Any, rows: str) -> tuple[ReleasedInput, ...]:  # noqa: ANN40
         known = (ReleasedInput(COEFFICIENTS, model.moments_.plan, model.moments_.holds),)
         fits = {known[-1].plan}
     # What the fit itself cost is in its own statement; here it matters whether that holds.
-    found = tuple(msgspec.structs.replace(one, events=()) if one.plan in fits else one for one in known)
+    fitted = (msgspec.structs.replace(one, events=()) for one in known if one.plan in fits)
+    found = (*fitted, *(one for one in known if one.plan not in fits))
     return tuple(origin.of_others() for origin in found) if rows == OTHERS else found
 
 
