@@ -347,6 +347,19 @@ def test_it_saves_and_loads(tmp_path: object) -> None:
     assert not hasattr(again, "domains_")
 
 
+def test_a_second_fit_forgets_the_moments_of_the_first() -> None:
+    """Else a transfer would use moments under a plan that did not release them."""
+    model = PrivatePLSRegression(**noisy(0).get_params()).fit(world()[0][60:1560], world()[2][60:1560])
+    assert model.moments_.plan == model.plan_.hash
+    model.set_params(method="gradient").fit(world()[0][60:1560], world()[2][60:1560])
+    assert not hasattr(model, "moments_")
+    with pytest.raises(UsageError, match='fit it with method="moments"'):
+        model.adapted(noisy(1))
+    standard = model.standardised((world()[0][:20], world()[1][:20]))
+    assert standard.domains_.holds
+    assert "released a model of 1500 rows" in str(standard.domains_)
+
+
 def test_frames_are_predicted_by_name() -> None:
     polars = pytest.importorskip("polars")
     names = [f"nm{k}" for k in range(9)]

@@ -301,7 +301,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
         study = self._study(counts_of(tables), declared, norm)
         result = self._run(study, tables).outcome.result
-        self.__dict__.pop("domains_", None)  # of a model that this estimator was before
+        for left in ("domains_", "moments_", "x_scores_"):  # of a fit before this one
+            self.__dict__.pop(left, None)
         self._columns, self.method_ = declared.columns, result.method
         if result.moments is not None:
             found = tuple(Moments.of(one) for one in (result.moments, *result.more))

@@ -59,7 +59,9 @@ class _Domain:
         if moments is None:
             msg = f'{what} has no released moments: fit it with method="moments"'
             raise UsageError(msg)
-        return cls(moments, getattr(given, "plan_", None), given._domain_frame())  # noqa: SLF001 - its own kind
+        plan = getattr(given, "plan_", None)
+        known = plan is not None and plan.hash == moments.plan
+        return cls(moments, plan if known else None, given._domain_frame())  # noqa: SLF001 - its own kind
 
     def in_frame_of(self, source: _Domain) -> bool:
         """Return True if the coordinates are those of the source; bare moments are declared to be."""
