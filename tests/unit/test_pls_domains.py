@@ -6,6 +6,7 @@ import json
 import math
 import os
 import subprocess
+import warnings
 from functools import cache
 
 import numpy as np
@@ -269,6 +270,20 @@ def test_released_pairs_are_the_same_as_public_ones() -> None:
     assert released.coef_ == pytest.approx(public.coef_, abs=1e-6)
     assert released.intercept_ == pytest.approx(public.intercept_, abs=1e-5)
     assert source.standardised(pairs.moments_, ridge=0.5).coef_ == pytest.approx(released.coef_)
+
+
+def test_pairs_that_are_noise_leave_the_source_as_it_is() -> None:
+    """At epsilon .05 the pairs tell nothing; a ridge that does not know the noise believes them."""
+    source, (here, there, _) = noisy(0), world()
+    predicted = np.clip(source.predict(here[1560:3050]), 8, 12)
+    with warnings.catch_warnings(action="ignore"):
+        pairs = PrivatePLSRegression(**source.get_params() | {"epsilon": 0.05}).fit(there[1560:3050], predicted)
+
+    def moved(ridge: float | None) -> float:
+        changed = source.standardised(pairs, ridge=ridge).coef_ - source.coef_
+        return float(np.linalg.norm(changed) / np.linalg.norm(source.coef_))
+
+    assert moved(None) < 0.2 < moved(1e-6)
 
 
 # --- what it rests on -------------------------------------------------------------------------------------------------------
