@@ -4,7 +4,7 @@ Errors are RMSEP over the deviation of y on new samples of the second instrument
 row bound come from public spectra: 60 of either instrument ("both": the bound is 1.2 times that of ``whitened``), or 60 of the first ("first": the bound also covers 20 of
 the second, times 1.2), or the basis is the first 20 cosines and the bound 1.2 times the longest of both ("smooth"); corn: 16 samples on both. delta 1e-5, replace, one release of moments each.
 Simulated: n samples on the first instrument and n others on the second (``make_instruments``, seeds and pure seeds from 6000 on; the noise threshold, the penalties that
-are tried, the criterion of the ridge and the two row bounds were fixed on seeds and pure seeds below 5000). Corn: m5 to mp6, moisture; the same 44 samples on both, 20 new ones.
+are tried, the criterion of the ridge and the two row bounds were fixed on seeds below 6000). Corn: m5 to mp6, moisture; the same 44 samples on both, 20 new ones.
 
 Columns: the source's model as it is; with the target's mean alone (penalty 0); domain-invariant; standardised by public samples (20; corn: 16); standardised by
 the target's samples as private pairs; the target's own model; one model of both; and the source's model on its own instrument.
