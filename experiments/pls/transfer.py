@@ -121,7 +121,7 @@ def main(full: bool) -> None:
             for seed in range(len(done), SEEDS if full else FEW):
                 done.append([round(error, 4) for error in once(kind, epsilon, seed)])
                 KEPT.parent.mkdir(parents=True, exist_ok=True)
-                KEPT.write_text(json.dumps(found, indent=0) + "\n")
+                KEPT.write_text(json.dumps(found) + "\n")
             errors = np.array(done[: SEEDS if full else FEW])
             medians.append([name, *(f"{value:.2f}" for value in np.median(errors, axis=0))])
             largest.append([name, *(f"{value:.2f}" for value in errors.max(axis=0))])
