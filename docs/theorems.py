@@ -55,6 +55,7 @@ SAID = {
     "C.4": "The outlook before data is a function of the plan and of simulated rows alone.",
     "C.5": "Several responses in one augmented row have the reach of one response.",
     "C.6": "Rounds over coordinates have the sensitivities of a row; one channel moves all coordinates, so one value has those of a row that is replaced.",
+    "C.7": "A model carried to a second instrument keeps the promise of each domain; somebody in both pays for the composition of both.",
     "F.1": "The exact L2 sensitivity of weighted counts, sums and sums of squares of one column, under zero-out and replace.",
     "F.3": r"Flooring a block before the noise gives a post-processed Gaussian of $\mu \le D/S + t \sqrt{m}$: $t$ is one step in units of the noise.",
     "F.4": "Rounded Gaussian noise on an integer vector costs what the Gaussian mechanism costs, and composes like it.",

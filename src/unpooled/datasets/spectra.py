@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 #: Section 3.1: centre, width and height of the analyte's band and of three interferents' on 100 points.
 BANDS = ((50, 15, 8.0), (70, 10, 10.0), (40, 1, 0.5), (30, 1, 0.5))
 #: Corn-like: means, deviations and weights of four concentrations.
-_MEANS, _SPREADS = np.array([10.0, 3.5, 8.5, 64.0]), np.array([0.4, 0.18, 0.5, 0.9])
-_WEIGHTS = np.array([0.03, 0.03, 0.03, 0.004])
-_CHANNELS = 700
+MEANS, _SPREADS = np.array([10.0, 3.5, 8.5, 64.0]), np.array([0.4, 0.18, 0.5, 0.9])
+WEIGHTS = np.array([0.03, 0.03, 0.03, 0.004])
+CHANNELS = 700
+#: The baseline at the first channel, and how much it rises to the last.
+BASE, SLOPE = 0.25, 0.45
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,30 @@ class Spectra:
     #: The expected spectrum and response.
     mean_spectrum: NDArray[np.float64]
     mean_response: float
+
+
+def bumps(axis: Matrix, count: int, shapes: np.random.Generator) -> Matrix:
+    """Return spectra of pure components at these places of the axis, one per row: four bumps each, of height 1 at the highest place."""
+    rows = []
+    for _ in range(count):
+        heights, centres, widths = shapes.uniform(0.2, 1, 4), shapes.uniform(0, 1, 4), shapes.uniform(0.03, 0.12, 4)
+        found = heights[:, None] * np.exp(-0.5 * ((axis - centres[:, None]) / widths[:, None]) ** 2)
+        rows.append(found.sum(axis=0) / found.sum(axis=0).max())
+    return np.array(rows)
+
+
+def concentrations(n_samples: int, rng: np.random.Generator) -> Matrix:
+    """Return four normal concentrations for each sample."""
+    return np.asarray(MEANS + _SPREADS * np.clip(rng.normal(size=(n_samples, 4)), -3.5, 3.5))
+
+
+def scattered(spectra: Matrix, rng: np.random.Generator) -> Matrix:
+    """Return spectra as an instrument reads them: scatter, a constant and a slope of each sample, and noise of 2e-4."""
+    count, channels = spectra.shape
+    spectra = spectra * (1 + 0.03 * rng.normal(size=(count, 1)))
+    spectra += 0.02 * rng.normal(size=(count, 1))
+    spectra += 0.02 * rng.normal(size=(count, 1)) * (np.linspace(0, 1, channels) - 0.5)
+    return np.asarray(spectra + 2e-4 * rng.normal(size=spectra.shape))
 
 
 def make_spectra(n_samples: int = 200, *, kind: str = "bands", seed: int = 0, pure_seed: int = 0) -> Spectra:
@@ -67,19 +93,9 @@ def make_spectra(n_samples: int = 200, *, kind: str = "bands", seed: int = 0, pu
     if kind != "corn":
         msg = f"unknown kind {kind!r}: choose bands or corn"
         raise UsageError(msg)
-    axis, shapes = np.linspace(0, 1, _CHANNELS), np.random.default_rng(pure_seed)
-    rows = []
-    for _ in range(4):
-        heights, centres, widths = shapes.uniform(0.2, 1, 4), shapes.uniform(0, 1, 4), shapes.uniform(0.03, 0.12, 4)
-        bumps = heights[:, None] * np.exp(-0.5 * ((axis - centres[:, None]) / widths[:, None]) ** 2)
-        rows.append(bumps.sum(axis=0) / bumps.sum(axis=0).max())
-    pure = np.array(rows)
-    baseline = 0.25 + 0.45 * axis
-    amounts = _MEANS + _SPREADS * np.clip(rng.normal(size=(n_samples, 4)), -3.5, 3.5)
-    spectra = (amounts * _WEIGHTS) @ pure + baseline
-    spectra *= 1 + 0.03 * rng.normal(size=(n_samples, 1))
-    spectra += 0.02 * rng.normal(size=(n_samples, 1))
-    spectra += 0.02 * rng.normal(size=(n_samples, 1)) * (axis - 0.5)
-    spectra += 2e-4 * rng.normal(size=spectra.shape)
-    expected = (_MEANS * _WEIGHTS) @ pure + baseline
-    return Spectra(spectra, amounts[:, 0].copy(), np.repeat(["one"], n_samples), pure, expected, float(_MEANS[0]))
+    axis = np.linspace(0, 1, CHANNELS)
+    pure, baseline = bumps(axis, 4, np.random.default_rng(pure_seed)), BASE + SLOPE * axis
+    amounts = concentrations(n_samples, rng)
+    spectra = scattered((amounts * WEIGHTS) @ pure + baseline, rng)
+    expected = (MEANS * WEIGHTS) @ pure + baseline
+    return Spectra(spectra, amounts[:, 0].copy(), np.repeat(["one"], n_samples), pure, expected, float(MEANS[0]))

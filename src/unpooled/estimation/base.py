@@ -375,7 +375,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         """Return the privacy statement of the fit: its promise, and the limits of it."""
         check_is_fitted(self)
         if not hasattr(self, "plan_"):
-            raise AttributeError("these moments were released elsewhere: moments_.statement holds their statement in words")
+            raise AttributeError("released elsewhere: moments_.statement (or domains_) holds its statement in words")
         return self.plan_.statement
 
     def __sklearn_is_fitted__(self) -> bool:

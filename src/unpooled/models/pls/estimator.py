@@ -17,7 +17,6 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import ARRAY, NONE, PAIR, PAIRS, SHARED, WHOLE, WORD, taking
-from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import part, response_names
 from unpooled.models.pls import MODEL
 from unpooled.models.pls.coordinator import stored
@@ -26,6 +25,8 @@ from unpooled.models.pls.frame import NONE as NO_BASIS
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.models.pls.regressed import of_released
 from unpooled.models.pls.several import from_several
+from unpooled.models.pls.transfers import Transfers
+from unpooled.models.pls.two_releases import DomainRelease, TwoReleases
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 _FAR = 256.0
 
 
-class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LinearRegressor):
+class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transfers):
     """Partial least squares on spectra of one or several laboratories, from private sums over projected rows.
 
     Rows are projected onto a public basis and shortened to a public length. Rounds of regression on these coordinates, or one release of their
@@ -122,6 +123,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         How the budget was spent.
     moments_ : Moments, or a tuple of them
         The released moments (of each response), from which :meth:`from_moments` computes other models free of charge; "gradient" has none.
+    domains_ : TwoReleases
+        What a model of :meth:`adapted` or :meth:`standardised` rests on: the releases of both domains, and whether their promises hold.
     x_scores_ : array
         Noisy scores of the training rows ("published" only).
     statement_ : Statement
@@ -151,6 +154,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
     """
 
     _model = MODEL
+    _saved_types = (*Transfers._saved_types, DomainRelease, TwoReleases)  # noqa: SLF001 - its base
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("n_components", WHOLE, WORD)
@@ -251,7 +255,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
             "basis": basis,
             "basis_size": int(self.basis_size),
             "matrix": matrix,
-            "reference": [] if self.reference is None else self._reference(len(columns) - 1).tolist(),
+            "reference": [] if self.reference is None else self._reference(len(declared.columns)).tolist(),
             "norm": norm,
             "n_components": self._number(),
             "tolerate": int(self.tolerate),
@@ -297,6 +301,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Li
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
         study = self._study(counts_of(tables), declared, norm)
         result = self._run(study, tables).outcome.result
+        for left in ("domains_", "moments_", "x_scores_"):  # of a fit before this one
+            self.__dict__.pop(left, None)
         self._columns, self.method_ = declared.columns, result.method
         if result.moments is not None:
             found = tuple(Moments.of(one) for one in (result.moments, *result.more))

@@ -63,7 +63,7 @@ class PlsFit:
 
 
 @dataclass(frozen=True)
-class _Noise:
+class MomentsNoise:
     """Variances of the noise on the centred moments."""
 
     gram: Matrix
@@ -75,20 +75,15 @@ class ResponseMoments:
     """The moments of one response: centred moments, their noise (None: none), and with noise the coefficients believed under it."""
 
     centred: Centred
-    noise: _Noise | None
+    noise: MomentsNoise | None
     #: The mean of the response.
     response: float
     #: Coefficients of coordinates, zero where nothing was learnt; None where there is no noise, and PLS is what the moments say.
     slopes: Matrix | None = None
 
 
-def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
-    """Return the moments about their means, and how they are to be read.
-
-    Where the cross moments stand clear of the noise, what is believed is a mean of the posterior's coefficients and of those of PLS on the
-    moments themselves: each is better on some data, and the mean has neither's large errors. The clearer, the less of the posterior
-    (THEORY.md, section 3a).
-    """
+def about_means(moments: Moments) -> tuple[Centred, MomentsNoise]:
+    """Return the moments of one release about their means, in the units of coordinates, and the variances of their noise."""
     layout = moments.layout
     if layout.geometry is not Geometry.AUGMENTED:
         raise UsageError("PLS needs moments with sums and squares of the response: release them with geometry = 'augmented'")
@@ -109,7 +104,21 @@ def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
     )
     sums, total = variance[:p, one], variance[one, y]
     cross = variance[:p, y] + middle**2 * sums + mean**2 * total + sums * total / rows
-    noise = _Noise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
+    noise = MomentsNoise(variance[:p, :p] * np.outer(width, width) ** 2, cross * (width * height) ** 2)
+    return centred, noise
+
+
+def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
+    """Return the moments about their means, and how they are to be read.
+
+    Where the cross moments stand clear of the noise, what is believed is a mean of the posterior's coefficients and of those of PLS on the
+    moments themselves: each is better on some data, and the mean has neither's large errors. The clearer, the less of the posterior
+    (THEORY.md, section 3a).
+    """
+    centred, noise = about_means(moments)
+    layout, p = moments.layout, moments.layout.size - 1
+    width, height, centre = layout.half_widths[:p], layout.response.half_width, layout.response.centre
+    mean = (centred.mean - layout.centres[:p]) / width
     if not noise.cross.any():
         return ResponseMoments(centred, None, centred.response)
     slopes, constant, learnt = posterior(moments)
@@ -166,10 +175,10 @@ def components_of(
         apart = found.coefficients[:, :kept] - wanted[:, None]
         near = np.einsum("ik,ik->k", apart, gram @ apart) <= LEFT * float(wanted @ gram @ wanted)
         kept = 1 + int(np.argmax(near)) if near.any() else kept
-    return _alone(_first(found, kept), centred, frame, response)
+    return _alone(first(found, kept), centred, frame, response)
 
 
-def repaired(gram: Matrix, noise: _Noise) -> Matrix:
+def repaired(gram: Matrix, noise: MomentsNoise) -> Matrix:
     """Return the Gram without its negative eigenvalues, with a ridge in units of its noise."""
     return psd_part(gram) + RIDGE * noise_level(noise.gram) * np.eye(gram.shape[0])
 
@@ -183,7 +192,7 @@ def fit(centred: Centred, frame: Frame, n_components: int | str) -> PlsFit:
     )
 
 
-def chosen(centred: Centred, n_components: int | str, noise: _Noise | None) -> tuple[bool, Components]:
+def chosen(centred: Centred, n_components: int | str, noise: MomentsNoise | None) -> tuple[bool, Components]:
     """PLS on centred moments whose noise (if any) has known variances and is smaller than the signal; and whether there is a component.
 
     1. The Gram loses its negative eigenvalues and gains a ridge of 0.3 noise levels.
@@ -199,11 +208,11 @@ def chosen(centred: Centred, n_components: int | str, noise: _Noise | None) -> t
     anything = bool(found.y_loadings.any())
     if n_components == CHOSEN and anything:
         kept = 1 + int(estimated_errors(found, kept, gram, penalised, centred, noise).argmin())
-    return anything, _first(found, kept)
+    return anything, first(found, kept)
 
 
 def estimated_errors(
-    found: Components, count: int, gram: Matrix, penalised: Matrix, centred: Centred, noise: _Noise | None
+    found: Components, count: int, gram: Matrix, penalised: Matrix, centred: Centred, noise: MomentsNoise | None
 ) -> Matrix:
     """Return the criterion of :func:`fit` for 1 .. count components."""
     b = found.coefficients[:, :count]
@@ -235,7 +244,8 @@ def most_components(n_components: int | str, size: int, rows: int, tried: int = 
     return most
 
 
-def _first(found: Components, count: int) -> Components:
+def first(found: Components, count: int) -> Components:
+    """Return the first components alone."""
     b, w, p, r = (part[:, :count] for part in (found.coefficients, found.weights, found.loadings, found.rotations))
     return Components(b, w, p, r, found.y_loadings[:count])
 
