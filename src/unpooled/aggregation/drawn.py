@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,21 @@ def told_of_moments(moments: Moments) -> Told:
     if frame.refined:
         return Told.of(*moments.behind_rows(moments.residual_variance()), still)
     prior = frame.prior_of_all(1.0, intercept=moments.layout.intercept)
-    found = moments.of_unknown_gram.averaged(frame.squares[0], [prior], moments.least_squares()[2])
+    squares = frame.squares[0]
+    # As without earlier models: y lies within one half width of its centre, and no residual variance is larger.
+    found = moments.of_unknown_gram.averaged(squares, [prior], 1.0 if math.isnan(squares) else None)
     return Told.of(found.mean, found.covariance, still, prior)
+
+
+def _typical(moments: Moments) -> float | None:
+    """Return a slope of coefficients that explain all of the response together, as far as the release tells the lengths of rows."""
+    if moments.frame.refined:
+        return None
+    slopes = moments.layout.size - moments.layout.intercept
+    squares = moments.frame.squares[0]
+    length = float(moments.xx[0].diagonal()[:slopes].sum())
+    least = float(np.sqrt(moments.xx[1].diagonal()[:slopes].sum()))  # no less than its own noise
+    return math.sqrt(max(float(moments.rows) if math.isnan(squares) else squares, 1.0) / max(length, least, 1e-9))
 
 
 def drawn_tables(
@@ -42,7 +56,7 @@ def drawn_tables(
     layout, frame = moments.layout, moments.frame
     there = in_coordinates(rows_of(models, layout.names, intercept=layout.intercept), frame, intercept=layout.intercept)
     slopes = np.arange(layout.size) < layout.size - layout.intercept
-    mean, covariance, weights, deviations = drawn_to(told_of_moments(moments), there, slopes)
+    mean, covariance, weights, deviations = drawn_to(told_of_moments(moments), there, slopes, _typical(moments))
     back = frame.back(intercept=layout.intercept)
     own = back @ mean + np.where(slopes, 0.0, frame.response_centre)
     estimates, pulls = posterior_of(tables.estimates, own, back @ covariance @ back.T)

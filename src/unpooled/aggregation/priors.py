@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
-from unpooled.kernels.evidence import PRIORS
 from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.sentence import Sentence
 
@@ -37,6 +36,8 @@ _DRAWS, _WHOLE = 400, 0.5
 #: Deviations of what no weights explain, of each length along the models, in deviations of the response; and of the mean likewise. The
 #: first has half of the mass, the others share the rest.
 _MORE, _SHIFTS = (0.0, 0.1, 0.3, 1.0), (0.05, 0.3, 1.4)
+#: Deviations of what earlier models lack, in typical slopes.
+_DEVIATIONS = np.geomspace(1 / 30, 10.0, 14)
 #: A direction that adds less than this part of its length to those before is one of them.
 _SAME = 1e-6
 
@@ -202,23 +203,31 @@ def told_of(estimates: Estimates) -> tuple[Told, Matrix]:
     return Told.of(into @ np.array(estimates.estimate), covariance, np.hstack([hidden, still])), hidden
 
 
-def drawn_to(told: Told, there: Matrix, slopes: NDArray[np.bool_]) -> tuple[Row, Matrix, Row, Row]:
+def drawn_to(
+    told: Told, there: Matrix, slopes: NDArray[np.bool_], typical: float | None = None
+) -> tuple[Row, Matrix, Row, Row]:
     """Return (mean, covariance, weights of the models, their deviations): the posterior about earlier models, a row of ``there`` each.
 
     Coefficients are those of the weighted models plus what is normal in the coordinates of the fit. The weights, and the deviation of what
-    is added, are averaged by how likely they make the release.
+    is added, are averaged by how likely they make the release. ``typical`` is a slope of coefficients that explain all of the response together
+    (None: of columns and response of deviation 1); deviations far above it are rarer.
     """
+    typical = 1 / math.sqrt(max(int(slopes.sum()), 1)) if typical is None else typical
     points, likely = simplex(len(there))
     middle = points @ there
     left = told.score - middle @ told.precision
     fits = middle @ told.score - 0.5 * np.einsum("ij,ij->i", middle @ told.precision, middle)
     logs, means, spreads = [], [], []
-    for deviation in PRIORS.tolist():
+    for deviation in (typical * _DEVIATIONS).tolist():
         prior = np.where(slopes, deviation**2, max(deviation**2, 1.0))
         lower = np.linalg.cholesky(np.diag(1 / prior) + told.precision)
         half = np.linalg.solve(lower, left.T)
-        # Every deviation is as likely, and not every magnitude of it: a deviation of nearly nothing would make intervals too short.
-        change = math.log(deviation) - 0.5 * float(np.log(prior).sum()) - float(np.log(lower.diagonal()).sum())
+        # Half a Cauchy density, and not every magnitude alike: a deviation of nearly nothing would make intervals too short.
+        change = (
+            math.log(deviation / (1 + (deviation / typical) ** 2))
+            - 0.5 * float(np.log(prior).sum())
+            - float(np.log(lower.diagonal()).sum())
+        )
         logs.append(np.log(likely) + fits + 0.5 * np.square(half).sum(axis=0) + change)
         means.append(middle + np.linalg.solve(lower.T, half).T)
         inverse = np.linalg.solve(lower, np.eye(slopes.size))

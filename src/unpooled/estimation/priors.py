@@ -153,7 +153,9 @@ def named_coefficients(estimator: Any) -> dict[str, float]:  # noqa: ANN401 - a 
     source = estimator._source
     coded = coded_by(source) if hasattr(getattr(source, "layout", source), "features") else estimator.declared_columns
     columns = estimator.declared_columns if estimator._made is None else coded
-    names = Coding(columns, 1).coded_names
+    names: Sequence[str] = Coding(columns, 1).coded_names
+    if not columns:  # of moments that were released elsewhere
+        names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimator.n_features_in_)])
     found = dict(zip(names, np.ravel(estimator.coef_).tolist(), strict=True))
     return found | {CONSTANT_TERM: float(np.ravel(estimator.intercept_)[0])}
 

@@ -316,7 +316,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         if result.moments is not None:
             return self._from(Moments.of(result.moments))
         self._columns = declared.columns
-        vars(self).update({} if result.drawn is None else {"drawn_": result.drawn})
+        self.__dict__.update({} if result.drawn is None else {"drawn_": result.drawn})
         if result.focused is not None:
             self.focused_ = Moments.of(result.focused)
         coef = np.array([c.value for c in result.coefficients])

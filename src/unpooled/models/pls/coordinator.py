@@ -12,10 +12,12 @@ from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
+from unpooled.models.pls.drawn import drawn_components
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MOMENTS, PlsDesign
 from unpooled.models.pls.regressed import of_study
@@ -58,6 +60,8 @@ class PlsResult(msgspec.Struct, frozen=True):
     more: tuple[StoredMoments, ...] = ()
     #: How the budget was spent.
     method: str = Method.MOMENTS
+    #: How earlier models drew the fit; None without any.
+    drawn: DrawnTo | None = None
 
 
 def coordinate(plan: Plan[PlsDesign]) -> Conversation:
@@ -75,12 +79,18 @@ def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     yield from rounds.begin()
     if not design.one_release:
         found = yield from standardised(rounds)
-        own = of_study(found, rounds.rows, design.frame, wanted)
-        released = None if found.moments is None else found.moments.stored()
-        return PlsResult(channels, stored(own), rounds.participants, released, method=str(design.schedule.method))
+        method, released = str(design.schedule.method), found.moments
+        if released is None or not design.models:
+            own, left = of_study(found, rounds.rows, design.frame, wanted), None if released is None else released.stored()
+            return PlsResult(channels, stored(own), rounds.participants, left, method=method, drawn=found.drawn)
+        own, drawn = drawn_components(released, design.models, design.frame, wanted)
+        return PlsResult(channels, stored(own), rounds.participants, released.stored(), method=method, drawn=drawn)
     total = yield from rounds.total(MOMENTS)
     promise = plan.statement
     moments, *more = Moments.decode_each(design.layout, total, rounds.rows, plan.hash, str(promise), holds=promise.holds)
+    if design.models:
+        fitted, drawn = drawn_components(moments, design.models, design.frame, wanted)
+        return PlsResult(channels, stored(fitted), total.participants, moments.stored(), drawn=drawn)
     if not more:
         fitted = from_moments(moments, design.frame, wanted)
         return PlsResult(channels, stored(fitted), total.participants, moments.stored())
@@ -153,6 +163,7 @@ def render(result: PlsResult) -> str:
                 for k, name in enumerate(result.channels)
             ),
             f"{'(intercept)':<24}" + "".join(f"{constant:>14.6g}" for constant in constants),
+            *([] if result.drawn is None else words(result.drawn)),
             f"rows of {', '.join(result.participants)}",
         ]
     )

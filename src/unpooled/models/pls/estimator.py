@@ -17,6 +17,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import ARRAY, NONE, PAIR, PAIRS, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import part, response_names
 from unpooled.models.pls import MODEL
 from unpooled.models.pls.coordinator import stored
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 _FAR = 256.0
 
 
-class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transfers):
+class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transfers):
     """Partial least squares on spectra of one or several laboratories, from private sums over projected rows.
 
     Rows are projected onto a public basis and shortened to a public length. Rounds of regression on these coordinates, or one release of their
@@ -92,6 +93,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, as those of
         :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon and
         coordinates; of several responses it is "moments".
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree.
     sd : {"sigma", "sigma^2"}, default "sigma"
         Standard deviation of the published noise: the paper's, or that of its package.
     public_seed : int, default 0
@@ -125,6 +128,8 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         The released moments (of each response), from which :meth:`from_moments` computes other models free of charge; "gradient" has none.
     domains_ : TwoReleases
         What a model of :meth:`adapted` or :meth:`standardised` rests on: the releases of both domains, and whether their promises hold.
+    drawn_ : DrawnTo
+        The weight of each earlier model; absent without ``prior``.
     x_scores_ : array
         Noisy scores of the training rows ("published" only).
     statement_ : Statement
@@ -154,7 +159,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
     """
 
     _model = MODEL
-    _saved_types = (*Transfers._saved_types, DomainRelease, TwoReleases)  # noqa: SLF001 - its base
+    _saved_types = (*Transfers._saved_types, *SAVED, DomainRelease, TwoReleases)  # noqa: SLF001 - its base
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("n_components", WHOLE, WORD)
@@ -163,6 +168,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         | taking("reference", ARRAY, NONE)
         | taking("method", WORD)
         | taking("sd", WORD)
+        | taking("prior", PRIORS, NONE)
         | taking("y_bounds", PAIR, PAIRS, NONE)
     )
 
@@ -185,6 +191,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         tolerate: int = 0,
         nodes: Sequence[str] = (),
         method: str = "auto",
+        prior: Prior = None,
         sd: str = "sigma",
         public_seed: int = 0,
         random_state: int | None = None,
@@ -202,6 +209,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         self.tolerate = tolerate
         self.nodes = nodes
         self.method = method
+        self.prior = prior
         self.sd = sd
 
     # --- the study -------------------------------------------------------------------------------------------------------
@@ -263,6 +271,7 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
             "sd": self.sd,
         }
         parameters |= {} if self.method == Method.AUTO else {"method": self.method}
+        parameters |= self._prior_parameter(declared.columns)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     def _number(self) -> int | str:
@@ -301,12 +310,13 @@ class PrivatePLSRegression(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Tr
         tables = site_tables(whole, sites, self.unit, unit_id, self.rows_per_household)
         study = self._study(counts_of(tables), declared, norm)
         result = self._run(study, tables).outcome.result
-        for left in ("domains_", "moments_", "x_scores_"):  # of a fit before this one
+        for left in ("domains_", "drawn_", "moments_", "x_scores_"):  # of a fit before this one
             self.__dict__.pop(left, None)
         self._columns, self.method_ = declared.columns, result.method
         if result.moments is not None:
             found = tuple(Moments.of(one) for one in (result.moments, *result.more))
             self.moments_ = found if result.more else found[0]
+        self.__dict__.update({} if result.drawn is None else {"drawn_": result.drawn})
         if result.scores is not None:
             self.x_scores_ = result.scores.numpy()
         return self._from(result.model)

@@ -16,6 +16,7 @@ from unpooled.aggregation.linear_design import gradients, left_over, opened_rows
 from unpooled.aggregation.linear_rounds import ROUNDS, WORTH_SLOPES, Method, schedule_of
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.modes import aggregation_of
+from unpooled.aggregation.priors import EarlierModel, assumed, check_models, rows_of
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.aggregation.standard import StandardRows
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_rounds import Schedule
-    from unpooled.aggregation.priors import EarlierModel
     from unpooled.aggregation.weights import Weighting
     from unpooled.privacy.table import Table
 
@@ -75,6 +75,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     method: str = Method.AUTO
     #: T: parties that may collude or drop out.
     tolerate: int = 0
+    #: Earlier models of spectra, to which the fit is drawn as far as the rows agree (``aggregation/priors.py``).
+    prior: tuple[EarlierModel, ...] = ()
     nodes: tuple[str, ...] = ()
     #: The deviation of the noise, for a form that has two: "sigma" (paper) or "sigma^2" (its package).
     sd: str = SIGMA
@@ -102,7 +104,7 @@ class PlsDesign:
     #: Rows of which components alone follow have no standard errors that could be robust.
     covariance: Covariance = Covariance.MODEL
     weighting: Weighting | None = None
-    #: No fit of components is drawn to earlier models.
+    #: Earlier models, as functions of the coordinates.
     models: tuple[EarlierModel, ...] = ()
 
     @property
@@ -219,6 +221,8 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
     if len(named) > 1 and parameters.method not in {Method.AUTO, Method.MOMENTS}:
         raise UsageError("several responses come from one release of moments: leave method out, or name one response")
+    if len(named) > 1 and parameters.prior:
+        raise UsageError("prior goes with one response")
     if parameters.sd not in {SIGMA, SQUARED}:
         msg = f"sd is {SIGMA!r} (the paper) or {SQUARED!r} (its package), not {parameters.sd!r}"
         raise UsageError(msg)
@@ -252,7 +256,10 @@ def design_of(study: Study) -> PlsDesign:
     layout = MomentsLayout.of(columns, response.name, rows, geometry=augmented, norm=norm, others=tuple(others))
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     schedule, standard = _rounds(study, parameters, aggregation, layout)
-    design = PlsDesign(parameters, aggregation, frame, channels, layout, schedule, standard, {})
+    models = (
+        in_coordinates_of(parameters.prior, tuple(c.name for c in channels), frame, layout.names) if parameters.prior else ()
+    )
+    design = PlsDesign(parameters, aggregation, frame, channels, layout, schedule, standard, {}, models=models)
     return replace(design, totals=totals_of(study, lambda adjacency: _vectors(design, adjacency)))
 
 
@@ -269,7 +276,9 @@ def _rounds(
     if schedule.method is Method.DIRECTION and strong / layout.size >= WORTH_SLOPES:
         schedule = schedule_of(Method.GRADIENT, strong / layout.size, layout.size, ROUNDS + 5)
     if schedule.method in {Method.MEAN, Method.DIRECTION}:
-        schedule = schedule_of(Method.MOMENTS, strong / layout.size, layout.size, ROUNDS + 5)
+        # Rounds that are drawn to earlier models tell more than one release that is.
+        least = Method.GRADIENT if parameters.prior else Method.MOMENTS
+        schedule = schedule_of(least, strong / layout.size, layout.size, ROUNDS + 5)
     standard = StandardRows(layout, rows, schedule.longest, square=schedule.square)
     return opened_rows(schedule, standard, strong, Adjacency(study.adjacency))
 
@@ -287,6 +296,20 @@ def _vectors(design: PlsDesign, adjacency: Adjacency) -> Iterator[Summed]:
     yield from gradients(schedule, standard, adjacency)
     if schedule.products:
         yield from left_over(schedule, standard, adjacency)
+
+
+def in_coordinates_of(
+    models: Sequence[EarlierModel], channels: Sequence[str], frame: Frame, coordinates: Sequence[str]
+) -> tuple[EarlierModel, ...]:
+    """Return models of spectra as models of the coordinates, for spectra in the span of the basis; what is outside of it nobody releases."""
+    check_models(models, channels, intercept=True)
+    own = rows_of(models, channels, intercept=True)
+    slopes = own[:, :-1] @ frame.spectra(np.eye(frame.size))
+    constants = own[:, -1] + own[:, :-1] @ frame.reference
+    return tuple(
+        EarlierModel(model.name, dict(zip(coordinates, values.tolist(), strict=True)), float(constant))
+        for model, values, constant in zip(models, slopes, constants, strict=True)
+    )
 
 
 PUBLIC = Sentence(
@@ -307,14 +330,23 @@ def compile_plan(study: Study) -> Plan:
         if not design.one_release:
             passes = max(design.schedule.passes, len(design.totals))
             notes = (*passes_note(design.schedule.method, passes), *release_notes(design.totals, design.covariance))
-        return plan_of_totals(study, design, public=(PUBLIC,), assumptions=(ALONE,), notes=notes)
+        return plan_of_totals(
+            study, design, public=(PUBLIC,), assumptions=(ALONE, *assumed(study, design.parameters.prior)), notes=notes
+        )
     if study.unit == Unit.HOUSEHOLD:
         raise UsageError(
             'epsilon = inf protects no household: ask for a finite epsilon, or for unit = "record" with other cards'
         )
     size = exact_size(design.frame.size)
     releases = tuple(Release(MOMENTS, card.name, EXACT, ScaledGaussian.silent(size)) for card in study.parties)
-    return Plan(study, Split.HORIZONTAL, releases, public=(PUBLIC,), assumptions=(ALONE,), design=design)
+    return Plan(
+        study,
+        Split.HORIZONTAL,
+        releases,
+        public=(PUBLIC,),
+        assumptions=(ALONE, *assumed(study, design.parameters.prior)),
+        design=design,
+    )
 
 
 def exact_size(coordinates: int) -> int:

@@ -36,9 +36,14 @@ def of_released(moments: Moments, frame: Frame, n_components: int | str) -> PlsF
     """Return the model of released moments, of rounds or of one release."""
     if not moments.frame.refined:
         return from_moments(moments, frame, n_components)
+    return of_refined(moments, moments.posterior(), frame, n_components)
+
+
+def of_refined(moments: Moments, fit: LinearFit, frame: Frame, n_components: int | str) -> PlsFit:
+    """Return the components of a regression on the moments of rounds."""
     numbers(moments.layout)
     widths, centres = moments.frame.widths[:-1], moments.frame.centres[:-1]
-    return _of(moments.posterior(), widths, centres, _centred_gram(moments), moments.rows, frame, n_components)
+    return _of(fit, widths, centres, _centred_gram(moments), moments.rows, frame, n_components)
 
 
 def _centred_gram(moments: Moments) -> Matrix:
