@@ -18,6 +18,8 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from unpooled.privacy.bounds import Column
 
 _WORDS = (
@@ -30,7 +32,7 @@ Prior: TypeAlias = Any
 _PAIR = 2
 
 
-def _ridge() -> Any:  # noqa: ANN401 - scikit-learn ships no types
+def ridge() -> Any:  # noqa: ANN401 - scikit-learn ships no types
     """Return ridge regression whose penalty is by evidence."""
     from sklearn.linear_model import BayesianRidge
 
@@ -49,7 +51,7 @@ def prior_parameter(
     columns: Sequence[Column],
     *,
     formula: bool,
-    fitted: Callable[[], Any] = _ridge,
+    fitted: Callable[[], Any] = ridge,
 ) -> dict[str, Any]:
     """Return the study's parameter; none without earlier models, so that such a study keeps its hash.
 
@@ -66,7 +68,7 @@ def models_of(
     formula: bool,
 ) -> tuple[EarlierModel, ...]:
     """Return the earlier models of moments that were released before, whose coefficients have these names."""
-    found = tuple(_models(prior, columns, _ridge, formula=formula))
+    found = tuple(_models(prior, columns, ridge, formula=formula))
     check_models(found, names, intercept=True)
     return found
 
@@ -159,17 +161,28 @@ def _of_fitted(model: Any, columns: Sequence[Column]) -> dict[str, float]:  # no
 
 def _of_rows(name: str, given: tuple[Any, ...], columns: Sequence[Column], estimator: Any) -> EarlierModel:  # noqa: ANN401 - scikit-learn's
     """Return the fit of public rows (X, y) to their standardised columns."""
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     X, y = given
     values = X[[column.name for column in columns]].to_numpy() if hasattr(X, "columns") else np.asarray(X)
     response = np.asarray(y)
     if values.ndim != _PAIR or values.shape[1] != len(columns) or response.shape != (len(values),):
         msg = f"prior {name!r}: public rows are a pair (X, y) of {len(columns)} columns and a response for each row"
         raise UsageError(msg)
+    return of_public_rows(name, [values[:, j] for j in range(len(columns))], response, columns, estimator)
+
+
+def of_public_rows(
+    name: str,
+    values: Sequence[NDArray[Any]],
+    response: NDArray[Any],
+    columns: Sequence[Column],
+    estimator: Any,  # noqa: ANN401 - scikit-learn's
+) -> EarlierModel:
+    """Return the fit of a response to the standardised columns of public rows, a vector of values for each column."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     coding = Coding(tuple(columns), 1)
-    rows = coding.natural([values[:, j] for j in range(len(columns))])
+    rows = coding.natural(values)
     fitted = make_pipeline(StandardScaler(), estimator).fit(rows, response)
     scale, middle = fitted[0].scale_, fitted[0].mean_
     slopes = np.ravel(fitted[1].coef_) / scale
