@@ -6,7 +6,6 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import StudyError
-from unpooled.models.stacking.parameters import are_rates
 from unpooled.privacy.origin import PRIOR, SOURCE
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
 from unpooled.study.earlier_models import MODELS, with_earlier_models
@@ -59,6 +58,8 @@ def with_cited(
 
 def _warn_of_former_words(parameters: Mapping[str, Any]) -> None:
     """Warn of the names that the version before had."""
+    from unpooled.models.stacking.parameters import are_rates
+
     former = {name: name.replace(SOURCE, PRIOR, 1) for name in (SOURCE, f"{SOURCE}_rows", f"{SOURCE}_analysis")}
     if are_rates(parameters.get(PRIOR)):
         former[PRIOR] = "rates"

@@ -14,9 +14,9 @@ import numpy as np
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.priors import EarlierModel
 from unpooled.errors import DataError, StudyError, listed
-from unpooled.estimation.priors import of_public_rows, ridge
+from unpooled.families import ROW_FAMILIES
+from unpooled.families.logistic import Logistic
 from unpooled.models import load
-from unpooled.models.glm.families import FAMILIES, LOGISTIC, TWO_CLASSES, public_estimator
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
@@ -105,9 +105,9 @@ class _Own:
                 "prior: name the response first, a column that the cards declare: earlier models are of the same one"
             )
         self.response = response
-        self.family = str(parameters.get("family", LOGISTIC))
-        if model != "bayes" and self.family not in FAMILIES:
-            msg = f"family is one of {listed(list(FAMILIES))}, not {self.family!r}"
+        self.family = str(parameters.get("family", Logistic.name))
+        if self.family not in ROW_FAMILIES:
+            msg = f"prior goes with the families {listed(list(ROW_FAMILIES))}, not with {self.family!r}"
             raise StudyError(msg)
         apart = {response.name, *(str(parameters.get(role)) for role in _ROLES)}
         self.features = tuple(column for name, column in columns.items() if name not in apart)
@@ -133,7 +133,7 @@ class _Own:
             raise StudyError(msg)
         theirs = study.parameters
         differing = [name for name in _ALIKE if (theirs.get(name) or "") != (self.parameters.get(name) or "")]
-        differing += ["family"] if self.model != "bayes" and theirs.get("family", LOGISTIC) != self.family else []
+        differing += ["family"] if self.model != "bayes" and theirs.get("family", Logistic.name) != self.family else []
         columns = columns_of(study.parties)
         if not differing and columns[self.response.name].categories != self.response.categories:
             differing = ["list of categories of the response"]
@@ -163,6 +163,8 @@ class _Own:
 
     def of_rows(self, path: Path) -> EarlierModel:
         """Return the fit to a file of public rows, without privacy."""
+        from unpooled.estimation.priors import of_public_rows
+
         if not path.is_file():
             msg = f"prior: there is no file {path}: a path is relative to the study file"
             raise StudyError(msg)
@@ -187,12 +189,15 @@ class _Own:
         return _rounded(found)
 
     def _estimator(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        from unpooled.estimation.priors import ridge
+        from unpooled.models.glm.families import public_estimator
+
         return ridge() if self.model == "bayes" else public_estimator(self.family)
 
     def _response(self, path: Path, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return the response as numbers: 1 for the second of two classes."""
         classes = self.response.categories
-        two = self.model != "bayes" and self.family in TWO_CLASSES
+        two = self.model != "bayes" and ROW_FAMILIES[self.family].classes
         if two != (classes is not None):
             msg = f"prior: public rows need a response that {'has two categories' if two else 'is a number'}: {self.response.name!r} is declared otherwise"
             raise StudyError(msg)
