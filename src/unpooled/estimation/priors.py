@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +17,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
+from unpooled.privacy.table import as_column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -162,12 +164,16 @@ def _of_fitted(model: Any, columns: Sequence[Column]) -> dict[str, float]:  # no
 def _of_rows(name: str, given: tuple[Any, ...], columns: Sequence[Column], estimator: Any) -> EarlierModel:  # noqa: ANN401 - scikit-learn's
     """Return the fit of public rows (X, y) to their standardised columns."""
     X, y = given
-    values = X[[column.name for column in columns]].to_numpy() if hasattr(X, "columns") else np.asarray(X)
+    # A column at a time: a frame of numbers and words has no type of its own.
+    held = [X[column.name] for column in columns] if hasattr(X, "columns") else list(np.asarray(X).T)
+    values = [
+        as_column(column.name, np.asarray(np.asarray(one).tolist())) for column, one in zip(columns, held, strict=False)
+    ]
     response = np.asarray(y)
-    if values.ndim != _PAIR or values.shape[1] != len(columns) or response.shape != (len(values),):
+    if len(held) != len(columns) or any(one.shape != response.shape or one.ndim != 1 for one in values):
         msg = f"prior {name!r}: public rows are a pair (X, y) of {len(columns)} columns and a response for each row"
         raise UsageError(msg)
-    return of_public_rows(name, [values[:, j] for j in range(len(columns))], response, columns, estimator)
+    return of_public_rows(name, values, response, columns, estimator)
 
 
 def of_public_rows(
@@ -183,7 +189,10 @@ def of_public_rows(
 
     coding = Coding(tuple(columns), 1)
     rows = coding.natural(values)
-    fitted = make_pipeline(StandardScaler(), estimator).fit(rows, response)
+    with warnings.catch_warnings():
+        # What scikit-learn says of defaults of its next version concerns nobody who passes rows here.
+        warnings.simplefilter("ignore", FutureWarning)
+        fitted = make_pipeline(StandardScaler(), estimator).fit(rows, response)
     scale, middle = fitted[0].scale_, fitted[0].mean_
     slopes = np.ravel(fitted[1].coef_) / scale
     constant = float(np.ravel(fitted[1].intercept_)[0] - middle @ slopes)

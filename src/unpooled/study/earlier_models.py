@@ -40,6 +40,8 @@ _WORDS = f'"{RUN}FOLDER" of an earlier run, "{ROWS}FILE" of public rows, or a ta
 _ROLES = ("weights", "exposure", "offset", "event")
 #: Columns that must be those of the cited run too, for coefficients to mean the same.
 _ALIKE = ("response", "exposure", "offset", "event")
+#: Rows of each class of public rows, which are divided into this number of folds to choose a penalty.
+_FEWEST = 5
 #: The digits of a fit to public rows: computers differ in the last ones, and all parties must compile one plan.
 _DIGITS = 6
 
@@ -179,12 +181,14 @@ class _Own:
             table = read_table(path, tuple(column.name for column in columns), declared=columns)
             values = [_present(path, column, table[column.name]) for column in columns]
             response = self._response(path, values.pop())
-            found = of_public_rows(path.stem, values, response, self.features, self._estimator())
+            found = of_public_rows(path.name, values, response, self.features, self._estimator())
         except DataError as error:
             msg = f"prior: {error}"
             raise StudyError(msg) from None
+        except StudyError:
+            raise
         except ValueError:  # of the library that fits, whose words may quote values
-            msg = f"prior: {path.name} cannot be fitted: the response must be one that the family can have, and of two classes each needs five rows or more"
+            msg = f"prior: {path.name} cannot be fitted: it holds a response that the family {self.family!r} cannot have"
             raise StudyError(msg) from None
         return _rounded(found)
 
@@ -205,8 +209,12 @@ class _Own:
             msg = f"prior: {path.name} holds a value of {self.response.name!r} outside its declared categories"
             raise StudyError(msg)
         found = np.asarray(values == classes[1], dtype=np.float64) if classes is not None else values
-        if np.unique(found).size < 2:  # noqa: PLR2004 - nothing to tell apart
+        held = np.unique(found, return_counts=True)[1]
+        if held.size < 2:  # noqa: PLR2004 - nothing to tell apart
             msg = f"prior: {path.name} holds one value of {self.response.name!r} alone, so nothing can be learnt from it"
+            raise StudyError(msg)
+        if two and held.min() < _FEWEST:
+            msg = f"prior: {path.name} needs {_FEWEST} rows or more of each category of {self.response.name!r}"
             raise StudyError(msg)
         return found
 

@@ -112,7 +112,8 @@ def in_new_words(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def are_rates(prior: object) -> bool:
     """Return True of what the version before took as ``prior``: the rate of the second class, or a list of all rates."""
-    return isinstance(prior, int | float | Sequence) and not isinstance(prior, bool | str) and prior != []
+    several = list(prior) if isinstance(prior, list | tuple) else [prior]
+    return bool(several) and all(isinstance(one, int | float) and not isinstance(one, bool) for one in several)
 
 
 def combiner_of(combiner: str, split: str) -> str:
