@@ -1,4 +1,4 @@
-"""What a study file cites: earlier models, as the numbers that the study is about."""
+"""Earlier models that a study file cites, as the numbers that the study is about."""
 
 from __future__ import annotations
 

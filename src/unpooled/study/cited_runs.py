@@ -47,7 +47,7 @@ class Citations:
     def of(cls, key: str, parameters: dict[str, Any], folder: Path, *, cites: bool) -> Citations:
         """Return what the study says of its citations, and take it out of the parameters; refused where it ``cites`` no run."""
         analysis, rows = (parameters.pop(f"{key}_{what}", "") for what in ("analysis", "rows"))
-        if rows not in {"", SAME, OTHERS} or (rows == OTHERS and not cites):
+        if rows not in ("", SAME, OTHERS) or (rows == OTHERS and not cites):
             msg = f'{key}_rows is "{OTHERS}" where the people of the cited run are not those of this study, else "{SAME}"'
             raise StudyError(msg)
         if analysis and not cites:

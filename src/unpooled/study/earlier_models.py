@@ -205,7 +205,7 @@ class _Own:
         if two != (classes is not None):
             msg = f"prior: public rows need a response that {'has two categories' if two else 'is a number'}: {self.response.name!r} is declared otherwise"
             raise StudyError(msg)
-        if classes is not None and not set(np.unique(values)) <= set(classes):
+        if classes is not None and not set(values.tolist()) <= set(classes):
             msg = f"prior: {path.name} holds a value of {self.response.name!r} outside its declared categories"
             raise StudyError(msg)
         found = np.asarray(values == classes[1], dtype=np.float64) if classes is not None else values
@@ -235,7 +235,7 @@ def _present(path: Path, column: Column, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rounded(model: EarlierModel) -> EarlierModel:
-    """Return the model with coefficients of so many digits that every computer finds the same."""
+    """Return the model with coefficients in the digits that every computer finds alike."""
     coefficients = {name: _to_digits(value) for name, value in model.coefficients.items()}
     return EarlierModel(model.name, coefficients, _to_digits(model.intercept))
 
