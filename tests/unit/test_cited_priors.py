@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import msgspec
@@ -14,14 +16,21 @@ from commands import PARTIES, command
 
 from unpooled import PrivateGLM, PrivateLinearRegression, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import StudyError, UsageError
+from unpooled.models import load
 from unpooled.models.stacking.parameters import in_new_words, parameters_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card
+from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Target
+from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.transcript import Transcript
+from unpooled.study.cited import with_cited
 from unpooled.study.files import read_study, write_card
 from unpooled.study.party import create_party
+from unpooled.study.record import write_record
 from unpooled.study.run import compile_study
+from unpooled.testing.cases import parties as in_cases
 
 RNG = np.random.default_rng(11)
 FEATURES = (
@@ -82,7 +91,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """Two parties with a study that has run: the folder, its model, its parameters and its result."""
     model, parameters, response = RUNS[request.param]
     folder = tmp_path_factory.mktemp(model)
-    with pytest.MonkeyPatch.context() as patched:  # a module's fixture comes before the one that gives every test a state of its own
+    with (
+        pytest.MonkeyPatch.context() as patched
+    ):  # a module's fixture comes before the one that gives every test a state of its own
         patched.setenv("XDG_STATE_HOME", str(folder / "state"))
         parties(folder, *FEATURES, response)
         (folder / "study.toml").write_text(text(model, parameters))
@@ -190,6 +201,24 @@ def test_a_run_that_protects_nobody_is_cited_for_other_people_alone(tmp_path: Pa
     (tmp_path / "copy.run/run.msgpack").write_bytes((tmp_path / "study.run/run.msgpack").read_bytes())
     with pytest.raises(StudyError, match="are runs of one plan"):
         cited(tmp_path, "bayes", 'response = "stay"\nprior_rows = "others"\nprior = ["run:study.run", "run:copy.run"]')
+
+
+@pytest.mark.parametrize("name", ["bayes, columns", "bayes, sines"])
+def test_a_run_of_columns_at_several_parties_is_cited(tmp_path: Path, name: str) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+    from cases import CASES
+
+    case, transcript = CASES[name](), Transcript()
+    plan = load("bayes").compile(case.study)
+    people = in_process(in_cases(case, dataclasses.replace(Policy.in_process(), allow_simulation=True)))
+    outcome = drive(load("bayes"), plan, people, transcript)
+    write_record(tmp_path, plan, outcome, transcript.entries)
+    asked = case.study.parameters | {"method": "moments", "prior": "run:.", "prior_rows": "others"}
+    parameters, origins = with_cited("bayes", asked, case.study.parties, tmp_path)
+    (earlier,) = parameters["prior"]
+    assert earlier["coefficients"] == {c.name: c.value for c in outcome.result.coefficients}
+    study = msgspec.structs.replace(case.study, parameters=parameters, origins=origins)
+    assert "Other people's data supplied the prior" in str(load("bayes").compile(study).statement)
 
 
 @pytest.mark.minutes
