@@ -28,7 +28,7 @@ def transfer(repetitions: int) -> list[list[str]]:
                 shared = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1), "penalty": 0.03, "random_state": seed}
                 for name, weights in (("PST-H(W)", importance), ("PST-H(U)", None)):
                     stack = PrivateStackingClassifier(3, importance=weights, **shared).fit(X_source, y_source)
-                    model = PrivateStackingClassifier(3, importance=weights, source=stack.released_, **shared)
+                    model = PrivateStackingClassifier(3, importance=weights, prior=stack.released_, **shared)
                     found[name].append(roc_auc_score(y[test], model.fit(X[train], y[train]).decision_function(X[test])))
                 alone = PrivateLogisticRegression(**shared).fit(X[train], y[train])
                 found["PLR(target)"].append(roc_auc_score(y[test], alone.decision_function(X[test])))

@@ -367,7 +367,7 @@ def stacking_classes_case() -> Case:
         )
         rng = np.random.default_rng(8)
     cards = tuple(card for card in binary.study.parties if card.name in tables)
-    parameters = {"classes": ["low", "middle", "high"], "noise": "gaussian", "prior": [0.3, 0.3, 0.4]}
+    parameters = {"classes": ["low", "middle", "high"], "noise": "gaussian", "rates": [0.3, 0.3, 0.4]}
     study = Study(
         "stacking", cards, 3.0, 1e-5, parameters=parameters, trust={"meta": "perturbed"}, simulation_seed=7, derived=()
     )

@@ -205,12 +205,12 @@ def test_the_commands_name_the_distribution_and_the_line_to_write(world: Path, d
     assert "files are in study.run" in command(world, "run", "study.toml", *parties, "--force")
     assert "releases nothing that predicts" in command(world, "predict", "study.run", "--data", "x.csv", code=2)
     # A citation reads the record through the same door, and says that no model was released there.
-    text = (world / "study.toml").read_text().replace('model = "census"', 'model = "describe"')
+    text = (world / "study.toml").read_text().replace('model = "census"', 'model = "stacking"')
     head, rest = text.split("[privacy]")
     (world / "later.toml").write_text(
-        f'{head.split("[parameters]")[0]}[parameters]\nsource = "run:study.run"\n\n[privacy]{rest}'
+        f'{head.split("[parameters]")[0]}[parameters]\nprior = "run:study.run"\n\n[privacy]{rest}'
     )
-    with pytest.raises(StudyError, match="is a run of model 'census'; a source is a run of stacking"):
+    with pytest.raises(StudyError, match="is a run of model 'census'; a stack starts from a run of stacking"):
         read_study(world / "later.toml")
 
 

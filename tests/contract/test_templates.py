@@ -29,6 +29,7 @@ EXAMPLES = (
     "task",
     'family = "squared"',
     "prior",
+    "rates",
     "multiple",
     "threshold",
     "radius_in_half_ranges",

@@ -137,6 +137,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "penalty": ("1", None, True, [1.0], "automatic"),
     "noise": WORD,
     "prior": ("0.5", True, ["a", "b"], "ab"),
+    "rates": ("0.5", True, ["a", "b"]),
     "multi_class": WORD,
     "falling": ("1", 3, ["a", "b"]),
     "ranking_share": NUMBER,

@@ -40,7 +40,7 @@ def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
     assert model_of(epsilon=math.inf) == "stacking"
     assert model_of(method="perturbation", **DELTA) == "stacking"
     assert model_of(sites={"a": 50, "b": 50}, **DELTA) == "glm"
-    for own in ({"penalty": 0.01}, {"noise": "gaussian"}, {"source": [0.0] * 6}):
+    for own in ({"penalty": 0.01}, {"noise": "gaussian"}, {"prior": [0.0] * 6}):
         assert made(**own, **DELTA).plan(2000, 5).study.model == "stacking", own
     for own in ({"rows": "unit"}, {"bounds": Bounds(norm=2.0)}):
         assert made(**own, **DELTA).plan(2000, 5).study.parameters["method"] == "moments", own
@@ -59,7 +59,7 @@ def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
         ("moments need a delta", {"rows": "unit"}, True),
         ("penalty, rows: not for method 'rounds'", {"method": "rounds", "penalty": 0.1, "rows": "unit", **DELTA}, False),
         ("noise: not for method 'moments'", {"method": "moments", "noise": "gaussian", **DELTA}, False),
-        ("source: for the rows of one party alone", {"source": [0.0] * 6, **DELTA}, True),
+        ("prior: for the rows of one party alone", {"prior": [0.0] * 6, **DELTA}, True),
         ("perturbation: for the rows of one party alone", {"method": "perturbation"}, True),
     ],
 )

@@ -147,34 +147,34 @@ def test_a_study_starts_from_the_models_of_an_earlier_run(tmp_path: Path) -> Non
     folder = study(tmp_path, "stacking", parameters, ("y",))
     text = (folder / "study.toml").read_text().replace("[study]", "[study]\nrun = 2")
     later = folder / "later.toml"
-    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    later.write_text(text.replace(parameters, f'{parameters}\nprior = "run:study.run"'))
     released = json.loads((folder / "study.run/result.json").read_text())["result"]["models"]
-    assert read_study(later).parameters["source"] == {model["party"]: model["weights"] for model in released}
+    assert read_study(later).parameters["prior"] == {model["party"]: model["weights"] for model in released}
     for name in ("north", "south"):
         command(folder, "party", "check", "later.toml", "--config", f"{name}/party.toml", "--approve")
     command(folder, "run", "later.toml", "--party", "north/party.toml", "--party", "south/party.toml")
     wrong = {
-        'source = "run:nowhere"': "holds no record",
-        'source = "study.run"': "of an earlier run",
-        'source = "run:study.run"\nrows = "unit"': "another rows",
+        'prior = "run:nowhere"': "holds no record",
+        'prior = "study.run"': "of an earlier run",
+        'prior = "run:study.run"\nrows = "unit"': "another rows",
     }
     for line, words in wrong.items():
         later.write_text(text.replace(parameters, f"{parameters}\n{line}"))
         with pytest.raises(StudyError, match=words):
             read_study(later)
     # The run's price joins the statement; where its people are others, it does not.
-    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    later.write_text(text.replace(parameters, f'{parameters}\nprior = "run:study.run"'))
     joined = compile_study(read_study(later)).statement
-    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"\nsource_rows = "others"'))
+    later.write_text(text.replace(parameters, f'{parameters}\nprior = "run:study.run"\nprior_rows = "others"'))
     apart = compile_study(read_study(later)).statement
     assert joined.epsilon_per_unit["record"] == pytest.approx(2 * apart.epsilon_per_unit["record"])
-    assert any("supplied the source's weights" in words for words in joined.assumptions)
-    assert any("Other people's data supplied the source's weights" in words for words in apart.assumptions)
-    for line in ('source_rows = "others"\nsource = {}', 'source = "run:study.run"\nsource_rows = "all"'):
+    assert any("supplied the prior" in words for words in joined.assumptions)
+    assert any("Other people's data supplied the prior" in words for words in apart.assumptions)
+    for line in ('prior_rows = "others"\nprior = {}', 'prior = "run:study.run"\nprior_rows = "all"'):
         later.write_text(text.replace(parameters, f"{parameters}\n{line}"))
-        with pytest.raises(StudyError, match="source_rows is"):
+        with pytest.raises(StudyError, match="prior_rows is"):
             read_study(later)
-    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    later.write_text(text.replace(parameters, f'{parameters}\nprior = "run:study.run"'))
     card = folder / "north/north.card.toml"
     card.write_text(card.read_text().replace("high = 100.0", "high = 90.0"))
     with pytest.raises(StudyError, match="the same declared columns"):
@@ -189,10 +189,10 @@ def test_a_run_that_protects_nobody_is_no_source_for_its_own_people(tmp_path: Pa
     folder = study(tmp_path, "stacking", parameters, ("y",), asked="simulation_seed = 1")
     text = (folder / "study.toml").read_text().replace("simulation_seed = 1", "run = 2")
     later = folder / "later.toml"
-    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"'))
+    later.write_text(text.replace(parameters, f'{parameters}\nprior = "run:study.run"'))
     with pytest.raises(StudyError, match="no guarantee holds for"):
         read_study(later)
-    later.write_text(text.replace(parameters, f'{parameters}\nsource = "run:study.run"\nsource_rows = "others"'))
+    later.write_text(text.replace(parameters, f'{parameters}\nprior = "run:study.run"\nprior_rows = "others"'))
     assert compile_study(read_study(later)).statement.holds
 
 
@@ -203,7 +203,7 @@ def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
 
     folder = study(tmp_path, "bayes", 'response = "y"\nmethod = "gradient"')
     text = (folder / "study.toml").read_text().replace('"bayes"', '"stacking"')
-    (folder / "later.toml").write_text(text.replace('method = "gradient"', 'source = "run:study.run"'))
+    (folder / "later.toml").write_text(text.replace('method = "gradient"', 'prior = "run:study.run"'))
     with pytest.raises(StudyError, match="a run of stacking"):
         read_study(folder / "later.toml")
 
@@ -228,5 +228,5 @@ def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
     assert added == pytest.approx(expit(total / 2))  # the mean of the log odds, not of the probabilities
     with pytest.raises(UsageError, match="combiner is auto or one of"):
         combiner_of("loudest", "features")
-    with pytest.raises(UsageError, match="prior lies between"):
+    with pytest.raises(UsageError, match="rates lie between"):
         rates_of(1.0, 2)

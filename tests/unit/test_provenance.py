@@ -37,7 +37,7 @@ from unpooled.privacy.events import Kind
 from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.unit import Unit
-from unpooled.study import cited
+from unpooled.study import cited, cited_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning", "ignore::unpooled.UtilityWarning")
 RNG = np.random.default_rng(3)
@@ -147,9 +147,9 @@ def test_a_diagnosis_of_saved_moments_remembers_whether_they_held(tmp_path: obje
 def test_plain_weights_are_named_under_assumed() -> None:
     options = {"classes": (0, 1), "method": "perturbation", **WELL}
     weights = PrivateLogisticRegression(**options).fit(X, CLASS).released_["all"]
-    again = PrivateLogisticRegression(source=list(weights), **options).fit(X, CLASS)
+    again = PrivateLogisticRegression(prior=list(weights), **options).fit(X, CLASS)
     assert any("nothing here checks where they come from" in words for words in again.statement_.assumptions)
-    assert not any("source" in words for words in PrivateLogisticRegression(**options).plan(600, 2).statement.assumptions)
+    assert not any("drawn to" in words for words in PrivateLogisticRegression(**options).plan(600, 2).statement.assumptions)
 
 
 # --- all pairs -----------------------------------------------------------------------------------------------------------
@@ -227,17 +227,21 @@ def weights_of(name: str) -> object:
     return weights if name == "PrivateStackingClassifier" else weights["all"]
 
 
-#: Estimators whose prior is an earlier model; of the others it is a rate.
-EARLIER = ("PrivateLinearRegression", "PrivateGLM")
+def prior_of(name: str) -> object:
+    """An earlier model: released weights where the penalty pulls to them, else coefficients."""
+    released = name in {"PrivateLogisticRegression", "PrivateStackingClassifier"}
+    return weights_of(name) if released else {"x0": 1.0, "x1": -0.5}
+
+
 #: Every parameter of an estimator that takes a public input, and a value for it.
 TAKEN: dict[str, Callable[[str], object]] = {
     "bounds": lambda name: TRIAL if name == "TreatmentEffect" else (-1.0, 1.0),
     "y_bounds": lambda name: (0.0, 1.0) if name.endswith("GLM") else (-1.0, 1.0),
     "classes": lambda _: (0, 1),
-    "source": weights_of,
     "basis": lambda _: np.eye(2),
     "reference": lambda _: np.zeros(2),
-    "prior": lambda name: {"x0": 1.0, "(intercept)": 0.1} if name in EARLIER else [0.4, 0.6],
+    "prior": prior_of,
+    "rates": lambda _: [0.4, 0.6],
     "prior_precision": lambda _: 2.0,
     "noise_precision": lambda _: 2.0,
     "offset_bounds": lambda _: (-1.0, 1.0),
@@ -367,18 +371,19 @@ def test_functions_take_origins_through_the_same_door(taken: str, state: str) ->
 def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, holds = producer("PrivateStackingClassifier", state), STATES[state][1]
     models = [SimpleNamespace(party=b.card.name, weights=(0.1,) * b.numbers) for b in plan.design.blocks]
-    monkeypatch.setattr(cited, "read_record", lambda _: (None, plan, SimpleNamespace(models=models), None))
-    (tmp_path / cited.RECORD).touch()
-    asked = plan.study.parameters | {"source": "run:.", "source_rows": rows}
+    monkeypatch.setattr(cited_runs, "read_record", lambda _: (None, plan, SimpleNamespace(models=models), None))
+    (tmp_path / cited_runs.RECORD).touch()
+    asked = plan.study.parameters | {"prior": "run:.", "prior_rows": rows}
+    del asked["source"]
     if not holds and rows == "same":
         with pytest.raises(StudyError, match="no guarantee holds"):
-            cited.with_cited(asked, plan.study.parties, tmp_path)
+            cited.with_cited("stacking", asked, plan.study.parties, tmp_path)
         return
-    parameters, origins = cited.with_cited(asked, plan.study.parties, tmp_path)
+    parameters, origins = cited.with_cited("stacking", asked, plan.study.parties, tmp_path)
     base = producer("PrivateStackingClassifier", "sound")
     found = recompiled(base, parameters=parameters, origins=origins).statement
     assert found.holds is (rows == "same" or all(not origin.voids for origin in origins))
-    assert f"the source's weights (plan {plan.hash[:12]}" in str(found)
+    assert f"the prior (plan {plan.hash[:12]}" in str(found)
     dearer = found.epsilon_per_unit["record"] > base.statement.epsilon_per_unit["record"]
     assert dearer is (not all(origin.rows == "others" for origin in origins))
 
@@ -393,15 +398,16 @@ def test_one_analysis_of_a_cited_run_is_cited_by_name_and_not_without_a_result(
     )
     models = [SimpleNamespace(party=b.card.name, weights=(0.1,) * b.numbers) for b in alone.design.blocks]
     results = {"one": SimpleNamespace(models=models), "two": Failed("no result follows from these replies")}
-    monkeypatch.setattr(cited, "read_record", lambda _: (None, whole, results, None))
-    (tmp_path / cited.RECORD).touch()
-    asked = alone.study.parameters | {"source": "run:."}
-    _, origins = cited.with_cited(asked | {"source_analysis": "one"}, alone.study.parties, tmp_path)
+    monkeypatch.setattr(cited_runs, "read_record", lambda _: (None, whole, results, None))
+    (tmp_path / cited_runs.RECORD).touch()
+    asked = alone.study.parameters | {"prior": "run:."}
+    del asked["source"]
+    _, origins = cited.with_cited("stacking", asked | {"prior_analysis": "one"}, alone.study.parties, tmp_path)
     assert [origin.plan for origin in origins] == [whole.hash]
     with pytest.raises(StudyError, match="has no result: no result follows"):
-        cited.with_cited(asked | {"source_analysis": "two"}, alone.study.parties, tmp_path)
-    with pytest.raises(StudyError, match="name one with source_analysis"):
-        cited.with_cited(asked, alone.study.parties, tmp_path)
+        cited.with_cited("stacking", asked | {"prior_analysis": "two"}, alone.study.parties, tmp_path)
+    with pytest.raises(StudyError, match="name one with prior_analysis"):
+        cited.with_cited("stacking", asked, alone.study.parties, tmp_path)
 
 
 @pytest.mark.parametrize("state", ["sound", "a seed", "no noise", "published"])
@@ -419,7 +425,7 @@ def test_released_weights_carry_their_origin_through_copies_files_and_clones(sta
         pickle.loads(pickle.dumps(weights)),
         unpooled.load(tmp_path / "model").released_["all"],
     ):
-        for estimator in (again := PrivateLogisticRegression(source=value, **options), clone(again)):
+        for estimator in (again := PrivateLogisticRegression(prior=value, **options), clone(again)):
             assert estimator.plan(600, 2).statement.holds is (state == "sound")
     array = model.plan_.sourced("basis", np.eye(2))
     for value in (array, copy.deepcopy(array), pickle.loads(pickle.dumps(array)), 2 * array[:, :1]):
@@ -454,12 +460,12 @@ def test_one_release_counts_once_and_equal_plans_count_each() -> None:
 
 def test_a_value_that_was_put_into_a_mapping_of_others_keeps_its_origin() -> None:
     name = "PrivateStackingClassifier"
-    sound, seeded = (producer(name, state).sourced("source", weights_of(name)) for state in ("sound", "a seed"))
-    assert consumed(name, "source", sound).statement.holds
+    sound, seeded = (producer(name, state).sourced("prior", weights_of(name)) for state in ("sound", "a seed"))
+    assert consumed(name, "prior", sound).statement.holds
     party = next(iter(sound))
     sound[party] = seeded[party]
-    assert not consumed(name, "source", sound).statement.holds
-    assert not consumed(name, "source", {**sound, party: seeded[party]}).statement.holds
+    assert not consumed(name, "prior", sound).statement.holds
+    assert not consumed(name, "prior", {**sound, party: seeded[party]}).statement.holds
 
 
 def test_a_row_map_is_named_under_assumed() -> None:

@@ -157,7 +157,7 @@ def test_stacks_combine_as_they_say(split: str, combiner: str) -> None:
         split=split,
         epsilon=math.inf,
         combiner=combiner,
-        prior=[0.3, 0.3, 0.4],
+        rates=[0.3, 0.3, 0.4],
         importance=[4, 1, 1, 1, 4, 1] if split == "features" else None,
         **OPTIONS,
     ).fit(X, Y)

@@ -350,13 +350,13 @@ def test_without_noise_it_is_scikit_learns(bounds, intercept: bool) -> None:
     assert (model.intercept_ == 0).all() == (not intercept and (bounds == (-1, 1) or bounds.norm is not None))
 
 
-def test_a_source_pulls_the_weights_to_it() -> None:
+def test_a_prior_pulls_the_weights_to_it() -> None:
     options = {"epsilon": math.inf, "bounds": (-1, 1), "penalty": 100.0}
     target = [1.0, -2.0, 0.5, 0.0, 3.0, 1.0, 0.2]
-    assert np.allclose(PrivateLogisticRegression(**options, source=target).fit(X, Y).released_["all"], target, atol=0.01)
+    assert np.allclose(PrivateLogisticRegression(**options, prior=target).fit(X, Y).released_["all"], target, atol=0.01)
     assert np.allclose(PrivateLogisticRegression(**options).fit(X, Y).released_["all"], 0, atol=0.01)
     with pytest.raises(UsageError, match="7 finite weights"):
-        PrivateLogisticRegression(**options, source=[1.0]).fit(X, Y)
+        PrivateLogisticRegression(**options, prior=[1.0]).fit(X, Y)
 
 
 @pytest.mark.no_cover
@@ -474,11 +474,11 @@ def test_combiners(combiner: str) -> None:
     assert model.predict_proba(X)[:, 1] == pytest.approx(np.clip(wanted, 1e-12, 1 - 1e-12))
 
 
-def test_transfer_pulls_every_block_to_its_source() -> None:
+def test_transfer_pulls_every_block_to_its_prior() -> None:
     options = {"parties": {"a": [0, 1, 2], "b": [3, 4, 5]}, "epsilon": math.inf, "bounds": (-1, 1)}
-    source = PrivateStackingClassifier(**options, penalty=1e-3).fit(X, Y)
-    few = PrivateStackingClassifier(**options, penalty=10.0, source=source.released_).fit(X[:20], Y[:20])
-    assert np.allclose(few.released_["a"], source.released_["a"], atol=0.1)
+    earlier = PrivateStackingClassifier(**options, penalty=1e-3).fit(X, Y)
+    few = PrivateStackingClassifier(**options, penalty=10.0, prior=earlier.released_).fit(X[:20], Y[:20])
+    assert np.allclose(few.released_["a"], earlier.released_["a"], atol=0.1)
     assert few.score(X, Y) > 0.8
 
 
@@ -501,8 +501,8 @@ def test_transfer_pulls_every_block_to_its_source() -> None:
         ({"meta": "trusted", "holder": "nobody"}, "not a party"),
         ({"holder": "group0"}, "predictions of single rows"),
         ({"meta": "learned"}, "meta is one of"),
-        ({"source": {"group0": [1.0]}}, "finite weights"),
-        ({"source": {"nobody": [1.0]}}, "fits no model"),
+        ({"prior": {"group0": [1.0]}}, "finite weights"),
+        ({"prior": {"nobody": [1.0]}}, "fits no model"),
         ({"meta": "perturbed", "calibration": "published"}, "not in the paper"),
     ],
 )
@@ -828,9 +828,9 @@ def test_log_odds_are_averaged_where_columns_are_split(split: str) -> None:
     mean = low.mean(axis=1)
     wanted = np.log(low / (1 - low)).mean(axis=1) if split == "features" else np.log(mean / (1 - mean))
     assert unsaid.decision_function(X[:50]) == pytest.approx(wanted)
-    for prior in (0.0, 1.0):
-        with pytest.raises(UsageError, match="prior"):
-            PrivateStackingClassifier(2, **options, prior=prior).fit(X, y)
+    for rates in (0.0, 1.0):
+        with pytest.raises(UsageError, match="rates"):
+            PrivateStackingClassifier(2, **options, rates=rates).fit(X, y)
 
 
 @pytest.mark.parametrize("parties", [2, 6])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,8 +17,11 @@ from unpooled.errors import UsageError
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR, origins_of
+from unpooled.privacy.table import as_column
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.origin import ReleasedInput
 
@@ -32,7 +36,7 @@ Prior: TypeAlias = Any
 _PAIR = 2
 
 
-def _ridge() -> Any:  # noqa: ANN401 - scikit-learn ships no types
+def ridge() -> Any:  # noqa: ANN401 - scikit-learn ships no types
     """Return ridge regression whose penalty is by evidence."""
     from sklearn.linear_model import BayesianRidge
 
@@ -71,7 +75,7 @@ class Earlier:
 
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows."""
-        return _ridge()
+        return ridge()
 
     def _prior_parameter(self, columns: Sequence[Column]) -> dict[str, Any]:
         """Return the study's parameter; none without earlier models, so that such a study keeps its hash."""
@@ -172,18 +176,36 @@ def _of_fitted(model: Any, columns: Sequence[Column]) -> dict[str, float]:  # no
 
 def _of_rows(name: str, given: tuple[Any, ...], columns: Sequence[Column], estimator: Any) -> EarlierModel:  # noqa: ANN401 - scikit-learn's
     """Return the fit of public rows (X, y) to their standardised columns."""
+    X, y = given
+    # A column at a time: a frame of numbers and words has no type of its own.
+    held = [X[column.name] for column in columns] if hasattr(X, "columns") else list(np.asarray(X).T)
+    values = [
+        as_column(column.name, np.asarray(np.asarray(one).tolist())) for column, one in zip(columns, held, strict=False)
+    ]
+    response = np.asarray(y)
+    if len(held) != len(columns) or any(one.shape != response.shape or one.ndim != 1 for one in values):
+        msg = f"prior {name!r}: public rows are a pair (X, y) of {len(columns)} columns and a response for each row"
+        raise UsageError(msg)
+    return of_public_rows(name, values, response, columns, estimator)
+
+
+def of_public_rows(
+    name: str,
+    values: Sequence[NDArray[Any]],
+    response: NDArray[Any],
+    columns: Sequence[Column],
+    estimator: Any,  # noqa: ANN401 - scikit-learn's
+) -> EarlierModel:
+    """Return the fit of a response to the standardised columns of public rows, a vector of values for each column."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    X, y = given
-    values = X[[column.name for column in columns]].to_numpy() if hasattr(X, "columns") else np.asarray(X)
-    response = np.asarray(y)
-    if values.ndim != _PAIR or values.shape[1] != len(columns) or response.shape != (len(values),):
-        msg = f"prior {name!r}: public rows are a pair (X, y) of {len(columns)} columns and a response for each row"
-        raise UsageError(msg)
     coding = Coding(tuple(columns), 1)
-    rows = coding.natural([values[:, j] for j in range(len(columns))])
-    fitted = make_pipeline(StandardScaler(), estimator).fit(rows, response)
+    rows = coding.natural(values)
+    with warnings.catch_warnings():
+        # What scikit-learn says of defaults of its next version concerns nobody who passes rows here.
+        warnings.simplefilter("ignore", FutureWarning)
+        fitted = make_pipeline(StandardScaler(), estimator).fit(rows, response)
     scale, middle = fitted[0].scale_, fitted[0].mean_
     slopes = np.ravel(fitted[1].coef_) / scale
     constant = float(np.ravel(fitted[1].intercept_)[0] - middle @ slopes)

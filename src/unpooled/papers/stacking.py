@@ -89,9 +89,9 @@ penalty = 0.01                      # lambda of the mean loss: the paper chooses
 # rows = "shorten"                  # or "unit": every row is scaled to the norm
 # norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
 # noise = "auto"                    # "gamma", as in the paper
-# source = {}                       # released weights of a source model for a party (the transfer of section 3.3)
+# prior = {}                        # released weights of a source model for a party (the transfer of section 3.3)
 # combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
-# prior = 0.5                       # public rate of the second class; without it equal rates
+# rates = 0.5                       # public rate of the second class; without it equal rates
 # multi_class, predictions_share, probabilities_share and formula are not for this form""",
     calibration="published",
     trust='meta = "trusted"                    # the holder sees the parties\' predictions of the high-level rows',

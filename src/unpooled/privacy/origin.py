@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: What may have an origin, and how statements call it.
-BOUNDS_INPUT, SOURCE, COEFFICIENTS, ROW_MAP, PRIOR = "bounds", "source", "coefficients", "row map", "prior"
+BOUNDS_INPUT, SOURCE, COEFFICIENTS, ROW_MAP, PRIOR, RATES = "bounds", "source", "coefficients", "row map", "prior", "rates"
 INPUT_WORDS = {
     BOUNDS_INPUT: "the bounds",
     "classes": "the classes",
@@ -30,6 +30,7 @@ INPUT_WORDS = {
     "basis": "the basis",
     "reference": "the reference",
     PRIOR: "the prior",
+    RATES: "the rates of the classes",
     ROW_MAP: "the row map",
 }
 #: The parameters of a study that are public inputs; other inputs are on cards.
@@ -40,6 +41,7 @@ PARAMETERS = {
     "matrix": "basis",
     "reference": "reference",
     "prior": PRIOR,
+    "rates": RATES,
     "prior_precision": PRIOR,
 }
 #: Whose rows an input was computed from: the study's own, or those of other people.

@@ -218,7 +218,7 @@ def _model_of(text: StudyFile, name: str) -> str:
 def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict[str, Any], tuple[ReleasedInput, ...]]:
     """Return the parameters of the study with everything that they cite, and the origins of what was released before."""
     if not text.analysis:
-        return with_cited(text.parameters, cards, folder)
+        return with_cited(text.study.model, text.parameters, cards, folder)
     every, listed = list["ReleasedInput"](), list[dict[str, Any]]()
     labels = tuple(dict.fromkeys(label for card in cards for label in card.labels))
     for one in text.analysis:
@@ -229,7 +229,7 @@ def _asked(text: StudyFile, cards: tuple[Card, ...], folder: Path) -> tuple[dict
             raise StudyError(msg)
         columns = one.columns if set(labels) & {*one.columns} or not one.columns else (*one.columns, *labels)
         own = Analysis(one.name, one.model, one.share, columns, {}, trust, helpers, apart=one.apart, pool=one.pool)
-        parameters, origins = with_cited(one.parameters, cards_of(cards, own), folder)
+        parameters, origins = with_cited(one.model, one.parameters, cards_of(cards, own), folder)
         every += [origin for origin in origins if origin not in every]
         made = msgspec.structs.replace(own, parameters=parameters, origins=tuple(map(every.index, origins)))
         listed.append(msgspec.to_builtins(made))

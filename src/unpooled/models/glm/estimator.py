@@ -21,7 +21,15 @@ from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, POSITIVE, SURVIVAL, TWO_CLASSES, check_family
+from unpooled.models.glm.families import (
+    LOGISTIC,
+    MULTINOMIAL,
+    POSITIVE,
+    SURVIVAL,
+    TWO_CLASSES,
+    check_family,
+    public_estimator,
+)
 from unpooled.models.glm.followed import EVENT, times_and_events
 from unpooled.models.glm.predicting import GlmPredictions
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
@@ -41,10 +49,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
-
-
-#: The penalty of an earlier model that public rows make, as scikit-learn has it.
-_PUBLIC = 0.01
 
 
 class PrivateGLM(Earlier, GlmPredictions):
@@ -240,11 +244,7 @@ class PrivateGLM(Earlier, GlmPredictions):
 
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows: this family without privacy."""
-        from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegressor
-
-        if self.family in TWO_CLASSES:
-            return LogisticRegression(max_iter=1000)
-        return GammaRegressor(alpha=_PUBLIC) if self.family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
+        return public_estimator(self.family)
 
     # --- before the data -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES
 from unpooled.families.logistic import Logistic
@@ -13,6 +15,17 @@ FAMILIES = (*ROW_FAMILIES, MULTINOMIAL, SURVIVAL)
 #: Families whose response is one of two classes, and those whose responses are above 0.
 TWO_CLASSES = tuple(name for name, family in ROW_FAMILIES.items() if family.classes)
 POSITIVE = tuple(name for name, family in ROW_FAMILIES.items() if family.positive)
+#: The penalty of an earlier model that public rows make, as scikit-learn has it.
+_PUBLIC = 0.01
+
+
+def public_estimator(family: str) -> Any:  # noqa: ANN401 - scikit-learn's own
+    """Return the estimator that makes an earlier model of public rows: this family without privacy."""
+    from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
+
+    if family in TWO_CLASSES:
+        return LogisticRegressionCV(max_iter=1000)
+    return GammaRegressor(alpha=_PUBLIC) if family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
 
 
 def check_family(name: str) -> None:

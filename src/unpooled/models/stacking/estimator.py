@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, NUMBERS, SHARED, WORD, taking
+from unpooled.estimation.priors import Prior
 from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.models.stacking.parameters import AUTO, SHORTEN
 from unpooled.models.stacking.pooled import PooledLogistic
@@ -44,7 +45,7 @@ class PrivateLogisticRegression(PooledLogistic):
     method : {"auto", "perturbation", "rounds", "moments"}, default "auto"
         "rounds" (as :class:`PrivateGLM`) pool the rows of any number of sites and need a ``delta``; so do "moments", for rows with a bound on
         their length or all of one. "auto" takes them wherever slopes can be learnt, before data; not where ``penalty``, ``noise`` or
-        ``source`` ask for perturbation.
+        ``prior`` ask for perturbation.
     aggregation : {"distributed", "trusted", "local"}, default "distributed"
         Of rounds: who adds the noise, all sites in parts, one of them that the others trust, or each all of it.
     tolerate : int, default 0
@@ -61,9 +62,9 @@ class PrivateLogisticRegression(PooledLogistic):
         is of such rows.
     multi_class : {"multinomial", "one-vs-rest"}, default "multinomial"
         Of perturbation with more than two classes: one softmax fit, or one fit for each class, which all together cost the budget.
-    source : list of float, optional
-        Weights (``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0. They carry their cost,
-        and whether their statement holds; plain numbers are declared by the caller.
+    prior : list of float, or mapping with it under "all", optional
+        Weights (``released_`` or ``released_["all"]``) of another fit of the same columns, to which the penalty pulls instead of to 0. They
+        carry their cost, and whether their statement holds; plain numbers are declared by the caller.
     fit_intercept : bool, default True
         Whether to fit a constant.
     formula : str, optional
@@ -75,6 +76,8 @@ class PrivateLogisticRegression(PooledLogistic):
         A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits on the same people share.
+    source : list of float, optional
+        The name that ``prior`` had in the version before. It works for one version, with a warning.
 
     Attributes
     ----------
@@ -104,7 +107,7 @@ class PrivateLogisticRegression(PooledLogistic):
 
     _parameter_constraints: ClassVar = (
         SHARED
-        | taking("source", NUMBERS, NONE)
+        | taking("prior source", NUMBERS, MAPPING, NONE)
         | taking("penalty", NUMBER, WORD)
         | taking("noise rows method multi_class", WORD)
         | taking("formula", WORD, NONE)
@@ -127,12 +130,13 @@ class PrivateLogisticRegression(PooledLogistic):
         noise: str = AUTO,
         rows: str = SHORTEN,
         multi_class: str = MULTINOMIAL,
-        source: Sequence[float] | None = None,
+        prior: Prior = None,
         fit_intercept: bool = True,
         formula: str | None = None,
         public_seed: int = 0,
         random_state: int | None = None,
         budget: Budget | None = None,
+        source: Sequence[float] | None = None,
     ) -> None:
         super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.classes = classes
@@ -144,9 +148,10 @@ class PrivateLogisticRegression(PooledLogistic):
         self.noise = noise
         self.rows = rows
         self.multi_class = multi_class
-        self.source = source
+        self.prior = prior
         self.fit_intercept = fit_intercept
         self.formula = formula
+        self.source = source
 
 
 class PrivateStackingClassifier(StackedClassifier):
@@ -190,12 +195,13 @@ class PrivateStackingClassifier(StackedClassifier):
     combiner : {"auto", "probability", "majority", "weighted-majority", "log-odds"}, default "auto"
         How public weights are applied. "log-odds" averages the models' log odds (or see ``probabilities_share``): averages of probabilities pull to
         the base rate. "auto" is "log-odds" where columns are split, else "probability". A learned high level replaces it.
-    prior : float or list of floats, optional
+    rates : float or list of floats, optional
         The declared base rate of ``classes_[1]``, or those of all classes: what scores of ``importance="private"`` are taken from. None
         takes them as equal.
-    source : mapping from party names to released weights, optional
+    prior : mapping from party names to released weights, optional
         ``released_`` of a fit with the same columns elsewhere: the penalty pulls to them (PST-H). They carry their cost, and whether their
         statement holds; ``released_.of_others()`` declares that the people of that fit are not those of this one.
+        A number, or a list of numbers, is what ``rates`` is now: it works for one version, with a warning.
     penalty : float or "auto", default "auto"
         lambda of the mean loss, on scaled rows; as for :class:`PrivateLogisticRegression`, of the widest low-level model.
     noise : {"auto", "gamma", "gaussian"}, default "auto"
@@ -218,6 +224,8 @@ class PrivateStackingClassifier(StackedClassifier):
         A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
     budget : Budget, optional
         A total that several fits on the same people share.
+    source : mapping from party names to released weights, optional
+        The name that ``prior`` had in the version before. It works for one version, with a warning.
 
     Attributes
     ----------
@@ -229,7 +237,7 @@ class PrivateStackingClassifier(StackedClassifier):
     calibrated_
         How log odds of the models become those of a class: the base rate's, and a line for each model. None where they are averaged as they are.
     released_, classes_
-        Weights of each party, for ``source``; and the two labels.
+        Weights of each party, for ``prior``; and the two labels.
     linkage_
         Where ``fit`` linked frames: the facts that each party learned, without noise.
     statement_, plan_, ledger_, communication_
@@ -255,9 +263,10 @@ class PrivateStackingClassifier(StackedClassifier):
         | taking("importance", MAPPING, LIST, WORD, NONE)
         | taking("falling", NUMBERS, NONE)
         | taking("source", MAPPING, NONE)
+        | taking("rates", NUMBER, NUMBERS, NONE)
         | taking("holder", WORD, NONE)
         | taking("high_share predictions_share ranking_share probabilities_share", NUMBER)
-        | taking("prior", NUMBER, NUMBERS, NONE)
+        | taking("prior", MAPPING, NUMBER, NUMBERS, NONE)
         | taking("penalty", NUMBER, WORD)
         | taking("noise rows multi_class", WORD)
     )
@@ -279,8 +288,8 @@ class PrivateStackingClassifier(StackedClassifier):
         probabilities_share: float = 0.6,
         meta: str = "public-weights",
         combiner: str = AUTO,
-        prior: float | Sequence[float] | None = None,
-        source: Mapping[str, Sequence[float]] | None = None,
+        rates: float | Sequence[float] | None = None,
+        prior: Prior = None,
         penalty: float | str = AUTO,
         noise: str = AUTO,
         rows: str = SHORTEN,
@@ -292,6 +301,7 @@ class PrivateStackingClassifier(StackedClassifier):
         public_seed: int = 0,
         random_state: int | None = None,
         budget: Budget | None = None,
+        source: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
         self.parties = parties
@@ -303,8 +313,8 @@ class PrivateStackingClassifier(StackedClassifier):
         self.probabilities_share = probabilities_share
         self.meta = meta
         self.combiner = combiner
+        self.rates = rates
         self.prior = prior
-        self.source = source
         self.penalty = penalty
         self.noise = noise
         self.rows = rows
@@ -313,3 +323,4 @@ class PrivateStackingClassifier(StackedClassifier):
         self.high_share = high_share
         self.predictions_share = predictions_share
         self.fit_intercept = fit_intercept
+        self.source = source

@@ -27,7 +27,7 @@ def fitted(plan: Plan[StackingDesign], result: StackingResult) -> PrivateStackin
         delta=plan.study.delta,
         calibration=plan.study.calibration,
         combiner=design.parameters.combiner,
-        prior=design.parameters.prior,
+        rates=design.parameters.rates,
         multi_class=design.parameters.multi_class,
         fit_intercept=design.parameters.fit_intercept,
     )

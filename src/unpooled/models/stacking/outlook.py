@@ -13,12 +13,11 @@ from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_w
 from unpooled.models.stacking.calibrating import ReleasedRate, calibrated, counted
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, Parameters, combiner_of
+from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, combiner_of, parameters_of
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.ranking import SCORE, release_of, score_of
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianObjective, GaussianRelease, ObjectivePerturbation
-from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
@@ -230,7 +229,7 @@ def _ranks(plan: Plan[StackingDesign], used: Table, places: Places, rng: np.rand
     for block in design.blocks:
         mechanism = plan.release(block.card.name, SCORE).mechanism
         scale = block.card.rows / places.size
-        exact = float(score_of(block.rows(used) / block.weight, places, design.parameters.rates)[0]) * scale
+        exact = float(score_of(block.rows(used) / block.weight, places, design.parameters.base_rates)[0]) * scale
         scores[block.card.name] = exact + float(mechanism.scale or 0.0) * rng.normal()
     return {name: rank for rank, name in enumerate(sorted(scores, key=lambda name: -scores[name]))}
 
@@ -261,6 +260,6 @@ def made_up(
 
 def made_up_classes(study: Study, count: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Return labels for audits by people who hold no data: any of the declared classes."""
-    p = check_parameters(study, Parameters)
+    p = parameters_of(study)
     texts = np.array([text_of(c) for c in p.classes], dtype=object)
     return {p.response: texts[rng.integers(0, texts.size, count)]}

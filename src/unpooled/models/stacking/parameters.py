@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,8 @@ from unpooled.errors import UsageError
 from unpooled.models.stacking.fits import Noise
 from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.privacy.classes import DEFAULT
-from unpooled.privacy.plan import TRUSTED
+from unpooled.privacy.origin import PRIOR, RATES, SOURCE
+from unpooled.privacy.plan import TRUSTED, Study, check_parameters
 
 AUTO, SHORTEN, UNIT_ROWS = "auto", "shorten", "unit"
 BLOCK, PREDICTIONS, META = "block", "predictions", "meta"
@@ -24,6 +26,9 @@ GRID = 1 << 20
 #: How far rates may be from adding up to 1.
 _ALMOST = 1e-6
 LOG_ODDS = "log-odds"
+#: What is said to those who use both words for the same.
+BOTH_RATES = "prior holds the rates of the classes, which is what rates is for: name them once, under rates"
+BOTH_PRIORS = "source was the name of prior in the version before: name the released weights once, under prior"
 COMBINERS = ("probability", "majority", "weighted-majority", LOG_ODDS)
 
 
@@ -69,19 +74,46 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high_share: float = 0.2
     #: Share of the high-level rows' epsilon that their noisy predictions cost.
     predictions_share: float = 0.5
-    #: Released weights of a source model per party, to which the penalty pulls instead of to 0.
-    source: dict[str, tuple[float, ...]] = {}
+    #: Released weights of an earlier model per party, to which the penalty pulls instead of to 0.
+    prior: dict[str, tuple[float, ...]] = {}
     #: How predictions of the low-level models are put together for new rows ("auto": by log odds where columns are split, else by
     #: probabilities as in the paper), and the public rate of the second class, or those of all classes, for ranks. None: equal ones.
     combiner: str = AUTO
-    prior: float | tuple[float, ...] | None = None
+    rates: float | tuple[float, ...] | None = None
     #: The model is a function of what this makes of the declared columns (docs/formulas.md, rows split); empty: of every one as it is.
     formula: str = ""
 
     @property
-    def rates(self) -> tuple[float, ...]:
+    def base_rates(self) -> tuple[float, ...]:
         """Return the public rates of all classes."""
-        return rates_of(self.prior, len(self.classes))
+        return rates_of(self.rates, len(self.classes))
+
+
+def parameters_of(study: Study) -> Parameters:
+    """Return the parameters of a study, which may have the words of the version before."""
+    return check_parameters(msgspec.structs.replace(study, parameters=in_new_words(study.parameters)), Parameters)
+
+
+def in_new_words(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``[parameters]`` in the words of this version: what was ``source`` is ``prior``, and the rates that were ``prior`` are ``rates``."""
+    found = dict(given)
+    if are_rates(found.get(PRIOR)):
+        if found.get(RATES) is not None:
+            raise UsageError(BOTH_RATES)
+        found[RATES] = found.pop(PRIOR)
+    if not found.get(PRIOR, True):
+        del found[PRIOR]
+    if source := found.pop(SOURCE, None):
+        if PRIOR in found:
+            raise UsageError(BOTH_PRIORS)
+        found[PRIOR] = source
+    return found
+
+
+def are_rates(prior: object) -> bool:
+    """Return True of what the version before took as ``prior``: the rate of the second class, or a list of all rates."""
+    several = list(prior) if isinstance(prior, list | tuple) else [prior]
+    return bool(several) and all(isinstance(one, int | float) and not isinstance(one, bool) for one in several)
 
 
 def combiner_of(combiner: str, split: str) -> str:
@@ -94,12 +126,12 @@ def combiner_of(combiner: str, split: str) -> str:
     return combiner
 
 
-def rates_of(prior: float | Sequence[float] | None, classes: int) -> tuple[float, ...]:
+def rates_of(given: float | Sequence[float] | None, classes: int) -> tuple[float, ...]:
     """Return the public rates of all classes; refuses rates that are none."""
-    if prior is None:
+    if given is None:
         return (1 / classes,) * classes
-    rates = tuple(float(r) for r in prior) if isinstance(prior, Sequence) else (1 - float(prior), float(prior))
+    rates = tuple(float(r) for r in given) if isinstance(given, Sequence) else (1 - float(given), float(given))
     if len(rates) != classes or not all(0 < rate < 1 for rate in rates) or abs(math.fsum(rates) - 1) > _ALMOST:
-        msg = f"prior lies between 0 and 1: the rate of the second of two classes, or {classes} rates that add up to 1"
+        msg = f"rates lie between 0 and 1: the rate of the second of two classes, or {classes} rates that add up to 1"
         raise UsageError(msg)
     return rates

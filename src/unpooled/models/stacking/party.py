@@ -115,7 +115,7 @@ def score_columns(context: Context, request: Nothing) -> Score:  # noqa: ARG001
     labels = context.table.whole(places(context.table[parameters.response], parameters.classes, parameters.response))
     # Rows of length at most 1, whatever share the party will be given.
     rows = block.rows(context.table) / block.weight
-    score = context.release(SCORE, Statistic(score_of(rows, labels, parameters.rates)))
+    score = context.release(SCORE, Statistic(score_of(rows, labels, parameters.base_rates)))
     return Score(score, context.sign(score))
 
 

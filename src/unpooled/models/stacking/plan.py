@@ -31,6 +31,7 @@ from unpooled.models.stacking.parameters import (
     Meta,
     Parameters,
     combiner_of,
+    parameters_of,
     rates_of,
 )
 from unpooled.models.stacking.ranking import ranked_releases, ranked_shares
@@ -38,8 +39,8 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.classes import check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
-from unpooled.privacy.origin import SOURCE
-from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
+from unpooled.privacy.origin import PRIOR, SOURCE
+from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 
@@ -190,7 +191,7 @@ def _implied(columns: tuple[Column, ...], norm: float | None, share: float) -> t
 
 def design_of(study: Study) -> StackingDesign:
     """Return the checked design that the study asks for."""
-    p = check_parameters(study, Parameters)
+    p = parameters_of(study)
     _check(study, p)
     rows_split = p.split == "samples"
     try:
@@ -214,13 +215,13 @@ def design_of(study: Study) -> StackingDesign:
     if not blocks:
         raise UsageError("no party is left to fit a low-level model")
     combiner_of(p.combiner, p.split)
-    rates_of(p.prior, outcomes.classes)
+    rates_of(p.rates, outcomes.classes)
     for block in blocks:
         if block.centre and (len(block.centre) != block.numbers or not np.isfinite(block.centre).all()):
-            msg = f"source: party {block.card.name!r} needs {block.numbers} finite weights, as a fit of these columns released them"
+            msg = f"prior: party {block.card.name!r} needs {block.numbers} finite weights, as a fit of these columns released them"
             raise UsageError(msg)
-    if p.source and set(p.source) - {block.card.name for block in blocks}:
-        raise UsageError("source names a party that fits no model here")
+    if p.prior and set(p.prior) - {block.card.name for block in blocks}:
+        raise UsageError("prior names a party that fits no model here")
     share = share_of(p, study, len(blocks), learns=bool(holder))
     split = Split.HORIZONTAL if rows_split else Split.VERTICAL
     return StackingDesign(
@@ -241,7 +242,7 @@ def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outco
         None if p.norm is None else q * p.norm,
         min(q * everything, math.sqrt(len(columns))),
         intercept,
-        p.source.get(card.name, ()),
+        p.prior.get(card.name, ()),
         p.rows == UNIT_ROWS,
         outcomes,
         made,
@@ -284,7 +285,7 @@ def compile_plan(study: Study, perturb: Perturb = fits, voids: tuple[Sentence, .
                 "objective.double-precision",
                 "The noise and the minimiser are computed in double precision, not on a grid: the proof does not cover their last bits.",
             ),
-            *_of_source(study, design.parameters),
+            *_of_prior(study, design.parameters),
         ),
         voids=voids,
         notes=() if design.probabilities is None else design.probabilities.notes,
@@ -351,16 +352,16 @@ def _predictions(study: Study, design: StackingDesign, party: str, high: int) ->
     return Release(PREDICTIONS, party, PREDICTIONS, mechanism, exposure=Exposure(HIGH))
 
 
-def _of_source(study: Study, p: Parameters) -> tuple[Sentence, ...]:
-    """Return what is assumed of source weights that no earlier run is named for."""
-    if not p.source or any(origin.input == SOURCE for origin in study.origins):
+def _of_prior(study: Study, p: Parameters) -> tuple[Sentence, ...]:
+    """Return what is assumed of a prior's weights that no earlier run is named for."""
+    if not p.prior or any(origin.input in {PRIOR, SOURCE} for origin in study.origins):
         return ()
     return (
         Sentence(
             "stacking.source-declared",
-            "The source's weights ({parties}) are public: they were released before with a guarantee of their own, or computed without these "
+            "The weights that the fit is drawn to ({parties}) are public: they were released before with a guarantee of their own, or computed without these "
             "rows. The study declares them, and nothing here checks where they come from.",
-            parties=", ".join(sorted(p.source)),
+            parties=", ".join(sorted(p.prior)),
         ),
     )
 

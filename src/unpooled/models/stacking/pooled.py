@@ -25,6 +25,7 @@ from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.models.stacking.parameters import AUTO, SHORTEN, Meta
 from unpooled.models.stacking.shared import StackEstimator
 from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.origin import PRIOR, SOURCE
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ class PooledLogistic(Tabled, StackEstimator):
     """The parameters of ``PrivateLogisticRegression`` at work: the choice, and the fit by either way."""
 
     method: str
-    source: Sequence[float] | None
     aggregation: str
     tolerate: int
     nodes: Sequence[str]
@@ -65,6 +65,7 @@ class PooledLogistic(Tabled, StackEstimator):
         used = {
             "penalty": self.penalty != AUTO,
             "noise": self.noise != AUTO,
+            "prior": self.prior is not None,
             "source": self.source is not None,
             "calibration": self._row is not self._model,
             "multi_class": self.multi_class != MULTINOMIAL,
@@ -125,9 +126,11 @@ class PooledLogistic(Tabled, StackEstimator):
 
     def _perturbed(self, rows: int, declared: Declared) -> Study:
         """Return one perturbed fit to the rows of one party."""
-        source = {} if self.source is None else {ALL: [float(w) for w in self.source]}
+        weights = self._drawn_to(self.prior)
         cards = cards_of({ALL: declared.names}, declared, rows)
-        return self._fits(cards, declared, {"split": "samples", "source": source} | self._formula_parameter, Meta.PUBLIC)
+        # A study without weights says so by the former name, by which its hash is known.
+        parameters: dict[str, Any] = {"split": "samples"} | ({PRIOR: weights} if weights else {SOURCE: {}})
+        return self._fits(cards, declared, parameters | self._formula_parameter, Meta.PUBLIC)
 
     def _pooled(self, rows: Mapping[str, int], declared: Declared, method: str) -> Study:
         """Rounds over the totals of all sites, or moments first."""

@@ -96,7 +96,7 @@ def ranked_releases(
     ``beside``: what one unit pays for other releases.
     """
     unit, rows, outcomes = Unit(study.unit), study.parties[0].rows, blocks[0].outcomes
-    row = longest(p.rates) * _GRID
+    row = longest(p.base_rates) * _GRID
     # A length moves by no more than the sum does; one step more where two truncated ones are apart.
     away = Reach(2 * row + 1, 1)
     reach = {Unit.RECORD: Reach(row + 1, 1) if study.adjacency == Adjacency.ZERO_OUT else away, Unit.ATTRIBUTE: away}

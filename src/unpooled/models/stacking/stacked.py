@@ -15,9 +15,10 @@ from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.groups import dealt, weighed
 from unpooled.models.stacking.outcomes import meta_rows
-from unpooled.models.stacking.parameters import AUTO, LOG_ODDS, Meta, combiner_of, rates_of
+from unpooled.models.stacking.parameters import AUTO, BOTH_RATES, LOG_ODDS, Meta, are_rates, combiner_of, rates_of
 from unpooled.models.stacking.ranking import default_ranks
-from unpooled.models.stacking.shared import StackEstimator
+from unpooled.models.stacking.shared import StackEstimator, renamed
+from unpooled.privacy.origin import PRIOR, RATES, SOURCE
 from unpooled.privacy.plan import Card, Plan, Study
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ class StackedClassifier(StackEstimator):
     calibrated_: Calibrated | None
     meta: str
     combiner: str
-    prior: float | Sequence[float] | None
-    source: Mapping[str, Sequence[float]] | None
+    rates: float | Sequence[float] | None
     holder: str | None
     high_share: float
     predictions_share: float
@@ -97,14 +97,17 @@ class StackedClassifier(StackEstimator):
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
         assert declared.classes is not None
         combiner_of(self.combiner, self.split)
-        rates_of(self.prior, declared.classes.labels.size)
-        source = {party: [float(w) for w in weights] for party, weights in (self.source or {}).items()}
+        prior, rates = self._in_new_words()
+        rates_of(rates, declared.classes.labels.size)
+        weights = self._drawn_to(prior)
         parameters: dict[str, Any] = {
             "split": self.split,
             "holder": self.holder or "",
-            "source": source,
+            # A study without weights and rates says so by the former names, by which its hash is known.
+            **({} if weights else {SOURCE: {}}),
             "combiner": plain(self.combiner),
-            "prior": plain(self.prior),
+            **({PRIOR: weights or None} if weights or rates is None else {}),
+            **({} if rates is None else {RATES: plain(rates)}),
         }
         if self.split != "samples":
             groups, importance = self._weighed(declared.names)
@@ -123,6 +126,15 @@ class StackedClassifier(StackEstimator):
         cards = tuple(Card(party, count, declared.columns, labels=(RESPONSE,)) for party, count in rows.items())
         holder = (self.holder or cards[-1].name) if self.meta == "high-level" else ""
         return self._fits(cards, declared, parameters | {"holder": holder}, Meta.PUBLIC)
+
+    def _in_new_words(self) -> tuple[Mapping[str, Sequence[float]] | None, float | Sequence[float] | None]:
+        """Return prior and rates; the version before took the rates as ``prior``."""
+        if not are_rates(self.prior) and not isinstance(self.prior, np.ndarray):
+            return self.prior, self.rates
+        if self.rates is not None:
+            raise UsageError(BOTH_RATES)
+        renamed("prior", "rates", stacklevel=5)
+        return None, np.asarray(self.prior).tolist()
 
     def fit(
         self,

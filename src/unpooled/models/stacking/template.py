@@ -23,9 +23,9 @@ split = "features"                  # "features": columns of the same people; "s
 # holder = ""                       # the party that learns the high-level model ([trust] meta = "trusted", or rows split)
 # high_share = 0.2                  # columns split: part of the rows that the high-level model learns from
 # predictions_share = 0.5           # part of those rows' epsilon that noisy predictions cost ([trust] meta = "perturbed")
-# source = {}                       # released weights of an earlier model for a party, to which the penalty pulls
+# prior = {}                        # released weights of an earlier model for a party, to which the penalty pulls
 # combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
-# prior = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates
+# rates = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates
 # formula = ""                      # rows split: what the models are functions of, as "age * ward + log(dose)"; else every declared column as it is""",
     beside_formula=(('split = "features"', 'split = "samples"'),),
 )
