@@ -60,6 +60,7 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
         ("pls", {"method": "moments"}),
         ("bayes", {"prior": {"x0": 1.0}}),
         ("glm", {"prior": {"x0": 1.0}}),
+        ("pls", {"prior": {"x0": 1.0}}),
     ):
         kind, own, y = KINDS[name]
         found[kind.__name__].update(

@@ -332,10 +332,10 @@ def test_a_door_that_forgets_origins_is_noticed(monkeypatch: pytest.MonkeyPatch)
     """Broken on purpose: the door of all estimators, and that of single parameters."""
     from unpooled.estimation import base
 
-    whole = base.origins_of
+    whole = base.released_origins
     for forgotten in (object, list, tuple, np.ndarray, float):
         monkeypatch.setattr(
-            base, "origins_of", lambda *given, kind=forgotten: whole(*(v for v in given if not isinstance(v, kind)))
+            base, "released_origins", lambda given, kind=forgotten: whole(v for v in given if not isinstance(v, kind))
         )
         noticed = []
         for consumer, taken, made in PAIRS:

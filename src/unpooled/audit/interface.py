@@ -88,6 +88,7 @@ OWN: dict[str, dict[str, Shown]] = {
     "PrivatePLSRegression": {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
+        "drawn_": Shown.RELEASED,
         "fallback_": Shown.RELEASED,
         "method_": Shown.PUBLIC,
         "moments_": Shown.RELEASED,

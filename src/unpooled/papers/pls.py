@@ -170,6 +170,8 @@ def compile_plan(study: Study) -> Plan:
         )
     if design.several:
         raise UsageError("the published calibration has one response: name one")
+    if parameters.prior:
+        raise UsageError("the published calibration has no earlier models: it releases components of these rows alone")
     if not isinstance(parameters.n_components, int):
         raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
     if not study.delta and study.epsilon != math.inf:
@@ -215,7 +217,7 @@ response = "y"                      # a declared column; every other one is a ch
 basis = "none"                      # the paper has no public basis
 n_components = 10                   # a number: 10 latent variables on the corn data
 sd = "sigma"                        # noise as printed; "sigma^2": as the authors' package draws it
-# basis_size, matrix, reference, norm, method, tolerate and nodes are not for this form""",
+# basis_size, matrix, reference, norm, method, prior, tolerate and nodes are not for this form""",
     delta=0.01,
     calibration="published",
     cards=("first.card.toml",),

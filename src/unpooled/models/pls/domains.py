@@ -1,4 +1,4 @@
-"""Calibrations moved to a second instrument: domain-invariant PLS and direct standardisation, from released moments (THEORY.md, section 7)."""
+"""Calibrations moved to a second instrument: domain-invariant PLS and direct standardisation, from released moments (THEORY.md, section 8)."""
 
 from __future__ import annotations
 

@@ -53,6 +53,8 @@ _BLOCK_VALUES = 1 << 21
 _WIDEST = 1e150
 #: float64 holds integers of so many bits.
 _EXACT_BITS = 53
+#: Below this n mu a fit that is drawn to earlier models is noise.
+_LEAST = 10.0
 #: Ways to spend the budget.
 _METHODS = (Method.AUTO, Method.MOMENTS, Method.REFINEMENT, Method.GRADIENT)
 
@@ -270,8 +272,14 @@ def _rounds(
     rows, wanted, strong = sum(card.rows for card in study.parties), Method(parameters.method), math.inf
     if layout.others or study.epsilon == math.inf or study.calibration != Calibration.SOUND:
         wanted = Method.MOMENTS
-    if wanted is not Method.MOMENTS:
+    if wanted is not Method.MOMENTS or parameters.prior:
         strong = strength(study, aggregation)
+    if parameters.prior and strong < _LEAST:
+        msg = (
+            f"with {rows} rows and this epsilon the noise hides how far spectra agree with earlier models: ask for more rows or a larger epsilon, or use "
+            "the earlier model as it is"
+        )
+        raise UsageError(msg)
     schedule = schedule_of(wanted, strong / layout.size, layout.size, ROUNDS + 5)
     if schedule.method is Method.DIRECTION and strong / layout.size >= WORTH_SLOPES:
         schedule = schedule_of(Method.GRADIENT, strong / layout.size, layout.size, ROUNDS + 5)
