@@ -23,7 +23,7 @@ from unpooled.testing.cases import FULL, Case, parties, sized
 from unpooled.testing.mutants import mutants, places, with_body
 
 #: Mutated replies per study.
-MUTANTS = sized(6000, 100)
+MUTANTS = sized(6000, 70)
 
 
 def honest(case: Case) -> list[tuple[Ask, bytes]]:
