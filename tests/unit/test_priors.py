@@ -580,6 +580,19 @@ def test_coordinates_keep_predictions() -> None:
     assert constant == pytest.approx(2.0)
 
 
+def test_an_outlook_leaves_earlier_models_out() -> None:
+    """Before the data nobody knows how good they are, and made-up rows would know nothing of them."""
+    for asked in ({}, {"method": "weights"}):
+        found, plain = (
+            PrivateLinearRegression(epsilon=0.3, prior=prior, **OWN, **more).outlook(400, 5, quick=True)
+            for prior, more in ((GOOD, asked), (None, {}))
+        )
+        assert found.error == plain.error
+        assert "earlier models left out" in str(found)
+        assert "earlier models" not in str(plain)
+    assert "left out" in str(PrivateGLM(prior=GOOD, bounds=(-4, 4), classes=(0, 1)).outlook(400, 5, quick=True))
+
+
 def test_no_warning_is_missed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

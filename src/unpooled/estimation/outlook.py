@@ -9,14 +9,18 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.aggregation.drawing import ACCENT, BAND, OTHER, SOFT, new_figure
 from unpooled.errors import UsageError
+from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.unit import real
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from unpooled.privacy.plan import Study
 
 #: The epsilons that an outlook shows beside the one that is asked for.
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -216,3 +220,13 @@ def simulated(
         error, low, high = (free + max(float(value), 0.0) for value in three)
         points.append(Expected(epsilon, error, min(low, error), max(high, error)))
     return tuple(points), free
+
+
+def without_prior(study: Study) -> tuple[Study, list[str]]:
+    """Return the study without its earlier models, and words for it: before the data nobody knows how good they are."""
+    if not study.parameters.get(PRIOR):
+        return study, []
+    left = {
+        name: value for name, value in study.parameters.items() if name != PRIOR and (name, value) != ("method", "weights")
+    }
+    return msgspec.structs.replace(study, parameters=left), ["earlier models left out"]

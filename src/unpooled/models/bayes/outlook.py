@@ -10,7 +10,7 @@ import numpy as np
 from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.estimation.imagined import imagine
 from unpooled.estimation.made_up import SHAPES, checked_shapes, made_up_rows, rows_to_make, shapes_in_words
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.models.bayes.columns.outlook import outlook as of_columns
 from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS
@@ -44,6 +44,7 @@ def outlook(
     check_range("r2", r2, 0.0, 1.0)
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("ranges", ranges, 0.5, 1000.0)
+    study, left = without_prior(study)
     if study.parameters.get("split") == COLUMNS:
         return of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick)
     shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
@@ -65,6 +66,7 @@ def outlook(
         shapes_in_words(shapes),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
+        *left,
     ]
     if study.household_rows > 1:
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")

@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.estimation.imagined import imagine
 from unpooled.estimation.made_up import SHAPES, checked_shapes, rows_to_make, shapes_in_words
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.made_up import Assumed, losses, made_up
@@ -49,6 +49,7 @@ def outlook(
     quick: bool = False,
 ) -> Outlook:
     """Deviance of new rows over that of the base rate, against epsilon (``quick``: at the one that is asked for alone)."""
+    study, left = without_prior(study)
     shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
     design: GlmDesign = plans[study.epsilon].design
     if rate is None and isinstance(design.family, Softmax):
@@ -77,6 +78,7 @@ def outlook(
         shapes_in_words(shapes),
         in_words("correlation of columns", correlation),
         in_words("half range in deviations", ranges),
+        *left,
     ]
     if study.household_rows > 1:
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")

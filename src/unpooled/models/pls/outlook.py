@@ -12,7 +12,7 @@ import numpy as np
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.estimation.imagined import imagine
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.models.pls.coordinator import coordinate
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
@@ -48,6 +48,7 @@ def outlook(
     """RMSEP over the deviation of y, against epsilon."""
     check_range("r2", r2, 0.0, 1.0)
     check_range("ranges", ranges, 0.5, 1000.0)
+    study, left = without_prior(study)
     plans: dict[float, Plan] = {study.epsilon: compile_plan(study)}
     design: PlsDesign = plans[study.epsilon].design
     decay = (1.0 if design.parameters.basis == MATRIX else DECAY) if decay is None else decay
@@ -66,6 +67,7 @@ def outlook(
         in_words("R^2", r2),
         in_words("half range of y in deviations", ranges),
         in_words("last coordinate's deviation over the first's", decay),
+        *left,
     ]
     if study.household_rows > 1:
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
