@@ -122,6 +122,32 @@ def covered() -> None:
     write_table("priors_coverage", "Credible intervals with an earlier model", header, lines, notes)
 
 
+def chosen() -> None:
+    """Write the table of several earlier models: of which the release has to find the good one."""
+    lines = []
+    for epsilon, rows in itertools.product(EPSILONS, ROWS[:3]):
+        found: dict[str, list[float]] = {"all three": [], **{kind: [] for kind in KINDS}}
+        for seed in range(SEEDS):
+            rng = np.random.default_rng([seed, rows, 2])
+            slopes = slopes_of(REPORTED, rng)
+            several = {kind: earlier(kind, slopes, rng) for kind in KINDS}
+            X, y = rows_of(REPORTED, rows, slopes, rng)
+            new, then = rows_of(REPORTED, NEW, slopes, rng)
+            half = REPORTED.half
+            asked = {"bounds": (-half, half), "y_bounds": (3 - half, 3 + half), "epsilon": epsilon, "delta": DELTA}
+            for name, errors in found.items():
+                prior = several if name == "all three" else several[name]
+                model = PrivateLinearRegression(prior=prior, random_state=seed, **asked).fit(X, y)
+                errors.append(float(np.mean((model.predict(new) - then) ** 2) / then.var()))
+        gap = np.array(found["all three"]) - np.array(found["good"])
+        means = (f"{np.mean(found[name]):.3f}" for name in found)
+        lines.append((f"{epsilon:g}", str(rows), *means, f"{gap.mean():+.3f} +-{gap.std() / np.sqrt(gap.size - 1):.3f}"))
+        print(*lines[-1], flush=True)
+    header = ("epsilon", "rows", "all three", *KINDS, "all three - good")
+    notes = f"Error of predictions over the variance of y, means over {SEEDS} seeds: a good, a useless and a misleading model together, and each alone."
+    write_table("priors_chosen", "Several earlier models", header, lines, notes)
+
+
 def main(full: bool) -> None:
     """Write the table; cells that are in the file are not run again."""
     del full
@@ -155,6 +181,7 @@ def main(full: bool) -> None:
         )
         write_table("priors", "Earlier models as priors", header, lines, notes)
         covered()
+        chosen()
 
 
 if __name__ == "__main__":
