@@ -591,7 +591,8 @@ def test_a_study_with_one_analysis_has_the_hash_that_it_had() -> None:
 def test_what_an_analysis_cites_is_held_against_its_own_columns(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[list[tuple[str, ...]]] = []
 
-    def cites(parameters, cards, folder):
+    def cites(model, parameters, cards, folder):
+        assert model
         held.append([tuple(column.name for column in card.columns) for card in cards])
         origin = ReleasedInput("bounds", "f" * 64, holds=True)
         return dict(parameters), (origin,)
