@@ -58,8 +58,8 @@ def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(case: Ca
         asked = quick(msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency)))
         if not offered(model, asked):
             continue
-        study, tables = made_up(model, asked, rows=12)
-        assert all(tables[card.name].n_rows == card.rows <= 12 for card in study.parties)
+        study, tables = made_up(model, asked, rows=10)
+        assert all(tables[card.name].n_rows == card.rows <= 10 for card in study.parties)
         report = replay(model, study, tables, registry=load, rounds=1)
         assert report.passed, str(report)
         assert report.neighbours > 10
