@@ -32,6 +32,8 @@ from unpooled.study.record import write_record
 from unpooled.study.run import compile_study
 from unpooled.testing.cases import parties as in_cases
 
+#: Tests of one run, which is made once: by one process, in the slow lane.
+of_a_run = pytest.mark.xdist_group("cited priors")
 RNG = np.random.default_rng(11)
 FEATURES = (
     Column("age", 0.0, 100.0),
@@ -108,6 +110,8 @@ def cited(folder: Path, model: str, parameters: str, more: str = "run = 2") -> S
 # --- runs ----------------------------------------------------------------------------------------------------------------------
 
 
+@of_a_run
+@pytest.mark.slow
 def test_a_run_is_cited_by_what_predicts(ran: tuple) -> None:
     folder, model, parameters, result = ran
     study = cited(folder, model, f'{parameters}\nprior = "run:study.run"')
@@ -151,6 +155,8 @@ WRONG_RUNS = {
 }
 
 
+@of_a_run
+@pytest.mark.slow
 @pytest.mark.parametrize("line", WRONG_RUNS)
 def test_a_citation_that_means_nothing_is_refused(ran: tuple, line: str) -> None:
     folder, model, parameters, _ = ran
@@ -158,6 +164,8 @@ def test_a_citation_that_means_nothing_is_refused(ran: tuple, line: str) -> None
         compile_study(cited(folder, model, f"{parameters}\n{line}"))
 
 
+@of_a_run
+@pytest.mark.slow
 def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
     folder, model, parameters, _ = ran
     line = f'prior = "run:{folder / "study.run"}"'

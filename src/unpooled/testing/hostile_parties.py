@@ -23,7 +23,7 @@ from unpooled.testing.cases import FULL, Case, parties, sized
 from unpooled.testing.mutants import mutants, places, with_body
 
 #: Mutated replies per study.
-MUTANTS = sized(6000, 70)
+MUTANTS = sized(6000, 50)
 
 
 def honest(case: Case) -> list[tuple[Ask, bytes]]:
@@ -88,7 +88,7 @@ def test_any_reply_ends_in_words_or_in_a_result(form: Case) -> None:
         print(f"\n{case.name}: {dict(ends)}")
 
 
-@pytest.mark.parametrize("depth", [1, 100, 3000, 100_000])
+@pytest.mark.parametrize("depth", [1, 3000, 100_000])
 def test_a_nested_reply_is_refused(case: Case, depth: int) -> None:
     for ask, reply in honest(case):
         with pytest.raises(ProtocolError):
