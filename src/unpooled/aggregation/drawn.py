@@ -70,6 +70,6 @@ def drawn_fit(moments: Moments, models: Sequence[EarlierModel]) -> tuple[LinearF
     found = np.array(tables.estimates.estimate)
     coef = found[: found.size - has]
     covariance = tables.estimates.square(tables.estimates.covariance)
-    known = np.ones(coef.size, dtype=np.bool_)
+    known = tables.estimates.determined(np.eye(found.size))[: coef.size]
     fit = LinearFit(coef, float(found[-1]) if has else 0.0, covariance, known, noise_variance=moments.ols().noise_variance)
     return fit, tables.drawn

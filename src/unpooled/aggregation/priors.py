@@ -212,7 +212,7 @@ def drawn_to(
     is added, are averaged by how likely they make the release. ``typical`` is a slope of coefficients that explain all of the response together
     (None: of columns and response of deviation 1); deviations far above it are rarer.
     """
-    typical = 1 / math.sqrt(max(int(slopes.sum()), 1)) if typical is None else typical
+    typical = _typical_of(slopes) if typical is None else typical
     points, likely = simplex(len(there))
     middle = points @ there
     left = told.score - middle @ told.precision
@@ -255,13 +255,22 @@ def named(models: Sequence[EarlierModel], weights: Row, deviations: Row) -> tupl
 
 
 def posterior_of(estimates: Estimates, mean: Row, covariance: Matrix) -> tuple[Estimates, tuple[Pull, ...]]:
-    """Return the estimates of a posterior in the data's own units, and how far it drew each term; nothing is hidden in it."""
+    """Return the estimates of a posterior in the data's own units, and how far it drew each term.
+
+    What the release alone does not determine stays hidden, for of it the belief is nearly all that is said (a column that never varies). What
+    hides of a line that is determined is no bias here: the posterior holds it.
+    """
     alone = estimates.determined(np.eye(len(estimates.names))).tolist()
     each = zip(estimates.names, mean.tolist(), estimates.estimate, alone, strict=True)
     pulls = tuple(Pull(name, value, before if told else None) for name, value, before, told in each)
     spread = tuple(np.ravel(covariance).tolist())
-    values = {"estimate": tuple(mean.tolist()), "covariance": spread, "sampling": spread, "unknown": ()}
-    return msgspec.structs.replace(estimates, **values), pulls
+    own = {"estimate": tuple(mean.tolist()), "covariance": spread, "sampling": spread, "slopes": ()}
+    return msgspec.structs.replace(estimates, **own), pulls
+
+
+def _typical_of(slopes: NDArray[np.bool_]) -> float:
+    """Return a slope of columns of deviation 1 that explain a response of deviation 1 together."""
+    return 1 / math.sqrt(max(int(slopes.sum()), 1))
 
 
 def _complement(directions: Matrix) -> Matrix:
