@@ -192,6 +192,14 @@ def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     assert "goes without helpers" in command("new", "pls", *cards, "--out", "other.toml", code=2)
 
 
+def test_a_helper_is_made_once(tmp_path: Path) -> None:
+    config, card = create_helper(tmp_path, "registry")
+    before = config.read_bytes(), card.read_bytes()
+    with pytest.raises(StudyError, match="exists already"):
+        create_helper(tmp_path, "registry")
+    assert (config.read_bytes(), card.read_bytes()) == before
+
+
 def test_the_files_of_a_helper(folder: Path) -> None:
     config = folder / "registry" / "party.toml"
     assert is_helper(config)
@@ -207,8 +215,6 @@ def test_the_files_of_a_helper(folder: Path) -> None:
         assert helper.table.names == ()
     with pytest.raises(StudyError, match="helper"):
         read_party(config)
-    with pytest.raises(StudyError, match="exists already"):
-        create_helper(folder / "registry", "registry")
     with pytest.raises(UsageError, match="name of a party"):
         create_helper(folder / "two", "a/b")
     assert "give --helper NAME alone" in command("party", "init", "east.csv", "--helper", "x", code=2)
