@@ -1,6 +1,8 @@
 """Run every figure and table of the five papers, two at a time, each in a process of its own; say how long each took.
 
-python -m experiments.all_papers [--full] [paper ...]
+python -m experiments.all_papers [--full] [--fresh] [--write] [paper ...]
+
+Each script goes on where it was stopped (``experiments/cells.py``) and compares its tables with those that are there (``experiments/agreement.py``).
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ PAPERS = ("pls", "stacking", "lasso", "bayes", "pride")
 ALONE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def run(script: Path, full: list[str]) -> tuple[str, float, subprocess.CompletedProcess[str]]:
+def run(script: Path, asked: list[str]) -> tuple[str, float, subprocess.CompletedProcess[str]]:
     """One script, its seconds, and what it printed."""
     start = time.perf_counter()
     name = f"{script.parent.name}.{script.stem}"
     done = subprocess.run(  # noqa: S603 - our own scripts
-        [sys.executable, "-W", "ignore", "-m", f"experiments.{name}", *full],
+        [sys.executable, "-W", "ignore", "-m", f"experiments.{name}", *asked],
         cwd=HERE.parent,
         env={**os.environ, **ALONE},
         stdout=subprocess.PIPE,
@@ -37,12 +39,12 @@ def run(script: Path, full: list[str]) -> tuple[str, float, subprocess.Completed
 
 def main(arguments: list[str]) -> int:
     """Every script of the papers that are named (all of them, if none is)."""
-    full = [a for a in arguments if a == "--full"]
-    papers = [a for a in arguments if a not in full] or PAPERS
+    asked = [a for a in arguments if a.startswith("--")]
+    papers = [a for a in arguments if a not in asked] or PAPERS
     scripts = [s for paper in papers for s in sorted((HERE / paper).glob("*.py")) if not s.stem.startswith("_")]
     failed, begun = [], time.perf_counter()
     with ThreadPoolExecutor(2) as pool:
-        for name, seconds, done in pool.map(lambda script: run(script, full), scripts):
+        for name, seconds, done in pool.map(lambda script: run(script, asked), scripts):
             print(f"{done.stdout}=== {name}: {seconds:.0f} s, exit {done.returncode}", flush=True)
             if done.returncode:
                 failed.append(name)

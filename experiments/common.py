@@ -1,7 +1,9 @@
 """What the experiments share: their two sizes, where real data lie, tables and figures under ``results/``.
 
-A script is run as ``python -m experiments.pride.figure_4 [--full]``. The reduced size (the default; ``make papers`` runs all of them at it)
-shows every line of a figure with fewer repetitions or settings; ``--full`` is the paper's own. Each table says at its head which it was.
+A script is run as ``python -m experiments.pride.figure_4 [--full] [--fresh] [--write]``. The reduced size (the default; ``make papers`` runs all
+of them at it) shows every line of a figure with fewer repetitions or settings; ``--full`` is the paper's own. Each table says at its head
+which it was. A table that is there already is compared with the new one: where they agree within their errors nothing is written; where they
+do not, the new one goes to ``build/papers/`` and the script ends with 1, unless ``--write`` says that it is to replace the old one.
 """
 
 from __future__ import annotations
@@ -15,23 +17,34 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from experiments.agreement import differences
+from experiments.cells import cost, forget, set_size, size
 
 RESULTS = Path(__file__).parent / "results"
 DATA = Path(os.environ.get("UNPOOLED_DATA", Path(__file__).parents[2] / "shared" / "data"))
 #: Figures are drawn at a lower resolution until they are smaller than this.
 LARGEST_FIGURE = 150_000
-_size = ["reduced"]
+#: Where tables and figures go that do not agree with those that are there.
+DIFFERENT = Path(__file__).parent.parent / "build/papers"
+_writes, _written, _differing = [True], [False], list[str]()
 
 
 def run(main: Callable[[bool], None]) -> None:
     """Run a script's ``main(full)`` at the size that the command line asks for."""
     parser = argparse.ArgumentParser(description=inspect.getdoc(sys.modules["__main__"]))
     parser.add_argument("--full", action="store_true", help="the paper's repetitions and settings")
-    full = parser.parse_args().full
-    _size[0] = "full" if full else "reduced"
+    parser.add_argument("--fresh", action="store_true", help="begin anew: cells of an earlier run do not count")
+    parser.add_argument("--write", action="store_true", help="tables replace those that are there, also where they differ")
+    asked = parser.parse_args()
+    set_size("full" if asked.full else "reduced")
+    _writes[0] = asked.write
+    if asked.fresh:
+        forget()
     start = time.perf_counter()
-    main(full)
-    print(f"{sys.argv[0]}: {time.perf_counter() - start:.0f} s at {_size[0]} size")
+    main(asked.full)
+    print(f"{sys.argv[0]}: {time.perf_counter() - start:.0f} s at {size()} size")
+    if _differing:
+        sys.exit(f"differ beyond their errors (--write replaces them): {', '.join(_differing)}")
 
 
 def data_file(name: str) -> Path:
@@ -45,13 +58,12 @@ def data_file(name: str) -> Path:
 
 
 def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
-    """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed and written; a full one is not overwritten by a reduced one."""
+    """A Markdown table at ``results/<name>.md`` (name: "pride/figure_4"), printed; written where there is none, or one that it may replace."""
     path = RESULTS / f"{name}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
         f"# {title}",
         "",
-        f"Size: {_size[0]}. {notes}".strip(),
+        " ".join(part for part in (f"Size: {size()}.", notes, cost()) if part),
         "",
         "| " + " | ".join(header) + " |",
         "|" + "---|" * len(header),
@@ -59,24 +71,37 @@ def write_table(name: str, title: str, header: Sequence[str], rows: Sequence[Seq
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     text = "\n".join(lines) + "\n"
     print(text, flush=True)
-    if _size[0] == "reduced" and path.is_file() and "\nSize: full." in path.read_text():
-        print(f"{path} is of full size and stays", flush=True)
-        return
+    _written[0] = _kept_or_written(name, path, text)
+
+
+def _kept_or_written(name: str, path: Path, text: str) -> bool:
+    """Whether a table is written at its place: not over one of the papers' size, and not over one that says the same."""
+    old = path.read_text() if path.is_file() else ""
+    larger = "\nSize: full." in old and size() == "reduced"
+    smaller = "\nSize: reduced." in old and size() == "full"
+    found = differences(old, text) if old and not smaller else []
+    if old and not smaller and not found and (larger or not _writes[0]):
+        print(f"{path} agrees and stays", flush=True)
+        return False
+    if old and not smaller and (larger or not _writes[0]):
+        print("\n".join(f"{name}: {line}" for line in found), flush=True)
+        _differing.append(name)
+        path = DIFFERENT / path.relative_to(RESULTS)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
+    return path.is_relative_to(RESULTS)
 
 
 def write_figure(name: str, figure: object) -> None:
-    """A matplotlib figure at ``results/<name>.png``, small enough to be committed; a full one is not overwritten by a reduced one."""
+    """A matplotlib figure at ``results/<name>.png``, small enough to be committed, where the table before it was written or there is none yet."""
     import matplotlib.pyplot as plt
-    from PIL import Image
 
     path = RESULTS / f"{name}.png"
+    if path.is_file() and not _written[0]:
+        path = DIFFERENT / path.relative_to(RESULTS)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if _size[0] == "reduced" and path.is_file() and Image.open(path).info.get("Description") == "full":
-        print(f"{path} is of full size and stays", flush=True)
-        return
     for dpi in (110, 90, 75, 60, 45):
-        figure.savefig(path, dpi=dpi, metadata={"Description": _size[0]})
+        figure.savefig(path, dpi=dpi, metadata={"Description": size()})
         if path.stat().st_size <= LARGEST_FIGURE:
             break
     plt.close(figure)

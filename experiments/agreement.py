@@ -1,0 +1,93 @@
+"""Two tables of one experiment, compared cell by cell within the errors that they state.
+
+``0.12 ± 0.01`` states a standard error, ``0.12 (0.1 .. 0.2)`` quartiles; of other numbers the table's own words say how near they must be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import hypot, isclose
+
+#: Standard errors of a difference that count as agreement; tables have hundreds of cells.
+WIDTH = 4.0
+#: Numbers that state no error agree within this share of the larger one, unless the table says something else.
+WITHIN = 0.1
+NUMBER = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
+ERRORS = re.compile(rf"({NUMBER}) ± ({NUMBER})")
+QUARTILES = re.compile(rf"({NUMBER}) \(({NUMBER}) \.\. ({NUMBER})\)")
+PLAIN = re.compile(rf"(?<![\w.]){NUMBER}(?![\w.]*\w)")
+SAID = re.compile(r"Numbers without an error agree within ([\d.]+)\.")
+
+
+def rows_of(text: str) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the first table of a Markdown file."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[one.strip() for one in line.strip("|").split(" | ")] for line in lines]
+    return (cells[0], cells[2:]) if len(cells) > 1 else ([], [])
+
+
+def _unit(number: str) -> float:
+    """One unit of the last digit that is printed."""
+    mantissa, _, exponent = number.partition("e")
+    return 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def _numbers(cell: str, within: float) -> tuple[str, list[tuple[float, float, float]]]:
+    """Return a cell's words without its numbers, and of each number its value, its error, and one unit of its last digit."""
+    found: list[tuple[float, float, float]] = []
+
+    def noted(match: re.Match[str]) -> str:
+        value = match[1] if match.re is not PLAIN else match[0]
+        if match.re is ERRORS:
+            error = float(match[2])
+        elif match.re is QUARTILES:
+            error = (float(match[3]) - float(match[2])) / 2
+        else:
+            error = within / WIDTH * abs(float(value))
+        found.append((float(value), error, _unit(value)))
+        return "#"
+
+    for pattern in (ERRORS, QUARTILES, PLAIN):
+        cell = pattern.sub(noted, cell)
+    return cell, found
+
+
+def cells_agree(old: str, new: str, within: float = WITHIN) -> bool:
+    """Whether two cells say the same within their errors."""
+    if old == new:
+        return True
+    (words, before), (again, after) = _numbers(old, within), _numbers(new, within)
+    if words != again or len(before) != len(after):
+        return False
+    return all(
+        isclose(a, b, abs_tol=WIDTH * hypot(s, t) + max(u, v)) for (a, s, u), (b, t, v) in zip(before, after, strict=True)
+    )
+
+
+def _named(header: list[str], rows: list[list[str]]) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
+    """Yield rows by name: the leading cells that state no error, as far as they tell the rows apart."""
+    for width in range(1, len(header) + 1):
+        names = [tuple(row[:width]) for row in rows]
+        if len(set(names)) == len(names):
+            for name, row in zip(names, rows, strict=True):
+                yield name, dict(zip(header, row, strict=False))
+            return
+
+
+def differences(old: str, new: str) -> list[str]:
+    """Return where two tables differ, a line each; of two sizes what both have is compared."""
+    (head, rows), (header, found) = rows_of(old), rows_of(new)
+    said = SAID.search(new)
+    within = float(said[1]) if said else WITHIN
+    before, after = dict(_named(head, rows)), dict(_named(header, found))
+    shared = [name for name in after if name in before]
+    if len(shared) < min(len(before), len(after)) or not shared:
+        missing = [name for name in (before if len(before) <= len(after) else after) if name not in shared]
+        return [f"{' | '.join(name)}: has no row of this name in the other table" for name in missing or [("",)]]
+    return [
+        f"{' | '.join(name)}, {column}: {before[name][column]} is now {value}"
+        for name in shared
+        for column, value in after[name].items()
+        if column in before[name] and not cells_agree(before[name][column], value, within)
+    ]
