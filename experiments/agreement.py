@@ -82,6 +82,8 @@ def differences(old: str, new: str) -> list[str]:
     within = float(said[1]) if said else WITHIN
     before, after = dict(_named(head, rows)), dict(_named(header, found))
     shared = [name for name in after if name in before]
+    if not before and not after and head == header:
+        return []
     if len(shared) < min(len(before), len(after)) or not shared:
         missing = [name for name in (before if len(before) <= len(after) else after) if name not in shared]
         return [f"{' | '.join(name)}: has no row of this name in the other table" for name in missing or [("",)]]
