@@ -8,6 +8,7 @@ Beside the paper's protocol: marginal likelihood (our default) and local cross-v
 from __future__ import annotations
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import curves, run, write_table
 from experiments.pride._protocol import (
     EPSILONS,
@@ -56,8 +57,12 @@ def main(full: bool) -> None:
     found: dict[tuple, np.ndarray] = {}
 
     def cell(choice: str, method: str, fraction: float, epsilon: float) -> None:
-        found[choice, method, fraction, epsilon] = np.array(
-            [measures(*world, method, fraction, epsilon, choice, seed) for seed, world in zip(seeds, worlds, strict=True)]
+        key = choice, method, fraction, epsilon
+        found[key] = np.array(
+            [
+                kept([*key, seed], lambda seed=seed: measures(*worlds[seed], method, fraction, epsilon, choice, seed))
+                for seed in seeds
+            ]
         )
 
     for choice, fractions in CHOICES.items():
@@ -69,11 +74,20 @@ def main(full: bool) -> None:
                 for epsilon in EPSILONS:
                     cell(choice, method, fraction, epsilon)
     rows = [
-        [choice, method, f"{fraction:g}", "" if epsilon == np.inf else f"{epsilon:g}", *map(mean_and_error, values.T)]
+        [
+            *(choice, method, f"{fraction:g}", "" if epsilon == np.inf else f"{epsilon:g}"),
+            *map(mean_and_error, values.T),
+            *(f"{middle:.3f}" for middle in np.median(values, axis=0)),
+        ]
         for (choice, method, fraction, epsilon), values in found.items()
     ]
     title = f"Figures 4 and D.2: the simulation, means of {len(seeds)} repetitions and their standard errors"
-    write_table("pride/figure_4", title, ["penalty by", "method", "m/tau", "epsilon", *MEASURES], rows)
+    write_table(
+        "pride/figure_4",
+        title,
+        ["penalty by", "method", "m/tau", "epsilon", *MEASURES, *(f"{m}, median" for m in MEASURES)],
+        rows,
+    )
     ordering(found)
     gains(found)
     for fraction in FRACTIONS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
 from experiments.pride._protocol import DELTA, mean_and_error
 from experiments.pride.figure_4 import THETA, problem_of
@@ -22,39 +23,46 @@ SCENARIOS = ("both private", "A: X public", "B: X has the response")
 FORMS = {"plain": {"noise_model": "plain"}, "calibrated": {"noise_model": "calibrated"}}
 
 
+def repetition(seed: int) -> list[tuple[str, str, str, list[float]]]:
+    """All cells of one draw of the simulation: scenario, the others' columns, epsilon, and the errors."""
+    problem, true = problem_of(seed)
+    x, c = problem.blocks
+    variance = problem.y_test.var()
+    shared = {"parties": {"X": x, "C": c}, "bounds": (-THETA / 2, THETA / 2), "delta": DELTA}
+    shared |= {"sketch_dim": 0.05, "random_state": seed, "public_seed": seed}
+    found = []
+
+    def fitted(**options) -> PrideRegressor:
+        return PrideRegressor(**{**shared, **options}).fit(problem.X, problem.y)
+
+    def of_block(model, block) -> float:
+        return float(((model.coef_[block] - true[block]) ** 2).sum() / (true[block] ** 2).sum())
+
+    cells = [("nothing is sent", "", SEMI_NAIVE)]
+    cells += [(name, f"{e:g}", {"epsilon": e, **form}) for name, form in FORMS.items() for e in EPSILONS]
+    cells += [("no noise", "", LOCO)]
+    for name, epsilon, options in cells:
+        for scenario, public in zip(SCENARIOS, ((), x), strict=False):
+            if name == "nothing is sent" and scenario == SCENARIOS[1]:
+                continue
+            model = fitted(alpha="global-cv", public=public, **options)
+            residual = problem.y_test - model.predict(problem.X_test)
+            values = [of_block(model, x), of_block(model, c), float((residual**2).mean() / variance)]
+            found.append((scenario, name, epsilon, values))
+        model = fitted(alpha="marginal-likelihood", estimating=["X"], **options)
+        residual = problem.y_test - model.predict_at("X", problem.X_test)
+        found.append((SCENARIOS[2], name, epsilon, [of_block(model, x), np.nan, float((residual**2).mean() / variance)]))
+    return found
+
+
 def main(full: bool) -> None:
     """Both scenarios over epsilon."""
     warnings.simplefilter("ignore", UserWarning)  # delta = 0.05, as in the paper
     seeds = range(20 if full else 6)
-    found: dict[tuple[str, str, str], list[tuple[float, ...]]] = {}
+    found: dict[tuple[str, str, str], list[list[float]]] = {}
     for seed in seeds:
-        problem, true = problem_of(seed)
-        x, c = problem.blocks
-        variance = problem.y_test.var()
-        shared = {"parties": {"X": x, "C": c}, "bounds": (-THETA / 2, THETA / 2), "delta": DELTA}
-        shared |= {"sketch_dim": 0.05, "random_state": seed, "public_seed": seed}
-
-        def fitted(problem=problem, shared=shared, **options) -> PrideRegressor:
-            return PrideRegressor(**{**shared, **options}).fit(problem.X, problem.y)
-
-        def of_block(model, block, true=true) -> float:
-            return float(((model.coef_[block] - true[block]) ** 2).sum() / (true[block] ** 2).sum())
-
-        cells = [("nothing is sent", "", SEMI_NAIVE)]
-        cells += [(name, f"{e:g}", {"epsilon": e, **form}) for name, form in FORMS.items() for e in EPSILONS]
-        cells += [("no noise", "", LOCO)]
-        for name, epsilon, options in cells:
-            for scenario, public in zip(SCENARIOS, ((), x), strict=False):
-                if name == "nothing is sent" and scenario == SCENARIOS[1]:
-                    continue
-                model = fitted(alpha="global-cv", public=public, **options)
-                residual = problem.y_test - model.predict(problem.X_test)
-                values = of_block(model, x), of_block(model, c), float((residual**2).mean() / variance)
-                found.setdefault((scenario, name, epsilon), []).append(values)
-            model = fitted(alpha="marginal-likelihood", estimating=["X"], **options)
-            residual = problem.y_test - model.predict_at("X", problem.X_test)
-            values = of_block(model, x), np.nan, float((residual**2).mean() / variance)
-            found.setdefault((SCENARIOS[2], name, epsilon), []).append(values)
+        for scenario, name, epsilon, values in kept(seed, lambda seed=seed: repetition(seed)):
+            found.setdefault((scenario, name, epsilon), []).append(values)
     rows = [
         [*key, *("" if np.isnan(column).any() else mean_and_error(column) for column in np.array(found[key]).T)]
         for key in sorted(found, key=lambda key: SCENARIOS.index(key[0]))

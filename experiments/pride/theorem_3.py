@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import curves, run, write_table
+from experiments.pride._climate import climate
 from experiments.pride._protocol import fit
-from experiments.pride._real import SETS
+from experiments.pride._real import pressure, selected
 from experiments.pride.figure_4 import THETA, problem_of
 
 from unpooled.papers.pride_bounds import Shape, relative_error_bound
@@ -18,7 +20,7 @@ SKETCHED, NOISE = (500, 700, 1000, 1400, 2000, 2800, 4000), (0.0, 0.01, 0.02, 0.
 AT = 2000
 
 
-def errors(sketched: int, sigma: float, seeds: range) -> tuple[np.ndarray, np.ndarray]:
+def errors(sketched: int, sigma: float, seeds: range) -> np.ndarray:
     """|b_k - b_k*| / |b_k*| of one party on a design of 6 rows and full rank, and the bound (constant 1, xi 0.1), for every seed."""
     measured, bounds = [], []
     for seed in seeds:
@@ -31,7 +33,7 @@ def errors(sketched: int, sigma: float, seeds: range) -> tuple[np.ndarray, np.nd
         exact, found = (X[:, :OWN].T @ np.linalg.solve(k + PENALTY * np.eye(ROWS), y) for k in kernels)
         measured.append(np.linalg.norm(found - exact) / np.linalg.norm(exact))
         bounds.append(relative_error_bound(Shape.of(X), sketched, sigma))
-    return np.array(measured), np.array(bounds)
+    return np.array([measured, bounds])
 
 
 def row(measured: np.ndarray, bounds: np.ndarray) -> list[str]:
@@ -41,7 +43,7 @@ def row(measured: np.ndarray, bounds: np.ndarray) -> list[str]:
 
 def main(full: bool) -> None:
     """Table 1, and one party's measured distance to the pooled solution beside the bound, over tau_K without noise and over sigma."""
-    problems = {"simulation": problem_of(0)[0], **{name: load(0) for name, load in SETS.items()}}
+    problems = {"simulation": problem_of(0)[0], "climate": climate(0), "pressure": pressure(0), "expression": selected(0)}
     rows = []
     for name, problem in problems.items():
         X = (problem.X - problem.X.mean(axis=0)) / np.where(problem.X.std(axis=0) > 0, problem.X.std(axis=0), 1.0)
@@ -52,8 +54,8 @@ def main(full: bool) -> None:
     write_table("pride/table_1", "Table 1: shapes of the data", header, rows)
     seeds = range(2000 if full else 300)
     size = f"{ROWS} rows of full rank, {len(seeds)} designs"
-    without = [errors(m, 0.0, seeds) for m in SKETCHED]
-    noisy = [errors(AT, sigma, seeds) for sigma in NOISE]
+    without = [np.array(kept([m, 0.0], lambda m=m: errors(m, 0.0, seeds).tolist())) for m in SKETCHED]
+    noisy = [np.array(kept([AT, s], lambda s=s: errors(AT, s, seeds).tolist())) for s in NOISE]
     header = ["mean error", "largest error", "bound", "bound / largest"]
     title = f"Theorem 3 (constant 1, xi 0.1): relative error of one party without noise, {size}"
     rows = [[str(m), *row(*pair)] for m, pair in zip(SKETCHED, without, strict=True)]
