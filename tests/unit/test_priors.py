@@ -138,7 +138,7 @@ def test_the_posterior_is_that_of_its_definition() -> None:
 def test_what_a_posterior_says_without_its_prior_is_the_likelihood() -> None:
     rng = np.random.default_rng(5)
     root = rng.normal(size=(4, 4))
-    told, prior = root @ root.T + np.eye(4), np.array([1.0, 2.0, 0.5, 3.0])
+    told, prior = root @ root.T + 2 * np.eye(4), np.array([1.0, 2.0, 0.5, 3.0])
     score = rng.normal(size=4)
     covariance = np.linalg.inv(told + np.diag(1 / prior))
     found = Told.of(covariance @ score, covariance, np.empty((4, 0)), prior)
@@ -146,6 +146,20 @@ def test_what_a_posterior_says_without_its_prior_is_the_likelihood() -> None:
     assert found.score == pytest.approx(score)
     still = np.array([[1.0], [1.0], [0.0], [0.0]]) / math.sqrt(2)
     assert Told.of(score, covariance, still).precision @ still == pytest.approx(np.zeros((4, 1)), abs=1e-12)
+
+
+@pytest.mark.parametrize("wider", [1.0, 1.001, 1.3])
+def test_a_posterior_as_wide_as_its_prior_draws_nobody_far_away(wider: float) -> None:
+    """A posterior averaged over unknown noise can be wider than its prior: divided by what it says, coefficients were at 60."""
+    prior, mean = np.array([1.0, 2.0, 0.5]), np.array([0.4, -0.5, 0.3])
+    for tilt in np.linspace(0, np.pi, 7):
+        turn = np.array([[np.cos(tilt), -np.sin(tilt), 0], [np.sin(tilt), np.cos(tilt), 0], [0, 0, 1.0]])
+        root = np.sqrt(prior)[:, None] * turn
+        covariance = root @ np.diag([wider, 0.2, 0.9]) @ root.T
+        found = Told.of(mean, covariance, np.empty((3, 0)), prior)
+        assert np.linalg.eigvalsh(found.precision).min() > -1e-12
+        drawn, _, _, _ = drawn_to(found, np.array([[0.5, 0.0, 0.2]]), np.array([True, True, True]))
+        assert np.abs(drawn).max() < 2
 
 
 # --- what one record moves -----------------------------------------------------------------------------------------------
@@ -391,13 +405,14 @@ def test_columns_of_several_parties_are_drawn_from_their_joint_release() -> None
     weights: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
     for name, prior in (("none", None), ("good", GOOD), ("bad", BAD)):
         for seed in range(4):
-            model = PrivateLinearRegression(parties=2, epsilon=1.0, random_state=seed, method="moments", prior=prior, **OWN)
+            model = PrivateLinearRegression(parties=2, epsilon=0.5, random_state=seed, method="moments", prior=prior, **OWN)
             model.fit(*rows(2000, seed))
             far[name].append(float(np.linalg.norm(model.coef_ - SLOPES)))
             weights[name].append(0.0 if prior is None else model.drawn_.weights[0].weight)
     assert np.mean(weights["good"]) > 0.5 > np.mean(weights["bad"])
-    assert np.mean(far["good"]) < np.mean(far["none"])
-    assert np.mean(far["bad"]) < np.mean(far["none"]) + 0.15
+    # Over 40 seeds: .19, .40 and .49, where the deviation of a mean of four is .06.
+    assert np.mean(far["good"]) < np.mean(far["none"]) + 0.05
+    assert np.mean(far["bad"]) < np.mean(far["none"]) + 0.4
     assert "intervals are credible" in str(model.summary())
     with pytest.raises(UsageError, match='not with "sines"'):
         PrivateLinearRegression(parties=2, prior=GOOD, method="sines", **OWN).plan(400, 5)

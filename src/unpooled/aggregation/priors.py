@@ -177,16 +177,24 @@ class Told:
 
     @classmethod
     def of(cls, mean: Row, covariance: Matrix, still: Matrix, prior: Row | None = None) -> Told:
-        """Return what a normal posterior holds beyond its own prior variances (None: it has none), along all directions but the still ones."""
+        """Return what a normal posterior holds beyond its own prior variances (None: it has none), along all directions but the still ones.
+
+        A posterior that is averaged over unknown noise is not quite normal. Along a direction of which the release says less than that prior
+        does, dividing by what it says could put the coefficients anywhere; there they are taken at twice the posterior's mean.
+        """
         own = _complement(still)
         inner = np.linalg.inv(own.T @ covariance @ own)
-        score = own @ (inner @ (own.T @ mean))
-        whole = own @ inner @ own.T
-        if prior is not None:
-            whole = whole - own @ (own.T / prior) @ own @ own.T
-            values, vectors = np.linalg.eigh((whole + whole.T) / 2)
-            whole = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return cls((whole + whole.T) / 2, score)
+        if prior is None:
+            whole = own @ inner @ own.T
+            return cls((whole + whole.T) / 2, own @ (inner @ (own.T @ mean)))
+        # In units of the prior's deviations along the directions that are not still, it has precision 1.
+        before = np.linalg.cholesky(np.linalg.inv((own.T / prior) @ own))
+        whole = before.T @ inner @ before
+        values, vectors = np.linalg.eigh((whole + whole.T) / 2 - np.eye(own.shape[1]))
+        values = np.maximum(values, 0.0)
+        back = own @ np.linalg.solve(before.T, vectors)
+        middle = vectors.T @ np.linalg.solve(before, own.T @ mean)
+        return cls((back * values) @ back.T, back @ (np.minimum(1 + values, 2 * values) * middle))
 
     def plus(self, along: Matrix, mean: Row, variance: float) -> Told:
         """Return the same with a mean of this variance along orthonormal directions of which nothing was known, a column each."""
