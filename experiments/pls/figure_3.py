@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib as mpl
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_figure, write_table
 from experiments.pls._corn import DELTA, EPSILONS, FORMS, corn, error, fitted, split
 
@@ -18,7 +19,12 @@ def main(full: bool) -> None:
     for form in (*FORMS, "no privacy"):
         runs = (400 if full else 100) if form in {"printed", "package", "no privacy"} else (100 if full else 12)
         epsilons = (float("inf"),) if form == "no privacy" else EPSILONS
-        errors = np.array([[error(form, e, 10, X, y, s) for s in range(runs)] for e in epsilons])
+        errors = np.array(
+            [
+                kept([form, e], lambda e=e, form=form, n=runs: [error(form, e, 10, X, y, s) for s in range(n)])
+                for e in epsilons
+            ]
+        )
         found[form] = np.quantile(errors, [0.25, 0.5, 0.75], axis=1)
         cells = [f"{m:.3g} ({a:.2g} .. {b:.2g})" for a, m, b in found[form].T]
         rows.append([form, str(runs), *(cells * (len(EPSILONS) if form == "no privacy" else 1))])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import matplotlib as mpl
 import numpy as np
+from experiments.cells import kept
 from experiments.common import curves, run, write_figure, write_table
 from experiments.pls._corn import DELTA, EPSILONS, FORMS, corn, error, fitted, preprocessings, split, tecator
 from sklearn.model_selection import KFold
@@ -24,18 +27,30 @@ def against_components(X: np.ndarray, y: np.ndarray, runs: int, epsilons: tuple[
         rows.append([title, "no privacy", *(f"{v:.3g}" for v in np.sqrt(plain / y.size) / y.std())])
         for form in ("printed", "package"):
             for epsilon in epsilons:
-                draws = max(runs, 25) if title == "raw" or epsilon == 1 else runs  # what the paper says something about
-                total = np.zeros((draws, MOST))
-                for seed in range(draws):
-                    for k, (train, test) in enumerate(folds):
-                        found = fitted(form, epsilon, MOST, Z[train], y[train], 100 * seed + k)
-                        for a in range(1, MOST + 1):  # the first components of a model are a model
-                            parts = (found.x_weights_[:, :a], found.x_loadings_[:, :a], found.y_loadings_[0, :a])
-                            predicted = y[train].mean() + (Z[test] - Z[train].mean(axis=0)) @ coefficients(*parts)
-                            total[seed, a - 1] += float(((predicted - y[test]) ** 2).sum())
+                draws = range(
+                    max(runs, 25) if title == "raw" or epsilon == 1 else runs
+                )  # what the paper says something about
+                total = np.array(
+                    [
+                        kept(["LVs", title, form, epsilon, seed], partial(one_draw, form, epsilon, Z, y, folds, seed))
+                        for seed in draws
+                    ]
+                )
                 middle = np.median(np.sqrt(total / y.size), axis=0) / y.std()
                 rows.append([title, f"{form}, eps {epsilon:g}", *(f"{v:.3g}" for v in middle)])
     return rows
+
+
+def one_draw(form: str, epsilon: float, Z: np.ndarray, y: np.ndarray, folds: list, seed: int) -> list[float]:
+    """The held-out sum of squares of 1 .. 10 latent variables, with one draw of the noise in every fold."""
+    total = np.zeros(MOST)
+    for k, (train, test) in enumerate(folds):
+        found = fitted(form, epsilon, MOST, Z[train], y[train], 100 * seed + k)
+        for a in range(1, MOST + 1):  # the first components of a model are a model
+            parts = (found.x_weights_[:, :a], found.x_loadings_[:, :a], found.y_loadings_[0, :a])
+            predicted = y[train].mean() + (Z[test] - Z[train].mean(axis=0)) @ coefficients(*parts)
+            total[a - 1] += float(((predicted - y[test]) ** 2).sum())
+    return total.tolist()
 
 
 def against_epsilon(name: str, X: np.ndarray, y: np.ndarray, runs: int) -> None:
@@ -45,7 +60,7 @@ def against_epsilon(name: str, X: np.ndarray, y: np.ndarray, runs: int) -> None:
         Z, lines = step(X), {}
         for form in FORMS:
             count = max(runs // 5, 5) if form.startswith("sound") else max(runs, 100) if title == "raw" else runs
-            errors = np.array([[error(form, e, 8, Z, y, s) for s in range(count)] for e in EPSILONS])
+            errors = np.array([several(name, title, form, e, Z, y, count) for e in EPSILONS])
             lines[form] = (np.array(EPSILONS), np.median(errors, axis=1), np.quantile(errors, [0.25, 0.75], axis=1))
             rows.append([title, form, *(f"{v:.3g}" for v in np.median(errors, axis=1))])
         plain = np.median([error("no privacy", 1.0, 8, Z, y, s) for s in range(runs)])
@@ -60,6 +75,11 @@ def against_epsilon(name: str, X: np.ndarray, y: np.ndarray, runs: int) -> None:
         f"delta = {DELTA}, 70 / 30 splits. 'printed' and 'package' are NOT private.",
     )
     curves(f"pls/figure_5_{name}", panels, "epsilon")
+
+
+def several(name: str, title: str, form: str, epsilon: float, Z: np.ndarray, y: np.ndarray, count: int) -> list[float]:
+    """The errors of several splits and draws."""
+    return kept([name, title, form, epsilon], lambda: [error(form, epsilon, 8, Z, y, s) for s in range(count)])
 
 
 def scatter(X: np.ndarray, y: np.ndarray) -> None:

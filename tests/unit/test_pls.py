@@ -31,7 +31,15 @@ from unpooled.models.pls.fit import fit
 from unpooled.models.pls.frame import Frame, basis_steps
 from unpooled.models.pls.plan import design_of
 from unpooled.models.pls.rowwise import RowWise
-from unpooled.papers.pls import ComponentsLayout, PublishedModel, components
+from unpooled.papers.pls import (
+    ComponentsLayout,
+    EntrustedRows,
+    PublishedModel,
+    PublishedRequest,
+    components,
+    entrust,
+    release_model,
+)
 from unpooled.privacy.accounting import gaussian_sigma
 from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.ledger import Ledger
@@ -40,9 +48,10 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
+from unpooled.protocol.context import Context
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import Dropped, Nothing, encode
+from unpooled.protocol.messages import Array, Dropped, Entrusted, Nothing, encode
 from unpooled.protocol.party import Party
 
 CORN = make_spectra(150, kind="corn", seed=1)
@@ -377,9 +386,44 @@ def test_studies_that_do_not_fit_are_refused() -> None:
         compiled(msgspec.structs.replace(study, parties=(lonely,)))
     with pytest.raises(UsageError, match="norm must be positive"):
         compiled(msgspec.structs.replace(study, parameters={**study.parameters, "norm": 0.0}))
-    with pytest.raises(UsageError, match="one data holder"):
+    with pytest.raises(UsageError, match="a provider that all trust: set aggregation"):
         parameters = {**study.parameters, "basis": "none", "n_components": 2}
         load("pls-published").compile(msgspec.structs.replace(study, calibration="published", parameters=parameters))
+
+
+@pytest.mark.parametrize("epsilon", [10.0, math.inf])
+def test_two_holders_of_the_published_form_give_their_rows_to_a_provider(epsilon: float) -> None:
+    """The paper's setting: its algorithm on the concatenated rows, first those of the provider."""
+    asked = {"basis": "none", "calibration": "published", "epsilon": epsilon, "delta": 0.01, "random_state": 3}
+    several = PrivatePLSRegression(2, aggregation="trusted", **asked).fit(SMALL, TARGET, sites=LABELS)
+    names = [card.name for card in several.plan_.study.parties]
+    order = np.concatenate([np.flatnonzero(name == LABELS) for name in names])
+    whole = np.column_stack([SMALL, TARGET])[order]
+    assert several.x_scores_.shape == (600, 2)
+    if epsilon == math.inf:
+        one = PrivatePLSRegression(2, **asked).fit(whole[:, :-1], whole[:, -1])
+        assert several.coef_ == pytest.approx(one.coef_, abs=0)
+        assert several.x_scores_ == pytest.approx(one.x_scores_, abs=0)
+    assert "Every other holder's rows go as they are" in str(several.statement_)
+    assert several.communication_[names[1]]["sent"] > 600 // len(names) * 8
+
+
+def test_the_provider_takes_no_rows_of_another_shape() -> None:
+    asked = {"basis": "none", "calibration": "published", "bounds": (-5, 5), "y_bounds": (-5, 15)}
+    plan = PrivatePLSRegression(2, aggregation="trusted", **asked).plan(600, 12, sites=rows_of_sites())
+    talk = load("pls-published").coordinate(plan)
+    asks = next(talk)
+    cards = {card.name: card.rows for card in plan.study.parties}
+    assert [ask.to for ask in asks] == list(cards)[1:]
+    wrong = [EntrustedRows(Entrusted("aggregation", Array.of(np.zeros((cards[ask.to] - 1, 13))))) for ask in asks]
+    with pytest.raises(ProtocolError, match="other shapes"):
+        talk.send(wrong)
+    context = Context(next(iter(cards)), Table({"x": SMALL[:, 0]}), plan, "published", 0, None)  # type: ignore[arg-type]
+    with pytest.raises(ProtocolError, match="other shapes"):
+        release_model(context, PublishedRequest())
+    alone = PrivatePLSRegression(2, **asked).plan(600, 12)
+    with pytest.raises(ProtocolError, match="no provider"):
+        entrust(Context("all", Table({"x": SMALL[:, 0]}), alone, "rows", 0, None), Nothing())  # type: ignore[arg-type]
 
 
 def people(plan: Plan, rules: Policy | None = None) -> dict[str, Party]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from unpooled.errors import UsageError
+from unpooled.errors import ProtocolError, UsageError
 from unpooled.models import pls
 from unpooled.models.pls.coordinator import PlsResult, stored
 from unpooled.models.pls.fit import PlsFit
@@ -25,9 +25,10 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.plan import Plan, Release, Study
 from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.study import AGGREGATION
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
-from unpooled.protocol.messages import Array, Ask, Nothing, Released
+from unpooled.protocol.messages import Array, Ask, Entrusted, Nothing, Released
 from unpooled.protocol.step import Step
 from unpooled.protocol.template import Template
 
@@ -40,7 +41,19 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-MODEL_RELEASE, PUBLISHED = "model", "published"
+MODEL_RELEASE, PUBLISHED, ROWS = "model", "published", "rows"
+
+
+class EntrustedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A holder's channels and responses as they are, for the provider that all trust."""
+
+    rows: Entrusted
+
+
+class PublishedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks the provider for the model of its own rows and of these, one part for each of the other holders."""
+
+    rows: tuple[Entrusted, ...] = ()
 
 
 class PublishedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,15 +171,23 @@ _VOIDS = (
         "Every component is four releases at (epsilon, delta) each, which the paper does not add up.",
     ),
 )
+#: What becomes of the rows of several holders.
+_PROVIDER = Sentence(
+    "pls-published.provider",
+    "Every other holder's rows go as they are to the coordinator and to the first holder, which is the paper's trusted provider.",
+)
 
 
 def compile_plan(study: Study) -> Plan:
-    """Return one release: the whole model of one data holder."""
+    """Return one release: the whole model of all holders' rows, by the first of them."""
     design = design_of(study)
     parameters = design.parameters
-    if len(study.parties) != 1 or parameters.basis != NONE:
+    several = len(study.parties) > 1
+    if parameters.basis != NONE:
+        raise UsageError("the published calibration has no basis: set basis = 'none'")
+    if several and not study.trusts(AGGREGATION):
         raise UsageError(
-            "the published calibration is for one data holder without a basis: leave out sites, set basis = 'none'"
+            "several data holders of the published calibration give their rows, as they are, to a provider that all trust: set aggregation = 'trusted' ([trust] in a study file), or fit one holder"
         )
     if design.several:
         raise UsageError("the published calibration has one response: name one")
@@ -176,26 +197,62 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
     if not study.delta and study.epsilon != math.inf:
         raise UsageError("the published calibration needs a positive delta")
-    (card,) = study.parties
+    provider = study.parties[0]
     multiplier = 0.0 if study.epsilon == math.inf else 1 / budget_mu(study.epsilon, study.delta)
-    layout = ComponentsLayout(card.rows, len(design.channels), parameters.n_components)
-    release = Release(MODEL_RELEASE, card.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))
-    return Plan(study, Split.HORIZONTAL, (release,), public=(PUBLIC,), assumptions=(ALONE,), voids=_VOIDS, design=design)
+    layout = ComponentsLayout(sum(card.rows for card in study.parties), len(design.channels), parameters.n_components)
+    release = Release(MODEL_RELEASE, provider.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))
+    return Plan(
+        study,
+        Split.HORIZONTAL,
+        (release,),
+        public=(PUBLIC,),
+        assumptions=() if several else (ALONE,),
+        voids=(*_VOIDS, _PROVIDER) if several else _VOIDS,
+        trusted=(
+            Sentence("pls-published.coordinator", "the coordinator"),
+            Sentence("pls-published.holder", "the first holder"),
+        )
+        if several
+        else (),
+        design=design,
+    )
 
 
-def release_model(context: Context, request: Nothing) -> PublishedReply:  # noqa: ARG001 - the request is no more than its name
-    """Return the model of this party's rows, with noise on every component."""
+def _own(context: Context) -> Matrix:
+    """Return this party's channels and, behind them, its response."""
+    return np.column_stack([context.table[name] for name in context.design.names])
+
+
+def entrust(context: Context, request: Nothing) -> EntrustedRows:  # noqa: ARG001 - the request is no more than its name
+    """Give this party's rows to the provider."""
+    if len(context.plan.study.parties) == 1 or not context.plan.study.trusts(AGGREGATION):
+        raise ProtocolError("this study has no provider that may have a party's rows")
+    return EntrustedRows(Entrusted(AGGREGATION, Array.of(_own(context))))
+
+
+def release_model(context: Context, request: PublishedRequest) -> PublishedReply:
+    """Return the model of this party's rows and those that it was given, with noise on every component."""
+    _check(context.plan, request.rows)
     mechanism = context.planned(MODEL_RELEASE).mechanism
     assert isinstance(mechanism, PublishedModel)
-    *channels, response = (context.table[name] for name in context.design.names)
-    model = components(np.column_stack(channels), response, mechanism.layout)
-    return PublishedReply(context.release(MODEL_RELEASE, Vector(model)))
+    rows = np.vstack([_own(context), *(given.values.numpy() for given in request.rows)])
+    return PublishedReply(context.release(MODEL_RELEASE, Vector(components(rows[:, :-1], rows[:, -1], mechanism.layout))))
+
+
+def _check(plan: Plan[PlsDesign], given: tuple[Entrusted, ...]) -> None:
+    """Refuse parts whose shapes are not those of the other holders' cards."""
+    shapes = [(card.rows, len(plan.design.names)) for card in plan.study.parties[1:]]
+    if [part.values.shape for part in given] != shapes:
+        raise ProtocolError("the other holders' rows have other shapes than their cards say")
 
 
 def coordinate(plan: Plan[PlsDesign]) -> Conversation:
-    """Ask for the model."""
-    (card,) = plan.study.parties
-    (reply,) = yield from everybody([Ask(card.name, PUBLISHED, Nothing())])
+    """Ask the other holders for their rows, and the provider for the model."""
+    card, *others = plan.study.parties
+    replies = yield from everybody([Ask(other.name, ROWS, Nothing()) for other in others])
+    rows = tuple(reply.rows for reply in replies)
+    _check(plan, rows)
+    (reply,) = yield from everybody([Ask(card.name, PUBLISHED, PublishedRequest(rows))])
     mechanism = plan.release(card.name, MODEL_RELEASE).mechanism
     assert isinstance(mechanism, PublishedModel)
     weights, scores, loadings, y_loadings, mean, response = mechanism.layout.parts(reply.model.values.numpy())
@@ -204,13 +261,13 @@ def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     fitted = PlsFit(b, response - float(mean @ b), weights, loadings, rotations, y_loadings, mean)
     design = plan.design
     channels = tuple(column.name for column in design.channels)
-    return PlsResult(channels, stored(fitted), (card.name,), scores=Array.of(scores))
+    return PlsResult(channels, stored(fitted), tuple(one.name for one in plan.study.parties), scores=Array.of(scores))
 
 
 #: The paper's own study.
 TEMPLATE = Template(
-    "edPLS as printed (Algorithm 1): one data holder publishes a whole model. It protects nobody (THEORY.md, section 4).",
-    "rows of different people; the paper's algorithm has one data holder",
+    "edPLS as printed (Algorithm 1): one data holder, or a provider that several trust, publishes a whole model. It protects nobody (THEORY.md, section 4).",
+    "rows of different people; of several holders all but the first give their rows away, under [trust] aggregation = 'trusted'",
     "record",
     """\
 response = "y"                      # a declared column; every other one is a channel, in the order of the card
@@ -230,7 +287,7 @@ MODEL = replace(
     promises=False,
     template=TEMPLATE,
     compile_plan=compile_plan,
-    steps=(Step(PUBLISHED, Nothing, PublishedReply, release_model),),
+    steps=(Step(ROWS, Nothing, EntrustedRows, entrust), Step(PUBLISHED, PublishedRequest, PublishedReply, release_model)),
     coordinate=coordinate,
     households=False,
 )

@@ -82,7 +82,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
-        "published" is edPLS: noise on the components of one data holder (``basis="none"``, a number of components), without any guarantee.
+        "published" is edPLS, without any guarantee: noise on the components of one holder, or of several under ``aggregation="trusted"``.
     aggregation : {"distributed", "trusted", "local"}, default "distributed"
         Who adds the noise, as for :class:`~unpooled.PrivateLinearRegression`.
     tolerate : int, default 0
