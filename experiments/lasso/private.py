@@ -7,6 +7,7 @@ Simulator of ``_scores.py``: K = 4, T = 20 where nothing else is said. Relative 
 from __future__ import annotations
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
 from experiments.lasso._scores import COLUMNS, PARTIES, RADIUS, Moments, lasso, sent, simulated
 
@@ -37,6 +38,9 @@ class Data:
 
     def row(self, epsilon: float, **options: object) -> list[str]:
         """Excess risk, how much of it was expected, support, length, bytes."""
+        return kept([self.n, epsilon, options], lambda: self._row(epsilon, **options))
+
+    def _row(self, epsilon: float, **options: object) -> list[str]:
         found = []
         for seed, ((A, y, x), data, optimum) in enumerate(zip(self.sets, self.moments, self.optima, strict=True)):
             model = lasso(epsilon, seed, **options).fit(A, y)

@@ -6,8 +6,11 @@ Score space (``_scores.py``); the library itself runs beside it where it is fast
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import curves, run, write_table
 from experiments.lasso._scores import RADIUS, Moments, lasso, published, simulated, sound
 
@@ -46,11 +49,14 @@ def main(full: bool) -> None:
     for n in sizes:
         sets = [Moments.large(n, seed) for seed in range(repetitions)]
         for name, play in FORMS.items():
-            row = []
-            for seed, data in enumerate(sets):
-                x = play(data, np.random.default_rng([seed, n]))
-                row.append(data.excess(x, data.optimum()))
-                lengths[name] = max(lengths[name], float(np.abs(x).sum()) / RADIUS)
+
+            def played(n: int = n, sets: list[Moments] = sets, play: Play = play) -> list[list[float]]:
+                found = [play(data, np.random.default_rng([seed, n])) for seed, data in enumerate(sets)]
+                each = zip(sets, found, strict=True)
+                return [[float(data.excess(x, data.optimum())) for data, x in each], [float(np.abs(x).sum()) for x in found]]
+
+            row, sums = kept([n, name], played)
+            lengths[name] = max(lengths[name], max(sums) / RADIUS)
             excess[name].append(row)
     rows, drawn = [], {}
     for name, found in excess.items():
@@ -83,15 +89,16 @@ def main(full: bool) -> None:
             ("sound", {}),
             ("sound, rounds alone", {"refit": 0.0}),
         ):
-            found = []
-            for seed in range(2 * repetitions):
+
+            def both(seed: int, n: int = n, name: str = name, options: dict[str, Any] = options) -> list[float]:
                 A, y, _ = simulated(n, seed)
                 data = Moments.of(A, y)
                 best = data.optimum()
                 model = lasso(EPSILON, seed, rounds=rounds(n), **options).fit(A, y)
-                found.append(
-                    (data.excess(model.coef_, best), data.excess(FORMS[name](data, np.random.default_rng(seed)), best))
-                )
+                here = FORMS[name](data, np.random.default_rng(seed))
+                return [float(data.excess(model.coef_, best)), float(data.excess(here, best))]
+
+            found = [kept(["check", n, name, seed], partial(both, seed)) for seed in range(2 * repetitions)]
             mine, theirs = np.array(found).T
             rows.append([str(n), name, *(f"{v.mean():.3f} ± {v.std(ddof=1) / np.sqrt(v.size):.3f}" for v in (mine, theirs))])
     write_table(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import curves, run, write_table
 
 from unpooled.kernels.solution import Solution
@@ -90,14 +91,15 @@ def main(full: bool) -> None:
                 )  # fmt: skip
 
             times = 1 if law.full else repetitions
+
+            def paths(
+                rule: str, descend: bool, play: Callable[..., Solution] = play, times: int = times
+            ) -> list[list[float]]:
+                return [[(p.objective - lowest) / start for p in play(rule, seed, descend).path] for seed in range(times)]
+
             excess = {
-                (rule, descend): np.array(
-                    [
-                        [(point.objective - lowest) / start for point in play(rule, seed, descend).path]
-                        for seed in range(times)
-                    ]
-                )
-                for rule, descend in (("standard", True), ("line-search", True), ("standard", False))
+                key: np.array(kept([shape, name, *key], partial(paths, *key)))
+                for key in (("standard", True), ("line-search", True), ("standard", False))
             }
             plain = excess["standard", True]
             for kind, values in (("excess", plain), ("excess / bound", plain / limit)):
@@ -140,9 +142,12 @@ def uphill(*, full: bool) -> None:
     rows = [["Theorem 1's bound", *(f"{value:.4f}" for value in limit)]]
     for name, descend in (("downhill only (default)", True), ("as printed", False)):
         play = partial(frank_wolfe, A, y, RADIUS, sampling=law, descend=descend, record=rounds, steps=rounds[-1])
-        excess = np.mean(
-            [[(p.objective - best) / start for p in play(seed=seed).path] for seed in range(3 if full else 1)], axis=0
-        )
+        seeds = range(3 if full else 1)
+        paths = [
+            kept(["uphill", name, s], lambda s=s, play=play: [(p.objective - best) / start for p in play(seed=s).path])
+            for s in seeds
+        ]
+        excess = np.mean(paths, axis=0)
         rows.append([name, *(f"{value:.4f}" for value in excess)])
     header = ["form", *(f"{t} rounds" for t in rounds)]
     write_table(

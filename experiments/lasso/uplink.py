@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
 from experiments.lasso._scores import PARTIES, lasso, sent, simulated
 
@@ -49,10 +50,15 @@ def main(full: bool) -> None:
             for epsilon in (1.0, 10.0):
                 cells: dict[str, tuple[float, float]] = {}
                 for name, make in makers(epsilon, full=full, sketched=full or not factors).items():
-                    found = []
-                    for seed, (A, y, x) in enumerate(sets):
-                        model = make(seed).fit(A, y)
-                        found.append((np.square(A @ (model.coef_ - x)).sum() / np.square(A @ x).sum(), sent(model)))
+
+                    def errors(sets: list[tuple[np.ndarray, ...]] = sets, make: Make = make) -> list[tuple[float, float]]:
+                        models = [(make(seed).fit(A, y), A, x) for seed, (A, y, x) in enumerate(sets)]
+                        return [
+                            (float(np.square(A @ (m.coef_ - x)).sum() / np.square(A @ x).sum()), float(sent(m)))
+                            for m, A, x in models
+                        ]
+
+                    found = kept([n, design, epsilon, name], errors)
                     cells[name] = tuple(np.mean(found, axis=0))
                     rows.append([str(n), design, f"{epsilon:g}", name, f"{cells[name][0]:.4f}", f"{cells[name][1]:.2f}"])
                 for name, (error, traffic) in cells.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import data_file, run, write_table
 from scipy.sparse import csr_array
 from sklearn.linear_model import LassoCV
@@ -50,7 +51,7 @@ def riboflavin(repetitions: int, *, full: bool) -> None:
                     # In half ranges of y, which are 3; the published form has the paper's unit.
                     return PrivateLasso(PARTIES, radius=r if o else r / 3, epsilon=e, **options, **o)
 
-                found.append(error(make))
+                found.append(kept(["riboflavin", radius, form, epsilon, seed], lambda make=make: error(make)))
             expected = "" if np.isinf(epsilon) or extra else f"{make().rounds_outlook(57, X.shape[1]).excess:.2f}"
             rows.append([f"{form}, radius {radius:g}", f"{epsilon:g}", summary(found), expected])
     title = f"Riboflavin, five folds, {repetitions} repetitions: median (quartiles) of MSE / var(y)"
@@ -72,20 +73,17 @@ def documents(repetitions: int) -> None:
         for epsilon in {"attribute": EPSILONS, "record": EPSILONS[1:-1], "published": EPSILONS[:-1]}[form]:
             found, traffic = [], []
             for seed in range(1 if np.isinf(epsilon) else repetitions):
-                rounds = 100 if np.isinf(epsilon) else 10
-                model = PrivateLasso(
-                    PARTIES,
-                    radius=10.0,
-                    epsilon=epsilon,
-                    unit=unit,
-                    calibration=calibration,
-                    bounds=(-0.1, 0.1),
-                    y_bounds=(-1, 1),
-                    rounds=rounds,
-                    random_state=seed,
-                ).fit(X, y)
-                found.append(roc_auc_score(truth, model.predict(fresh)))
-                traffic.append(sum(part["received"] for part in model.communication_.values()) / 1e6)
+                options = {"unit": unit, "calibration": calibration, "rounds": 100 if np.isinf(epsilon) else 10}
+
+                def made(e: float = epsilon, s: int = seed, o: dict = options) -> list[float]:
+                    bounds = {"bounds": (-0.1, 0.1), "y_bounds": (-1, 1)}
+                    model = PrivateLasso(PARTIES, radius=10.0, epsilon=e, random_state=s, **bounds, **o).fit(X, y)
+                    sent = sum(part["received"] for part in model.communication_.values()) / 1e6
+                    return [float(roc_auc_score(truth, model.predict(fresh))), sent]
+
+                area, bytes_sent = kept(["documents", form, epsilon, seed], made)
+                found.append(area)
+                traffic.append(bytes_sent)
             rows.append([form, f"{epsilon:g}", summary(found), f"{np.mean(traffic):.2f}"])
     title = f"RCV1 documents, 1000 x {width}, {repetitions} repetitions: median (quartiles) of the test AUC"
     write_table("lasso/documents", title, ["form", "eps", "AUC", "MB sent by the parties"], rows)
