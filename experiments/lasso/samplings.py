@@ -95,10 +95,10 @@ def main(full: bool) -> None:
             def paths(
                 rule: str, descend: bool, play: Callable[..., Solution] = play, times: int = times
             ) -> list[list[float]]:
-                return [[(p.objective - lowest) / start for p in play(rule, seed, descend).path] for seed in range(times)]
+                return [[p.objective for p in play(rule, seed, descend).path] for seed in range(times)]
 
             excess = {
-                key: np.array(kept([shape, name, *key], partial(paths, *key)))
+                key: (np.array(kept([shape, name, *key], partial(paths, *key))) - lowest) / start
                 for key in (("standard", True), ("line-search", True), ("standard", False))
             }
             plain = excess["standard", True]
