@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from math import hypot, isclose
 
 #: Standard errors of a difference that count as agreement; tables have hundreds of cells.
@@ -65,14 +64,12 @@ def cells_agree(old: str, new: str, within: float = WITHIN) -> bool:
     )
 
 
-def _named(header: list[str], rows: list[list[str]]) -> Iterator[tuple[tuple[str, ...], dict[str, str]]]:
-    """Yield rows by name: the leading cells that state no error, as far as they tell the rows apart."""
-    for width in range(1, len(header) + 1):
-        names = [tuple(row[:width]) for row in rows]
-        if len(set(names)) == len(names):
-            for name, row in zip(names, rows, strict=True):
-                yield name, dict(zip(header, row, strict=False))
-            return
+def _width(*tables: list[list[str]]) -> int:
+    """Return how many leading cells tell the rows of each table apart."""
+    longest = max(len(row) for rows in tables for row in rows)
+    return next(
+        (w for w in range(1, longest) if all(len({tuple(row[:w]) for row in rows}) == len(rows) for rows in tables)), longest
+    )
 
 
 def differences(old: str, new: str) -> list[str]:
@@ -80,13 +77,15 @@ def differences(old: str, new: str) -> list[str]:
     (head, rows), (header, found) = rows_of(old), rows_of(new)
     said = SAID.search(new)
     within = float(said[1]) if said else WITHIN
-    before, after = dict(_named(head, rows)), dict(_named(header, found))
+    if not rows or not found:
+        return [] if (head, rows) == (header, found) else ["one of the two tables has no rows"]
+    width = _width(rows, found)
+    before = {tuple(row[:width]): dict(zip(head, row, strict=False)) for row in rows}
+    after = {tuple(row[:width]): dict(zip(header, row, strict=False)) for row in found}
     shared = [name for name in after if name in before]
-    if not before and not after and head == header:
-        return []
     if len(shared) < min(len(before), len(after)) or not shared:
         missing = [name for name in (before if len(before) <= len(after) else after) if name not in shared]
-        return [f"{' | '.join(name)}: has no row of this name in the other table" for name in missing or [("",)]]
+        return [f"{' | '.join(name)}: the other table has no such row" for name in missing]
     return [
         f"{' | '.join(name)}, {column}: {before[name][column]} is now {value}"
         for name in shared

@@ -13,6 +13,7 @@ import os
 import subprocess
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
 from scipy import stats
 
@@ -56,6 +57,12 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     raise RuntimeError("no such data among the seeds")
 
 
+def version(python: str) -> str:
+    """The version of the authors' package in that environment."""
+    asked = "import importlib.metadata as m; print(m.version('diPLSlib'))"
+    return subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603 - as above
+
+
 def theirs(python: str, epsilon: float, runs: int) -> np.ndarray:
     """Coefficients of so many fits of the authors' package, by the Python of its environment."""
     X, y = data()
@@ -89,9 +96,9 @@ def main(full: bool) -> None:
     runs = 2000 if full else 400
     rows = []
     for epsilon in EPSILONS:
-        found = theirs(python, epsilon, runs)
+        found = np.array(kept(["theirs", version(python), epsilon], lambda e=epsilon: theirs(python, e, runs).tolist()))
         for sd, shown in (("sigma^2", "package"), ("sigma", "printed (a control: another law)")):
-            own = ours(sd, epsilon, runs)
+            own = np.array(kept(["ours", sd, epsilon], lambda e=epsilon, sd=sd: ours(sd, e, runs).tolist()))
             medians = (f"{np.median(values[:, 0]):.3g}" for values in (found, own))
             rows.append([f"{epsilon:g}", shown, f"{smallest_p(own, found):.2g}", *medians])
     write_table(
@@ -99,7 +106,7 @@ def main(full: bool) -> None:
         f"{runs} fits of each: smallest p-value of {CHANNELS} two-sample Kolmogorov-Smirnov tests of a coefficient",
         ["epsilon", "our deviation", "smallest p", "their median of b_1", "ours"],
         rows,
-        f"n = {N}, {CHANNELS} channels, {COMPONENTS} components, delta = {DELTA}.",
+        f"n = {N}, {CHANNELS} channels, {COMPONENTS} components, delta = {DELTA}; diPLSlib {version(python)}.",
     )
 
 

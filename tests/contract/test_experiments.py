@@ -1,16 +1,38 @@
-"""The papers' scripts do not rot: each can be imported, has a ``main(full)`` and says in its first line which figure or table it is."""
+"""The papers' scripts do not rot: each can be imported, says which figure it is, goes on where it stopped, and compares what it found with what is there."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
+import sys
+import tomllib
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ("pride", "stacking", "bayes", "lasso", "pls")
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "experiments" / paper).glob("*.py"))
+#: The headings of the table of a page.
+COLUMNS = ("the paper says", "where", "ours", "protocol differs in", "verdict", "command")
+
+
+@pytest.fixture
+def experiments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
+    """The modules that scripts share, whose cells, tables and figures lie in a folder of the test."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    cells, common = (importlib.import_module(f"experiments.{name}") for name in ("cells", "common"))
+    monkeypatch.setattr(cells, "KEPT", tmp_path / "cells")
+    monkeypatch.setattr(common, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(common, "DIFFERENT", tmp_path / "different")
+    for name in ("_writes", "_written"):
+        monkeypatch.setattr(common, name, [False])
+    monkeypatch.setattr(common, "_differing", [])
+    monkeypatch.setattr(cells, "_size", ["reduced"])
+    cells._lines.cache_clear()
+    return SimpleNamespace(cells=cells, common=common, agreement=importlib.import_module("experiments.agreement"))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -26,3 +48,156 @@ def test_a_script_can_be_imported_and_run(path: Path, monkeypatch: pytest.Monkey
 def test_every_paper_has_scripts_and_a_page() -> None:
     assert {path.parent.name for path in SCRIPTS} == set(PAPERS)
     assert {path.stem for path in (ROOT / "docs" / "papers").glob("*.md")} == {*PAPERS, "index"}
+
+
+# --- pages: a row for every numbered item, and a command for every row -----------------------------------------------------
+
+
+def rows_of(page: str) -> list[dict[str, str]]:
+    """The rows of all tables of a page that have its columns."""
+    found: list[dict[str, str]] = []
+    header: list[str] = []
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split(" | ")] if line.startswith("|") else []
+        if not cells:
+            header = []
+        elif not header:
+            header = cells
+        elif set(header) == set(COLUMNS) and not set(line) <= set("|-: "):
+            found.append(dict(zip(header, cells, strict=True)))
+    return found
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_numbered_item_of_a_paper_has_a_row(paper: str) -> None:
+    items = tomllib.loads((ROOT / "docs/papers/items.toml").read_text())[paper]["items"]
+    assert len(items) == len(set(items)) > 5
+    rows = rows_of((ROOT / f"docs/papers/{paper}.md").read_text())
+    where = [{part.strip() for part in re.split(r"[;,]| and ", row["where"])} for row in rows]
+    assert [item for item in items if not any(item in parts for parts in where)] == []
+    for row in rows:
+        assert row["ours"], row
+        assert row["verdict"], row
+        assert row["protocol differs in"], row
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_command_of_every_row_exists(paper: str) -> None:
+    rows = rows_of((ROOT / f"docs/papers/{paper}.md").read_text())
+    scripts = {path.stem for path in SCRIPTS if path.parent.name == paper and not path.stem.startswith("_")}
+    for row in rows:
+        named = re.findall(r"`([^`]+)`", row["command"])
+        assert named or row["verdict"].startswith(("cannot be tested", "nothing to measure")), row
+        for one in named:
+            assert one in scripts or (ROOT / one.split("::")[0]).is_file(), one
+            if "::" in one:
+                assert f"def {one.split('::')[1]}(" in (ROOT / one.split("::")[0]).read_text(), one
+
+
+# --- cells and comparisons ---------------------------------------------------------------------------------------------
+
+
+def test_a_stop_loses_one_cell(experiments: SimpleNamespace) -> None:
+    made = []
+
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    kept = experiments.cells.kept
+    assert kept(["a", 1], lambda: made.append("a") or [1.5, 2.0]) == [1.5, 2.0]
+    with pytest.raises(KeyboardInterrupt):
+        kept(["b", 1], stopped)
+    (file,) = (experiments.cells.KEPT).glob("*.jsonl")
+    file.write_text(file.read_text() + '{"key": "torn')
+    experiments.cells._lines.cache_clear()
+    assert kept(["a", 1], lambda: made.append("again")) == [1.5, 2.0]
+    assert kept(["b", 1], lambda: made.append("b") or "text") == "text"
+    experiments.cells._lines.cache_clear()
+    assert kept(["b", 1], lambda: made.append("again")) == "text"
+    assert made == ["a", "b"]
+    assert "CPU seconds" in experiments.cells.cost()
+    experiments.cells.forget()
+    assert kept(["a", 1], lambda: 3) == 3
+
+
+def test_cells_of_other_code_do_not_count(experiments: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert experiments.cells.kept("a", lambda: 1) == 1
+    monkeypatch.setattr(experiments.cells, "code", lambda: "another")
+    experiments.cells._lines.cache_clear()
+    assert experiments.cells.kept("a", lambda: 2) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("0.500 ± 0.010", "0.540 ± 0.010", True),
+        ("0.500 ± 0.010", "0.570 ± 0.010", False),
+        ("1.50 (1.2 .. 1.8)", "1.90 (1.5 .. 2.4)", True),
+        ("1.50 (1.2 .. 1.8)", "9.00 (8.5 .. 9.5)", False),
+        ("0.500", "0.540", True),
+        ("0.500", "0.600", False),
+        ("-0.02", "0.02", False),
+        ("2 of 6", "2 of 6", True),
+        ("2 of 6", "5 of 6", False),
+        ("yes", "no", False),
+        ("not reached", "0.5", False),
+        ("1e-05", "4e-05", False),
+        ("", "", True),
+    ],
+)
+def test_cells_agree_within_what_they_state(experiments: SimpleNamespace, old: str, new: str, same: bool) -> None:
+    assert experiments.agreement.cells_agree(old, new) is same
+
+
+HEADER = ["method", "epsilon", "error"]
+
+
+def table(common: ModuleType, *errors: str) -> None:
+    rows = [["ours", str(k), error] for k, error in enumerate(errors)]
+    common.write_table("paper/figure", "Figure", HEADER, rows, "Notes.")
+
+
+def test_a_table_that_agrees_is_left_and_one_that_does_not_is_reported(experiments: SimpleNamespace) -> None:
+    common = experiments.common
+    path = common.RESULTS / "paper/figure.md"
+    table(common, "0.500 ± 0.010", "0.3")
+    first = path.read_text()
+    table(common, "0.510 ± 0.010", "0.31")
+    assert path.read_text() == first
+    assert common._differing == []
+    table(common, "0.900 ± 0.010", "0.31")
+    assert path.read_text() == first
+    assert common._differing == ["paper/figure"]
+    assert "0.900" in (common.DIFFERENT / "paper/figure.md").read_text()
+    table(common, "0.500 ± 0.010", "0.3", "0.2")
+    assert common._differing == ["paper/figure"]  # a further row takes nothing away
+    table(common, "no row")
+    assert common._differing == ["paper/figure"] * 2
+    common._writes[0] = True
+    table(common, "0.900 ± 0.010", "0.31")
+    assert "0.900" in path.read_text()
+
+
+def test_a_table_of_the_papers_size_is_compared_with_and_never_replaced_by_a_reduced_one(
+    experiments: SimpleNamespace,
+) -> None:
+    common, path = experiments.common, experiments.common.RESULTS / "paper/figure.md"
+    table(common, "0.500 ± 0.010")
+    experiments.cells.set_size("full")
+    table(common, "0.800 ± 0.010", "0.3")  # larger: it replaces the reduced one without a word
+    full = path.read_text()
+    assert "Size: full." in full
+    experiments.cells.set_size("reduced")
+    common._writes[0] = True
+    table(common, "0.810 ± 0.030")
+    assert path.read_text() == full
+    table(common, "0.500 ± 0.010")
+    assert path.read_text() == full
+    assert common._differing == ["paper/figure"]
+
+
+def test_a_script_without_a_spec_has_a_name(experiments: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        sys.modules["__main__"], "__spec__", SimpleNamespace(name="experiments.pride.table_d2"), raising=False
+    )
+    assert experiments.cells.script() == "pride.table_d2"
