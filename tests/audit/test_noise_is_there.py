@@ -106,7 +106,7 @@ def test_absent_or_smaller_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
         assert not audit_noise(load(case.model), case.study, case.tables, registry=load, keys=KEYS)
 
     check()
-    for factor in (0.0, 0.7):
+    for factor in (0.0, 0.7, 0.95):
 
         def weak(scale: float, size: int, *, factor: float = factor, **options: Any) -> np.ndarray:
             return np.rint(factor * original(scale, size, **options)).astype(np.int64)
