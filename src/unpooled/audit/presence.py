@@ -75,7 +75,7 @@ def audit_noise(
 
 
 def _drawn_again(stage: Stage, acts: Mapping[str, Sequence[Act]]) -> list[Act]:
-    """Return fresh draws of what one run gave to mechanisms that add noise to a vector, as many as the laws' tests need."""
+    """Return fresh draws of what one run gave to mechanisms that add noise to a vector, enough of them for the tests of laws."""
     given = {party: [act for act in done if added(act) is not None] for party, done in acts.items()}
     kinds: dict[str, int] = defaultdict(int)
     for act in (act for done in given.values() for act in done):
