@@ -210,6 +210,22 @@ def test_tests_of_joint_laws_are_wrong_as_often_as_they_say() -> None:
     assert bits > 0
 
 
+def test_no_two_lists_of_names_have_one_stream() -> None:
+    """Parties, releases, rounds and contents whose letters run together in the same way are told apart, and so are a number and its digits."""
+    keys, rng = KeySource(bytes(32)), np.random.default_rng(3)
+    lists: set[tuple[str | int | bytes, ...]] = {("1",), (1,), (b"1",), ("", "1"), ("1", "")}
+    for letters in ("northsums", "aaaa", "s1s2s3", "11"):
+        for _ in range(40):
+            cuts = sorted(rng.integers(0, len(letters) + 1, size=int(rng.integers(0, 4))).tolist())
+            lists.add(tuple(letters[a:b] for a, b in zip([0, *cuts], [*cuts, len(letters)], strict=True)))
+    drawn = {names: keys.stream(*names).words(0, 2).tobytes() for names in lists}
+    drawn |= {
+        (*names[:-1], "content"): keys.stream(*names[:-1], content=str(names[-1]).encode()).words(0, 2).tobytes()
+        for names in lists
+    }
+    assert len(set(drawn.values())) == len(drawn)
+
+
 def test_keys_that_forget_the_statistic_or_the_party_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     original = KeySource.stream
 
