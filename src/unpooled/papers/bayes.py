@@ -109,7 +109,7 @@ def posterior_as_published(
     if indefinite not in {KEPT, ABSOLUTE}:
         msg = f"indefinite is {KEPT!r} or {ABSOLUTE!r}, not {indefinite!r}"
         raise UsageError(msg)
-    if moments.holds or moments.frame.refined:
+    if _FORMULA not in moments.statement:
         raise UsageError("these moments are of the sound form, whose posterior knows of the noise: moments.posterior()")
     if indefinite == ABSOLUTE:
         moments = replace(moments, gram=_absolute(moments))
