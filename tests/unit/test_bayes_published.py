@@ -56,3 +56,14 @@ def test_it_is_for_the_published_form_alone() -> None:
     published = released(1.0, calibration="published").moments_
     with pytest.raises(UsageError, match="'kept' or 'absolute'"):
         posterior_as_published(published, indefinite="positive")
+
+
+def test_lemma_1_of_the_supplement_holds_beyond_the_mean_alone() -> None:
+    """For one normal variable the tail is known: the printed bound is below it where t is below the mean, which the proofs never need."""
+    from scipy.stats import norm
+
+    t = np.linspace(0.01, 6, 600)
+    tail, mean = 2 * norm.sf(t), np.sqrt(2 / np.pi)
+    bound = (1 - 2 / np.pi) / (t - mean) ** 2
+    assert (tail <= bound)[t > mean].all()
+    assert (tail > bound)[t < 0.1].all()
