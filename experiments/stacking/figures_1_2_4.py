@@ -37,20 +37,8 @@ def main(full: bool) -> None:
     """AUC on both data sets; ten repetitions as in the paper, or three."""
     repetitions, sets = REPETITIONS if full else 3, worlds()
     against_epsilon(sets, repetitions)
-    groups = (2, 5, 10, 20, 50)
-    rows = [
-        [world.name, name, *(cell(scores(world, name, repetitions, 1.0, k)) for k in groups)]
-        for world in sets
-        for name in METHODS
-        if not name.startswith("PLR")
-    ]
-    header = ["data", "method", *(f"K = {k}" for k in groups)]
-    write_table("stacking/figure_2", f"Figure 2: AUC against K at epsilon = 1, {repetitions} repetitions", header, rows)
-    rows = [[world.name, form, *combined(world, form, repetitions)] for world in sets for form in FORMS]
-    title = f"Figure 4: low-level models of PST-F(W) and how they are combined, epsilon = 1, K = {GROUPS}, {repetitions} repetitions"
-    header = ["data", "form", *(f"C-{k}" for k in range(GROUPS)), "C-mv", "C-wmv", "C-hl", "public weights (ours)"]
-    header += ["C-hl above C-mv", "C-hl above C-wmv", "C-hl above C-0"]
-    write_table("stacking/figure_4", title, header, rows, "C-0 has the most important columns.")
+    against_groups(sets, repetitions)
+    by_combiner(sets, repetitions)
 
 
 def against_epsilon(sets: tuple[World, ...], repetitions: int) -> None:
@@ -81,6 +69,28 @@ def against_epsilon(sets: tuple[World, ...], repetitions: int) -> None:
     )
 
 
+def against_groups(sets: tuple[World, ...], repetitions: int) -> None:
+    """Figure 2."""
+    groups = (2, 5, 10, 20, 50)
+    rows = [
+        [world.name, name, *(cell(scores(world, name, repetitions, 1.0, k)) for k in groups)]
+        for world in sets
+        for name in METHODS
+        if not name.startswith("PLR")
+    ]
+    header = ["data", "method", *(f"K = {k}" for k in groups)]
+    write_table("stacking/figure_2", f"Figure 2: AUC against K at epsilon = 1, {repetitions} repetitions", header, rows)
+
+
+def by_combiner(sets: tuple[World, ...], repetitions: int) -> None:
+    """Figure 4."""
+    rows = [[world.name, form, *combined(world, form, repetitions)] for world in sets for form in FORMS]
+    title = f"Figure 4: low-level models of PST-F(W) and how they are combined, epsilon = 1, K = {GROUPS}, {repetitions} repetitions"
+    header = ["data", "form", *(f"C-{k}" for k in range(GROUPS)), "C-mv", "C-wmv", "C-hl", "public weights (ours)"]
+    header += ["C-hl above C-mv", "C-hl above C-wmv", "C-hl above C-0"]
+    write_table("stacking/figure_4", title, header, rows, "C-0 has the most important columns.")
+
+
 def combined(world: World, form: str, repetitions: int) -> list[str]:
     """Test AUC of every low-level model, of their majority, of their weighted majority and of the high-level model; and ours, without D_h."""
     name = "PST-F(W), trusted" if form == "ours" else f"PST-F(W), {form}"
@@ -89,7 +99,7 @@ def combined(world: World, form: str, repetitions: int) -> list[str]:
         model, data = chosen(world, name, 1.0, seed)
         shares = np.array([low.share for low in model.models_])
         order = np.argsort(-shares, kind="stable")
-        low = model._low(data[2])[:, order]  # noqa: SLF001 - the project's own
+        low = np.column_stack([p[:, 1] for p in model._low(data[2])])[:, order]  # noqa: SLF001 - the project's own
         votes = (low > 0.5).astype(float)
         every = [*low.T, votes.mean(axis=1), votes @ shares[order], model.decision_function(data[2])]
         return [float(roc_auc_score(data[3], one)) for one in every]
