@@ -11,7 +11,7 @@ from experiments.common import data_file, run
 def main(full: bool) -> None:
     """Error against epsilon, N and the multiple."""
     frame = pl.read_csv(data_file("abalone.csv"), has_header=False)
-    sex = frame["column_1"].to_numpy()
+    sex = frame[:, 0].to_numpy()
     ranges = [(0, 1), (0, 0.8), (0, 0.4), (0, 3), (0, 1.5), (0, 0.8), (0, 1.1), (0, 30)]
     coded = scaled(frame[:, 1:].to_numpy().astype(float), ranges)
     X = np.column_stack([(sex == "M").astype(float), (sex == "F").astype(float), coded[:, :-1]])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from experiments.bayes._blr import Blr, ball, unit_rows
+from experiments.cells import kept
 from experiments.common import run, write_table
 
 from unpooled.aggregation.linear_fit import LinearFit
@@ -38,12 +39,16 @@ def measured(fit: LinearFit, beta: np.ndarray) -> tuple[float, float]:
 
 def releases(n: int, d: int, epsilon: float, y_bound: float, sets: int, **options: object) -> np.ndarray:
     """Coverage and squared error of the noise-aware and of the naive posterior of one release, for every data set."""
-    study, found = Blr(n, d, epsilon, y_bound, sites=1, **{"delta": 1e-5, **options}), []
-    for seed in range(sets):
-        X, y, beta = simulated(n, d, seed)
-        moments = study.moments(X, y, np.random.default_rng([seed, n]))
-        found.append([measured(moments.posterior(1.0, 1.0, naive=naive), beta) for naive in (False, True)])
-    return np.array(found)
+
+    def once() -> list[list[tuple[float, float]]]:
+        study, found = Blr(n, d, epsilon, y_bound, sites=1, **{"delta": 1e-5, **options}), []
+        for seed in range(sets):
+            X, y, beta = simulated(n, d, seed)
+            moments = study.moments(X, y, np.random.default_rng([seed, n]))
+            found.append([measured(moments.posterior(1.0, 1.0, naive=naive), beta) for naive in (False, True)])
+        return found
+
+    return np.array(kept([n, d, epsilon, y_bound, sets, *map(str, sorted(options.items()))], once))
 
 
 def main(full: bool) -> None:

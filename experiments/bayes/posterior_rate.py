@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from experiments.bayes._blr import DELTA, PAPER, Blr, ball
+from experiments.cells import kept
 from experiments.common import curves, run, write_table
 
 from unpooled.privacy.accounting import gaussian_sigma
@@ -32,6 +33,11 @@ def mean_error(n: int, rng: np.random.Generator) -> float:
 
 def posterior_errors(n: int, runs: int) -> dict[str, np.ndarray]:
     """Theorem 4: L1 distance of the posterior means, and the distance of the posteriors' deviations (L1 over coefficients)."""
+    made = kept([n, runs], lambda: _posterior_errors(n, runs))
+    return {form: np.array(values) for form, values in made.items()}
+
+
+def _posterior_errors(n: int, runs: int) -> dict[str, list[tuple[float, float]]]:
     found: dict[str, list[tuple[float, float]]] = {form: [] for form in FORMS}
     studies = {form: Blr(n, D, EPSILON, Y_BOUND, sites=1, **options) for form, options in FORMS.items()}
     exact = Blr(n, D, float("inf"), Y_BOUND, sites=1, **ball())
@@ -44,7 +50,7 @@ def posterior_errors(n: int, runs: int) -> dict[str, np.ndarray]:
             with np.errstate(invalid="ignore"):  # the paper's precision may be indefinite: its posterior is then none
                 spread = np.sqrt(np.diag(fit.covariance_)) - np.sqrt(np.diag(truth.covariance_))
             found[form].append((float(np.abs(fit.coef_ - truth.coef_).sum()), float(np.abs(spread).sum())))
-    return {form: np.array(values) for form, values in found.items()}
+    return found
 
 
 def median(values: np.ndarray, digits: int = 0) -> tuple[float, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from experiments.bayes._blr import Blr, unit_rows
+from experiments.cells import kept
 from experiments.common import run, write_table
 
 from unpooled import Bounds
@@ -37,8 +38,8 @@ def rows_of(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
 
 def scored(moments: Moments, slopes: np.ndarray, precision: float) -> list[list[float]]:
     """Return coverage, squared error and posterior variance of the slopes; then the same for the Gram as it was released."""
-    prior, found = moments._prior(precision), []  # noqa: SLF001 - both forms from the same release
-    for known in (moments._of_unknown_gram, moments.noisy):  # noqa: SLF001
+    prior, found = moments.frame.prior_of(precision, intercept=moments.layout.intercept), []
+    for known in (moments.of_unknown_gram, moments.noisy):  # both forms from the same release
         fit = known.averaged(float("nan"), [prior], 1 / moments._unit)  # noqa: SLF001
         own = moments._in_own_units(fit.mean, fit.covariance, fit.noise_variance)  # noqa: SLF001
         off, variance = own.coef_ - slopes, own.covariance_.diagonal()
@@ -46,21 +47,26 @@ def scored(moments: Moments, slopes: np.ndarray, precision: float) -> list[list[
     return found
 
 
+def played(kind: str, n: int, d: int, epsilon: float, sets: int) -> list[list[float]]:
+    """Return the means of the scores over data sets."""
+    rng, precision = np.random.default_rng([n, d]), 1.0
+    bound = 4 * np.sqrt(1 + (1 if kind == "unit" else d / 3))
+    bounds = {"bounds": Bounds(norm=1.0)} if kind == "unit" else {}
+    study = Blr(n, d, epsilon, bound, delta=1e-5, **bounds)
+    found = []
+    for _ in range(sets):
+        X, slopes = rows_of(kind, n, d, rng), rng.normal(size=d)
+        y = np.clip(X @ slopes + rng.normal(size=n), -bound, bound)
+        found.append(scored(study.moments(X, y, rng), slopes, precision))
+    return np.mean(found, axis=0).tolist()
+
+
 def main(full: bool) -> None:
     """60 data sets a cell; 200 in full."""
     rows = []
     for kind in KINDS:
         for n, d, epsilon in SHAPES:
-            rng, precision = np.random.default_rng([n, d]), 1.0
-            bound = 4 * np.sqrt(1 + (1 if kind == "unit" else d / 3))
-            bounds = {"bounds": Bounds(norm=1.0)} if kind == "unit" else {}
-            study = Blr(n, d, epsilon, bound, delta=1e-5, **bounds)
-            found = []
-            for _ in range(200 if full else 60):
-                X, slopes = rows_of(kind, n, d, rng), rng.normal(size=d)
-                y = np.clip(X @ slopes + rng.normal(size=n), -bound, bound)
-                found.append(scored(study.moments(X, y, rng), slopes, precision))
-            now, before = np.mean(found, axis=0)
+            now, before = kept([kind, n, d, epsilon], lambda a=(kind, n, d, epsilon): played(*a, 200 if full else 60))
             numbers = [f"{now[0]:.3f}", f"{before[0]:.3f}", *(f"{v:.3g}" for v in (now[1], before[1], now[2], before[2]))]
             rows.append([f"{kind}, {n}, {d}, {epsilon:g}", *numbers])
             print(rows[-1], flush=True)

@@ -10,25 +10,20 @@ The rounds, clips, shares and shrinkage were fixed by a simulation in floating p
 of half ranges 3, 6 and 8, R^2 0, .3 and .8, mu .05 to 1, both adjacencies, and by the cells of ``DEVELOPMENT`` below, which also fixed the switches
 (``WORTH_LENGTHS``, ``WORTH_DIRECTION``). The cells of ``REPORTED`` have other sizes, ranges, R^2 and shapes, were listed before anything was run on
 them, and chose nothing. Where n mu is below ``WORTH_DIRECTION`` or k at ``WORTH_LENGTHS`` or above, the default is what it was before.
-Runs continue where they stopped: each cell is a file under build/small_budgets, and runs of other code are discarded.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import itertools
-import json
 import math
 import zlib
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
-from experiments.inference.played import PARTS, played_result
+from experiments.inference.played import played_result
 
-import unpooled
 from unpooled.aggregation.linear_rounds import WORTH_DIRECTION, WORTH_FEW_SLOPES, WORTH_LENGTHS, WORTH_SLOPES
 from unpooled.models.bayes import plan as bayes_plan
 from unpooled.privacy.accounting import budget_mu
@@ -36,7 +31,6 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 
-WHERE = Path("build/small_budgets")
 DELTA, NEW, FULL, REDUCED = 1e-5, 2000, 40, 24
 METHODS = ("mean", "direction", "gradient")
 
@@ -121,17 +115,6 @@ FEW_REPORTED = crossed(
 HALVES = {"development": DEVELOPMENT, "reported": REPORTED, "few_development": FEW_DEVELOPMENT, "few_reported": FEW_REPORTED}
 
 
-@functools.cache
-def code() -> str:
-    """A hash of the code behind the runs."""
-    root = Path(unpooled.__file__).parent
-    files = [file for part in PARTS for file in sorted((root / part).rglob("*.py"))]
-    total = hashlib.sha256()
-    for file in (*files, Path(__file__)):
-        total.update(file.read_bytes())
-    return total.hexdigest()[:12]
-
-
 def drawn(cell: Cell, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of a study and new ones: columns in half ranges, and the response in deviations."""
     rng = np.random.default_rng([seed, zlib.crc32(repr(cell).encode())])
@@ -179,16 +162,14 @@ def once(cell: Cell, plans: dict[str, Any], seed: int) -> list[float]:
 
 
 def of_cell(cell: Cell, often: int) -> np.ndarray:
-    """The runs of a cell, as far as they are not there yet."""
-    path = WHERE / f"{'-'.join(map(str, cell))}.json"
-    kept = json.loads(path.read_text()) if path.is_file() else {}
-    runs = kept.get("runs", []) if kept.get("code") == code() else []
-    if len(runs) < often:
-        plans = {method: planned(cell, method) for method in METHODS}
-        runs += [once(cell, plans, seed) for seed in range(len(runs), often)]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps({"code": code(), "runs": runs}))
-    return np.array(runs)
+    """The runs of a cell, each of them kept."""
+    plans: dict[str, Any] = {}
+
+    def made(seed: int) -> list[float]:
+        plans.update({} if plans else {method: planned(cell, method) for method in METHODS})
+        return once(cell, plans, seed)
+
+    return np.array([kept([*cell, seed], lambda s=seed: made(s)) for seed in range(often)])
 
 
 def relative(runs: np.ndarray, method: str) -> tuple[float, float]:

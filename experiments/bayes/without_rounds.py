@@ -12,6 +12,7 @@ import time
 import warnings
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
 
 import unpooled.aggregation.linear_rounds as schedules
@@ -84,7 +85,11 @@ def main(full: bool) -> None:
     for shape in SHAPES:
         for size in SIZES:
             one, other = (
-                [once(shape, *size, seed, start) for seed in range(SEEDS if full else FEW)] for start in (0.0, math.inf)
+                [
+                    kept([shape, *size, seed, start], lambda a=(shape, *size, seed, start): once(*a))
+                    for seed in range(SEEDS if full else FEW)
+                ]
+                for start in (0.0, math.inf)
             )
             a, b = (np.nanmean([numbers for numbers, _ in runs], axis=0) for runs in (one, other))
             numbers = [

@@ -2,8 +2,7 @@
 
 16 normal columns with one common factor are dealt to the parties; a linear predictor of deviation 1.2; base rates of about .5 and .35 in turn; delta
 1e-5, replace. Every cell is fitted without these counts (``probabilities_share=0``: log odds are averaged) and as it is by default. The constants were
-chosen by ``experiments/stacking/probabilities.py``, on other shapes and seeds: no cell of this table chose anything. Runs continue where they stopped: each cell
-is a file under build/stacking_calibration, and runs of other code are discarded.
+chosen by ``experiments/stacking/probabilities.py``, on other shapes and seeds: no cell of this table chose anything.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import math
 import warnings
 
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
-from experiments.stacking._kept import kept_runs
 from experiments.tuned_peers import losses, slope
 from scipy.special import expit
 
@@ -52,7 +51,7 @@ def played(parties: int, correlation: float, rows: int, epsilon: float, seed: in
 
 def runs_of(cell: tuple[int, float, int, float], often: int) -> np.ndarray:
     """Return a line for every seed, as far as they are not there yet."""
-    return np.array(kept_runs("stacking_calibration", cell, often, lambda seed: played(*cell, seed)))
+    return np.array([kept([*cell, seed], lambda s=seed: played(*cell, s)) for seed in range(often)])
 
 
 def main(full: bool) -> None:

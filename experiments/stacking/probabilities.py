@@ -3,7 +3,7 @@
 A study has 2 to 10 parties of 1 to 4 columns each, 400 to 30,000 rows, epsilon .5 to 4 and delta 1e-5; columns are normal, skewed, copies of each other or
 two-valued, with one common factor (correlation 0 to .6), half ranges of 2.5 to 8 deviations; the linear predictor's deviation is .5 to 1.5, the base rate
 .2 to .5. Each is fitted with several shares of the budget, and the same releases are read with several beliefs: of slopes of 0, and of how
-scores of different parties are correlated. Runs continue where they stopped: each study is a file under build/stacking_probabilities.
+scores of different parties are correlated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from unittest import mock
 
 import msgspec
 import numpy as np
+from experiments.cells import kept
 from experiments.common import run, write_table
-from experiments.stacking._kept import kept_runs
 from experiments.tuned_peers import losses, slope
 from scipy.optimize import brentq
 from scipy.special import expit
@@ -97,10 +97,7 @@ def played(seed: int) -> dict[str, list[float]]:
 def main(full: bool) -> None:
     """Write means over the studies for every share and belief."""
     warnings.simplefilter("ignore")
-    runs = [
-        kept_runs("stacking_probabilities", (seed,), 1, lambda _, s=seed: played(s))[0]
-        for seed in range(FULL if full else REDUCED)
-    ]
+    runs = [kept([seed], lambda s=seed: played(s)) for seed in range(FULL if full else REDUCED)]
     rate = np.array([r["rate"][0] for r in runs])
     lines = []
     for name in [name for name in runs[0] if name != "rate"]:

@@ -26,6 +26,14 @@ from unpooled.protocol.template import ROWS, Template
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.aggregation.moments import Moments
+
+#: What is done with a Gram matrix that noise made indefinite.
+KEPT, ABSOLUTE = "kept", "absolute"
+
 _FORMULA = Sentence(
     "bayes-published.formula",
     "The noise follows the classical formula with equation (12), whose proof fails for large epsilon (THEORY.md). The ledger holds what these "
@@ -88,6 +96,33 @@ def _classical(study: Study, share: float) -> float:
     if not delta:
         raise UsageError("the published calibration needs a positive delta")
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def posterior_as_published(
+    moments: Moments, prior_precision: float = 1.0, noise_precision: float = 1.0, *, indefinite: str = KEPT
+) -> LinearFit:
+    """Return the posterior that takes noisy moments for exact ones, from a release of the published form.
+
+    ``indefinite`` says what happens to a Gram matrix whose noise made it indefinite. "kept" leaves it as it is, as the supplement prints it: there
+    may be no posterior then. "absolute" replaces its eigenvalues, in the data's own units, by their absolute values, as the authors' program does.
+    """
+    if indefinite not in {KEPT, ABSOLUTE}:
+        msg = f"indefinite is {KEPT!r} or {ABSOLUTE!r}, not {indefinite!r}"
+        raise UsageError(msg)
+    if _FORMULA not in moments.statement:
+        raise UsageError("these moments are of the sound form, whose posterior knows of the noise: moments.posterior()")
+    if indefinite == ABSOLUTE:
+        moments = replace(moments, gram=_absolute(moments))
+    return moments.posterior(prior_precision, noise_precision, naive=True)
+
+
+def _absolute(moments: Moments) -> NDArray[np.float64]:
+    """Return the moments with the eigenvalues of their Gram matrix, in the data's own units, made positive."""
+    d, width = moments.layout.size, moments.layout.half_widths
+    values, vectors = np.linalg.eigh(moments.xx[0] * np.outer(width, width))
+    gram = moments.gram.copy()
+    gram[:d, :d] = (vectors * np.abs(values)) @ vectors.T / np.outer(width, width)
+    return gram
 
 
 #: The paper's own study.
