@@ -6,7 +6,6 @@ law (chi-squared and Kolmogorov-Smirnov tests, which say no once in a million); 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 #: Numbers of noise of each kind that are looked at in all, drawn again from one run where a study has fewer: a deviation that is a twentieth too
 #: small is then missed less than once in a thousand times.
 ENOUGH, MOST_DRAWS = 20_000, 4000
-#: A grid of fewer steps a deviation than this times the root of how many numbers there are is too coarse for a test of the whole law.
-_STEPS_SEEN = 0.3
+#: Of a grid with fewer steps a deviation only the squares are tested: spread over their cells, its numbers still follow no normal law.
+_STEPS_SEEN = 3.0
 
 
 def audit_noise(
@@ -145,12 +144,12 @@ def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
     from scipy import stats
 
     kinds: dict[str, list[Numbers]] = defaultdict(list)
-    grids: dict[str, float] = {}
+    whole_laws: dict[str, list[Numbers]] = defaultdict(list)
     for act in acts:
         z = added(act)
         if z is not None:
             kinds[act.mechanism.name].append(z)
-            grids[act.mechanism.name] = min(grids.get(act.mechanism.name, math.inf), _steps(act) or math.inf)
+            whole_laws[act.mechanism.name].append(_spread(act, z))
         elif isinstance(act.mechanism, ObjectivePerturbation) and act.mechanism.scale:
             kinds["objective perturbation"].append(_lengths(act))
         elif isinstance(act.mechanism, NoisyChoice):
@@ -163,10 +162,20 @@ def _wrong_law(acts: Sequence[Act]) -> Iterator[str]:
         law = stats.norm() if name not in {"objective perturbation", "choice"} else stats.uniform()
         square = float((z**2).sum())
         chi = min(stats.chi2.cdf(square, z.size), stats.chi2.sf(square, z.size)) if law.support()[0] < 0 else 1.0
-        # Integers of a small deviation are no normal numbers: their steps, and no fault, are what that many of them would show.
-        coarse = grids.get(name, math.inf) < _STEPS_SEEN * math.sqrt(z.size)
-        if min(chi, 1.0 if coarse else float(stats.kstest(z, law.cdf).pvalue)) < RARE:
+        whole = np.concatenate(whole_laws[name]) if name in whole_laws else z
+        if min(chi, float(stats.kstest(whole, law.cdf).pvalue) if whole.size else 1.0) < RARE:
             yield f"the noise of {name} is not of the planned law"
+
+
+def _spread(act: Act, z: Numbers) -> Numbers:
+    """Return the added noise in deviations, integers spread evenly over their cells: nearly the normal law that they are rounded from."""
+    if not isinstance(act.mechanism, GaussianRelease | DistributedGaussian):
+        return z
+    if _steps(act) < _STEPS_SEEN:
+        return np.empty(0)
+    whole = _whole(act)
+    even = np.random.default_rng(np.frombuffer(sha256(whole.tobytes()).digest(), dtype=np.uint64))
+    return np.asarray((whole + even.uniform(-0.5, 0.5, whole.size)) / act.mechanism.steps, dtype=np.float64)
 
 
 def _on_grid(mechanism: ScaledGaussian, act: Act) -> bool:
