@@ -75,8 +75,8 @@ class Disk:
     #: Whether a write was short, so that the next one fails.
     _short: bool = False
     #: Files by the names that they have now, and by those that would be there after a loss of power.
-    _now: dict[str, _File] = field(default_factory=dict)
-    _kept: dict[str, _File] = field(default_factory=dict)
+    _now: dict[str, _File] = field(default_factory=dict, repr=False)
+    _kept: dict[str, _File] = field(default_factory=dict, repr=False)
     _paths: dict[int, str] = field(default_factory=dict)
     #: Descriptors of processes that are dead.
     _stale: set[int] = field(default_factory=set)
@@ -93,13 +93,13 @@ class Disk:
         self._kept = dict(self._now)
 
     def has(self, path: object) -> bool:
-        """Return True if a path is under the root."""
-        return isinstance(path, str | os.PathLike) and str(path).startswith(f"{self.root}{os.sep}")
+        """Return True if a path is the root or under it."""
+        return isinstance(path, str | os.PathLike) and f"{path}{os.sep}".startswith(f"{self.root}{os.sep}")
 
     # --- the faults
 
     def call(self, kind: str, path: str, write: Callable[[bytes], object] | None = None, body: bytes = b"") -> None:
-        """Number a call; raise where it fails. Of a write that is torn ``write`` is given the first half of ``body``, and may raise what it likes."""
+        """Number a call; raise where it fails. Of a write that is torn ``write`` is given the first half of ``body``, and raises what its caller expects."""
         if self.dead:
             raise Killed
         number = len(self.calls)
@@ -305,27 +305,39 @@ class _Connection(sqlite3.Connection):
 
 @contextmanager
 def failing(root: Path) -> Iterator[Disk]:
-    """Let every call that changes a file under this folder go through a :class:`Disk`, inside the block."""
-    disk, connect = Disk(root), sqlite3.connect
+    """Let every call that changes a file under this folder go through a :class:`Disk`, inside the block; of blocks in blocks the inner one's folder."""
+    before, Disk.active = Disk.active, Disk(root)
+    if before is None:
+        _exchange()
+    try:
+        yield Disk.active
+    finally:
+        Disk.active = before
+        if before is None:
+            _put_back()
 
-    def connected(*given: Any, **more: Any) -> sqlite3.Connection:
-        return connect(*given, factory=_Connection, **more)
 
+def _connected(*given: Any, **more: Any) -> sqlite3.Connection:
+    return _real_connect(*given, factory=_Connection, **more)
+
+
+_real_connect = sqlite3.connect
+
+
+def _exchange() -> None:
     sqlite_files.install(lambda: Disk.active)
-    Disk.active = disk
     for name, ours in _OURS.items():
         setattr(os, name, ours)
     builtins.open = io.open = _opened
-    sqlite3.connect = connected  # type: ignore[assignment]
-    try:
-        yield disk
-    finally:
-        for name, real in _real.items():
-            setattr(os, name, real)
-        builtins.open = io.open = _real_open
-        sqlite3.connect = connect
-        Disk.active = None
-        sqlite_files.remove()
+    sqlite3.connect = _connected  # type: ignore[assignment]
+
+
+def _put_back() -> None:
+    for name, real in _real.items():
+        setattr(os, name, real)
+    builtins.open = io.open = _real_open
+    sqlite3.connect = _real_connect
+    sqlite_files.remove()
 
 
 __all__ = ["Disk", "Fault", "Killed", "failing"]
