@@ -17,11 +17,11 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parents[1] / "tests/contract")]
 
-from experiments.cells import kept
-from experiments.common import run, write_table
-from test_hostile_parties import STUDIES
+from experiments.cells import kept  # noqa: E402 - found through the line above
+from experiments.common import run, write_table  # noqa: E402 - found through the line above
+from test_hostile_parties import STUDIES  # noqa: E402 - found through the line above
 
-from unpooled.testing.crashes import FINDINGS, Campaign, Fault, campaign_of, points
+from unpooled.testing.crashes import FINDINGS, Campaign, Fault, campaign_of, points  # noqa: E402 - found through the line above
 
 #: Calls that one fault is tried at, at reduced size.
 POINTS = 12
@@ -62,8 +62,12 @@ def main(full: bool) -> None:
         rows.append((name, *map(str, numbers)))
         print(*rows[-1], flush=True)
     runs = sum(int(row[3]) for row in rows)
-    notes = f"{runs} runs with a fault, each followed by one without. {sum(int(n) for row in rows for n in row[4:])} findings."
-    write_table("audit/faults", "Faults at calls of the file layer", ("case", "points", "faults", "runs", *FINDINGS), rows, notes)
+    notes = (
+        f"{runs} runs with a fault, each followed by one without. {sum(int(n) for row in rows for n in row[4:])} findings."
+    )
+    write_table(
+        "audit/faults", "Faults at calls of the file layer", ("case", "points", "faults", "runs", *FINDINGS), rows, notes
+    )
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / place) for place in ("tests", "tests/contract", "tests/network")]
 
-from campaign import CASE, DESK, ENGINE, PARTIES, STEPS, Point, frames_of, meet, meet_engine, sampled
-from cases import CASES
-from experiments.cells import kept
-from experiments.common import run, write_table
-from faulty_network import Faulty, started
-from test_killed import COORDINATOR
-from worlds import World, make_world
+from campaign import CASE, DESK, ENGINE, PARTIES, STEPS, Point, frames_of, meet, meet_engine, sampled, standing  # noqa: E402 - found through the line above
+from cases import CASES  # noqa: E402 - found through the line above
+from experiments.cells import kept  # noqa: E402 - found through the line above
+from experiments.common import run, write_table  # noqa: E402 - found through the line above
+from faulty_network import Faulty, started  # noqa: E402 - found through the line above
+from test_killed import COORDINATOR, Process  # noqa: E402 - found through the line above
+from worlds import World, make_world  # noqa: E402 - found through the line above
 
 COUNT = 60
 
@@ -33,8 +33,9 @@ def main(full: bool) -> None:
         folder = Path(temporary)
 
         @cache
-        def world() -> World:
-            return make_world(folder / "desk", CASES[CASE](), COORDINATOR.public, studies=4 * COUNT)
+        def desks() -> tuple[World, dict[str, Process]]:
+            world = make_world(folder / "desk", CASES[CASE](), COORDINATOR.public, studies=4 * COUNT)
+            return world, stack.enter_context(standing(world))
 
         @cache
         def faulty() -> Faulty:
@@ -43,9 +44,9 @@ def main(full: bool) -> None:
             return stack.enter_context(started(Faulty(place, CASE, PARTIES[0])))
 
         def met(point: Point) -> dict[str, int]:
-            return dict(meet_engine(faulty(), point) if point.kind in ENGINE else meet(world(), point, folder))
+            return dict(meet_engine(faulty(), point) if point.kind in ENGINE else meet(*desks(), point, folder))
 
-        frames = kept("frames", lambda: len(frames_of(world(), world().variant(run=99), folder / "99")))
+        frames = kept("frames", lambda: len(frames_of(*desks(), desks()[0].variant(run=99), folder / "99")))
         total: dict[str, Counter[str]] = {kind: Counter() for kind in (*DESK, *ENGINE)}
         runs = Counter[str]()
         for point in sampled(COUNT, PARTIES, STEPS, frames):

@@ -54,7 +54,13 @@ def test_values_beyond_their_range_that_count_as_they_are_are_caught(monkeypatch
     code = Coding._code_number
 
     def unclipped(self, column, raw, out, *, rounded):
-        return code(self, msgspec.structs.replace(column, low=-1e9 + column.centre, high=1e9 + column.centre), raw, out, rounded=rounded)
+        return code(
+            self,
+            msgspec.structs.replace(column, low=-1e9 + column.centre, high=1e9 + column.centre),
+            raw,
+            out,
+            rounded=rounded,
+        )
 
     monkeypatch.setattr(Coding, "_code_number", unclipped)
     broken = audited(*study_with_norm(1.0, run=2))

@@ -45,7 +45,12 @@ DESK = (
     "two studies at once",
     "clock that jumps",
 )
-ENGINE = ("party's job killed", "coordinator's job killed", "site killed and started again", "server killed and started again")
+ENGINE = (
+    "party's job killed",
+    "coordinator's job killed",
+    "site killed and started again",
+    "server killed and started again",
+)
 #: The kill points of a desk's process by the kind of a point.
 _DEATHS = dict(zip(DESK, ("asked", "debited", "stored"), strict=False))
 #: Every so many points one is of the engine, which takes longer.
@@ -83,11 +88,16 @@ class Died(BaseException):
 class Line:
     """The line between a coordinator and its parties, which one point disturbs."""
 
-    def __init__(self, opened: dict[str, Process], point: Point | None = None, second: Process | None = None) -> None:
+    def __init__(
+        self,
+        opened: dict[str, Process],
+        point: Point | None = None,
+        second: Process | None = None,
+        alone: dict[str, threading.Lock] | None = None,
+    ) -> None:
         self.opened, self.point, self.second = opened, point, second
         self.frames: list[tuple[str, bytes]] = []
-        self._lock, self._alone = threading.Lock(), {name: threading.Lock() for name in opened}
-        self._other: bytes | None = None
+        self._lock, self._alone = threading.Lock(), alone or {name: threading.Lock() for name in opened}
 
     def __call__(self, party: str, frame: bytes, patience: float) -> bytes:
         del patience
@@ -122,21 +132,29 @@ class Line:
             return (process or self.opened[party]).answer(frame)
 
 
+@contextlib.contextmanager
+def standing(world: World) -> Iterator[dict[str, Process]]:
+    """The parties as processes of their own, which stay for many points."""
+    opened = {name: Process(world, name) for name in world.names}
+    try:
+        yield opened
+    finally:
+        for process in opened.values():
+            process.close()
+
 
 @contextlib.contextmanager
-def parties(world: World, point: Point | None = None) -> Iterator[tuple[dict[str, Process], Process | None]]:
-    """The parties as processes of their own; of a point one dies, is there twice, or has a clock that jumps."""
-    death = _DEATHS.get(point.kind, "never") if point else "never"
-    if point and point.kind == "clock that jumps":
-        death = "clock"
-    step = point.step if point else ""
-    opened = {n: Process(world, n, death if point and n == point.party else "never", step) for n in world.names}
-    second = Process(world, point.party) if point and point.kind == "party started twice" else None
+def disturbed(world: World, stay: dict[str, Process], point: Point, *, after: bool = False) -> Iterator[dict[str, Process]]:
+    """The same parties, but one is another process: it dies, or has a clock that jumps; ``after``: it was started again."""
+    point_of = {**_DEATHS, "clock that jumps": "clock"}.get(point.kind)
+    if point_of is None:
+        yield stay
+        return
+    other = Process(world, point.party, "never" if after else point_of, point.step)
     try:
-        yield opened, second
+        yield {**stay, point.party: other}
     finally:
-        for process in [*opened.values(), *([second] if second else [])]:
-            process.close()
+        other.close()
 
 
 def once(world: World, study: Study, line: Line, out: Path, *, resume: bool) -> None:
@@ -144,44 +162,46 @@ def once(world: World, study: Study, line: Line, out: Path, *, resume: bool) -> 
     coordinate(study, COORDINATOR, line, world.root / "studies", out, patience=60.0, resume=resume)
 
 
-def frames_of(world: World, study: Study, out: Path) -> list[tuple[str, bytes]]:
+def frames_of(world: World, stay: dict[str, Process], study: Study, out: Path) -> list[tuple[str, bytes]]:
     """Return the frames of an undisturbed run."""
     world.approve(study)
-    with parties(world) as (opened, _):
-        line = Line(opened)
-        once(world, study, line, out, resume=False)
+    line = Line(stay)
+    once(world, study, line, out, resume=False)
     return line.frames
 
 
-def meet(world: World, point: Point, folder: Path) -> Counter[str]:
+def meet(world: World, stay: dict[str, Process], point: Point, folder: Path) -> Counter[str]:
     """Return what is wrong after a point of the desk (nothing)."""
     study = world.variant(run=100 + point.number)
     studies = [study, world.variant(run=1100 + point.number)] if point.kind == "two studies at once" else [study]
     for one in studies:
         world.approve(one)
-    with parties(world, point) as (opened, second):
-        work = [(one, Line(opened, point, second), folder / str(one.run)) for one in studies]
-        if len(work) == 1:
-            with contextlib.suppress(Died):
-                once(world, *work[0], resume=False)
-        else:
-            locks = {name: threading.Lock() for name in opened}
-            for _, line, _ in work:
-                line._alone = locks
-            threads = [threading.Thread(target=once, args=(world, *own), kwargs={"resume": False}) for own in work]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(timeout=120)
-                assert not thread.is_alive(), "a study does not end"
+    with contextlib.ExitStack() as stack:
+        opened = stack.enter_context(disturbed(world, stay, point))
+        second = Process(world, point.party) if point.kind == "party started twice" else None
+        if second is not None:
+            stack.callback(second.close)
+        alone = {name: threading.Lock() for name in opened}
+        work = [(one, Line(opened, point, second, alone), folder / str(one.run)) for one in studies]
+        threads = [threading.Thread(target=_until_it_dies, args=(world, *own)) for own in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=120)
+            assert not thread.is_alive(), "a study does not end"
     found = Counter[str]()
     for one in studies:
         found += between(world, one)
         out = folder / f"{one.run}-again"
-        with parties(world) as (opened, _):
+        with disturbed(world, stay, point, after=True) as opened:
             once(world, one, Line(opened), out, resume=True)
         found += judged(world, one, out)
     return found
+
+
+def _until_it_dies(world: World, study: Study, line: Line, out: Path) -> None:
+    with contextlib.suppress(Died):
+        once(world, study, line, out, resume=False)
 
 
 def between(world: World, study: Study) -> Counter[str]:
@@ -229,5 +249,3 @@ def meet_engine(faulty: Faulty, point: Point) -> Counter[str]:
         found["lost"] += 1
         print(point, error)
     return +found
-
-

@@ -67,7 +67,9 @@ def anchors_without_fsync(patch: pytest.MonkeyPatch) -> None:
 def a_database_without_fsync(patch: pytest.MonkeyPatch) -> None:
     execute = disks._Connection.execute
     off = "PRAGMA synchronous=OFF"
-    patch.setattr(disks._Connection, "execute", lambda own, sql, *more: execute(own, off if "synchronous" in sql else sql, *more))
+    patch.setattr(
+        disks._Connection, "execute", lambda own, sql, *more: execute(own, off if "synchronous" in sql else sql, *more)
+    )
 
 
 def replies_that_are_not_kept(patch: pytest.MonkeyPatch) -> None:
@@ -122,13 +124,27 @@ def test_what_was_not_synchronised_is_lost_with_the_power_and_not_with_the_proce
             stream.write(b", and more")
         (folder / "end").touch()
 
-    for fault, left in ((Fault.KILLED, {"kept": b"whole, and more", "name": b"not in the folder yet"}), (Fault.POWER, {"kept": b"whole"})):
+    for fault, left in (
+        (Fault.KILLED, {"kept": b"whole, and more", "name": b"not in the folder yet"}),
+        (Fault.POWER, {"kept": b"whole"}),
+    ):
         folder = tmp_path / fault.name
         folder.mkdir()
         with failing(folder) as disk:
             disk.begin()
             work(folder)
-            assert [call.split()[0] for call in disk.calls] == ["open", "write", "fsync", "fsync", "open", "write", "fsync", "open", "write", "open"]
+            assert [call.split()[0] for call in disk.calls] == [
+                "open",
+                "write",
+                "fsync",
+                "fsync",
+                "open",
+                "write",
+                "fsync",
+                "open",
+                "write",
+                "open",
+            ]
             for file in folder.iterdir():
                 file.unlink()
             disk.begin(fault, 9)

@@ -78,7 +78,9 @@ def bases(
         yield {**tables, card.name: tables[card.name].replace(at, row)}, {card.name: {one.name: _nothing(one)}}
 
 
-def alike(plan: Plan, tables: Tables, unit: Unit, adjacency: Adjacency) -> Iterator[tuple[Tables, list[Mapping[str, Change]]]]:
+def alike(
+    plan: Plan, tables: Tables, unit: Unit, adjacency: Adjacency
+) -> Iterator[tuple[Tables, list[Mapping[str, Change]]]]:
     """Data whose rows are all equal, once with all that may be missing missing, each with few changes: no neighbour has more copies of a row."""
     cards = plan.study.parties
     if adjacency == Adjacency.ZERO_OUT or any(isinstance(table, BoundedTable) for table in tables.values()):

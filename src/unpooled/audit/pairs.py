@@ -54,7 +54,9 @@ class Pairs:
             name = f"{party}.{release}"
             places = {name} if plan.split is Split.VERTICAL else {f"{card.name}.{release}" for card in plan.study.parties}
             known = [pair for pair in self.kept if pair.unit is unit and places & pair.moved.keys()]
-            if part <= FAR_ENOUGH or any(moved >= part for pair in known for one, moved in pair.moved.items() if one in places):
+            if part <= FAR_ENOUGH or any(
+                moved >= part for pair in known for one, moved in pair.moved.items() if one in places
+            ):
                 continue
             for pair in known:
                 for one in places & pair.moved.keys():
@@ -77,7 +79,13 @@ class Pairs:
     def rows(self) -> list[dict[str, Any]]:
         """Return the pairs as rows of a file."""
         return [
-            {"unit": str(p.unit), "at": p.at, "first": p.first, "second": p.second, "moved": {n: round(v, 3) for n, v in p.moved.items()}}
+            {
+                "unit": str(p.unit),
+                "at": p.at,
+                "first": p.first,
+                "second": p.second,
+                "moved": {n: round(v, 3) for n, v in p.moved.items()},
+            }
             for p in self.kept
         ]
 
@@ -90,7 +98,9 @@ def read_file(path: Path, study: str) -> Pairs:
 def write_file(path: Path, study: str, pairs: Pairs) -> None:
     """Write the pairs of a study into the file, next to those of others."""
     known = json.loads(path.read_text()) if path.is_file() else {}
-    lines = {name: [json.dumps(row) for row in rows] for name, rows in sorted((known | {study: pairs.rows()}).items()) if rows}
+    lines = {
+        name: [json.dumps(row) for row in rows] for name, rows in sorted((known | {study: pairs.rows()}).items()) if rows
+    }
     body = ",\n".join(json.dumps(name) + ": [\n" + ",\n".join(rows) + "\n]" for name, rows in lines.items())
     path.write_text("{\n" + body + "\n}\n")
 

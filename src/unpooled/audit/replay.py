@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -120,18 +121,25 @@ def replay(
 
 def _look(world: _World, tables: Tables, at: int, rng: np.random.Generator, rounds: int) -> None:
     """Compare the neighbours in one row, over all bases and under all units."""
-    plan, units = world.plan, world.plan.units
-    chosen = [(base, [only] if only else [], (Unit.ATTRIBUTE,) if only else units) for base, only in bases(plan, tables, rng, rounds, at)]
-    adjacency = Adjacency(plan.study.adjacency)
-    chosen += [(base, few, (unit,)) for unit in units for base, few in alike(plan, tables, unit, adjacency)]
-    for base, few, those in chosen:
+    plan = world.plan
+    for base, only in bases(plan, tables, rng, rounds, at):
         run = world.recorded(base)
         if run is None:
             continue
-        for unit in those:
-            tried = few or neighbours(plan, base, unit, rng, rounds, at, labels=unit in world.model.covers_labels)
-            found = searched(plan, lambda c, r=run, u=unit: world.compare(r, c, u, at), tried, unit, rng, 0 if few else rounds)
+        for unit in (Unit.ATTRIBUTE,) if only else plan.units:
+            tried = (
+                [only] if only else neighbours(plan, base, unit, rng, rounds, at, labels=unit in world.model.covers_labels)
+            )
+            compare = partial(world.compare, run, unit=unit, at=at)
+            found = searched(plan, compare, tried, unit, rng, 0 if only else rounds)
             world.report.pairs.note(plan, tables, base, unit, at, found)
+    for unit in plan.units:
+        for base, few in alike(plan, tables, unit, Adjacency(plan.study.adjacency)):
+            run = world.recorded(base)
+            if run is None:
+                continue
+            for changes in few:
+                world.compare(run, changes, unit, at)
 
 
 def _same(world: _World, tables: Tables, at: int) -> None:
@@ -140,7 +148,9 @@ def _same(world: _World, tables: Tables, at: int) -> None:
         for one, others, what in same_values(world.plan, card):
             first = with_values(tables[card.name], one, at)
             run = world.recorded({**tables, card.name: first})
-            for other in others if run else ():
+            if run is None:
+                continue
+            for other in others:
                 parts = world.compare_tables(run, {card.name: with_values(first, other, at)}, Unit.RECORD)
                 if any(part > _SAME for part in parts.values()):
                     world.report.violations.append(Violation(Unit.RECORD, card.name, "the whole plan", what))

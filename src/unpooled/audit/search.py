@@ -45,7 +45,9 @@ def searched(
         note(changes)
     taken: list[Key] = []
     for _ in range(rounds):
-        keys = sorted((key for key in best if searchable(plan, best[key][1])), key=lambda key: (taken.count(key), best[key][0]))
+        keys = sorted(
+            (key for key in best if searchable(plan, best[key][1])), key=lambda key: (taken.count(key), best[key][0])
+        )
         if not keys:
             break
         taken.append(keys[0])

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
 
 
-def audit_study(asked: Study, say: Callable[[str], None], *, rows: int = 40, rounds: int = 10, pairs: Path | None = None) -> Report:
+def audit_study(
+    asked: Study, say: Callable[[str], None], *, rows: int = 40, rounds: int = 10, pairs: Path | None = None
+) -> Report:
     """Return what was found when the study was replayed on made-up data of at most ``rows`` rows a party; ``say`` is given each thing it does.
 
     Needs no data. ``rounds`` is the number of random neighbours, and of steps of the search for worse ones. ``pairs`` is a

@@ -27,7 +27,9 @@ def audit(
         0, "--attacks", min=0, help="Attack it too, so many times each: membership, attributes, tracing, differencing."
     ),
     pairs: Path = typer.Option(
-        None, "--pairs", help="Replay the pairs of neighbours in this file first, and keep those in it that came near a bound."
+        None,
+        "--pairs",
+        help="Replay the pairs of neighbours in this file first, and keep those in it that came near a bound.",
     ),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:

@@ -52,7 +52,7 @@ class Keys:
                 self.twice += self.of.setdefault(key, content) != content
             return found
 
-        KeySource.stream = stream  # type: ignore[method-assign]
+        KeySource.stream = stream  # type: ignore[assignment,method-assign]
         try:
             yield
         finally:
@@ -106,7 +106,9 @@ class Campaign:
                     answers = []
                     for one in batch:
                         answers += exchange([one])
-                        found = {name: charged(entries_of(party.ledger)) for name, party in parties.items()} if noting else {}
+                        found = (
+                            {name: charged(entries_of(party.ledger)) for name, party in parties.items()} if noting else {}
+                        )
                         self._answers.append(found)
                     return answers
 
@@ -135,7 +137,9 @@ class Campaign:
 
     def _state(self) -> tuple[dict[str, list[ENTRY]], dict[str, str]]:
         """Return the entries of every ledger, each verified when it is opened, and digests of what is kept."""
-        entries, kept, plan = {}, {}, self.world.plan.hash
+        entries: dict[str, list[ENTRY]] = {}
+        kept: dict[str, str] = {}
+        plan = self.world.plan.hash
         with self.world.opened() as parties:
             for name, party in parties.items():
                 entries[name] = sorted(entries_of(party.ledger))
@@ -167,7 +171,7 @@ class Campaign:
                 if self._run() != self.calm.result:
                     found["other bits"] += 1
                 found += self._after()
-            except Exception as error:  # noqa: BLE001 - whatever keeps the study from its end
+            except Exception as error:  # whatever keeps the study from its end
                 found["lost"] += 1
                 said += f" | and then {type(error).__name__}: {error}"
         found["keys twice"] += keys.twice
@@ -208,7 +212,9 @@ def charged(entries: Sequence[ENTRY]) -> Charged:
 
 def digest(values: Any) -> str:
     """Return a digest of a kept array."""
-    return hashlib.sha256(repr((values.dtype.str, values.shape)).encode() + np.ascontiguousarray(values).tobytes()).hexdigest()
+    return hashlib.sha256(
+        repr((values.dtype.str, values.shape)).encode() + np.ascontiguousarray(values).tobytes()
+    ).hexdigest()
 
 
 def points(campaign: Campaign, fault: Fault, most: int | None = None) -> list[int]:

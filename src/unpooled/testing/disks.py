@@ -7,7 +7,7 @@ kept here, as POSIX promises it: the bytes of a file when it was last synchronis
 
 from __future__ import annotations
 
-import _pyio
+import _pyio  # type: ignore[import-not-found]
 import builtins
 import errno
 import io
@@ -45,7 +45,7 @@ _ALWAYS_ROOM = {"unlink", "truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
-class Short(Exception):  # noqa: N818 - no error: POSIX lets a write take a part of its bytes
+class Short(Exception):  # no error: POSIX lets a write take a part of its bytes
     """A write took half of its bytes."""
 
 
@@ -143,7 +143,9 @@ class Disk:
                 continue
             if self._now.get(name) is not file:
                 Path(name).unlink(missing_ok=True)
-            with open(name, "r+b" if Path(name).exists() else "xb") as stream:  # the same file where its name was not lost
+            with Path(name).open(
+                "r+b" if Path(name).exists() else "xb"
+            ) as stream:  # the same file where its name was not lost
                 stream.truncate()
                 stream.write(file.synced or b"")
 

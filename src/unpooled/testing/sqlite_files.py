@@ -119,7 +119,7 @@ def _asked(disk: Disk, kind: str, path: str, write: Callable[[bytes], object] | 
         disk.call(kind, path, write, body)
     except OSError as error:
         return {errno.ENOSPC: _FULL}.get(error.errno or 0, _IOERR)
-    except BaseException:  # noqa: BLE001 - death: no exception passes through C, the connection raises it
+    except BaseException:  # death: no exception passes through C, the connection raises it
         return _IOERR
     return _OK
 
