@@ -21,13 +21,13 @@ from experiments.cells import kept  # noqa: E402 - found through the line above
 from experiments.common import run, write_table  # noqa: E402 - found through the line above
 from test_hostile_parties import STUDIES  # noqa: E402 - found through the line above
 
-from unpooled.testing.crashes import FINDINGS, Campaign, Fault, campaign_of, points  # noqa: E402 - found through the line above
+from unpooled.testing.crashes import FINDINGS, Campaign, DiskFault, campaign_of, points  # noqa: E402 - found through the line above
 
 #: Calls that one fault is tried at, at reduced size.
 POINTS = 12
 
 
-def met(name: str, fault: Fault, most: int | None, made: Callable[[], Campaign]) -> dict[str, Any]:
+def met(name: str, fault: DiskFault, most: int | None, made: Callable[[], Campaign]) -> dict[str, Any]:
     """Return the number of calls of this case's file layer, of runs with this fault, what was found, and where first."""
     campaign, found, first, tried = made(), Counter[str](), "", 0
     for at in points(campaign, fault, most):
@@ -53,7 +53,7 @@ def main(full: bool) -> None:
                 return opened[0].__enter__()
 
             try:
-                cells = [kept([name, fault, most], lambda f=fault, n=name: met(n, f, most, campaign)) for fault in Fault]
+                cells = [kept([name, fault, most], lambda f=fault, n=name: met(n, f, most, campaign)) for fault in DiskFault]
             finally:
                 for one in opened:
                     one.__exit__(None, None, None)

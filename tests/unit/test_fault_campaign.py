@@ -18,8 +18,8 @@ from unpooled.privacy.ledger import Ledger, files
 from unpooled.privacy.ledger.store import Store
 from unpooled.study.party import DiskKeeper
 from unpooled.testing import disks, sqlite_files
-from unpooled.testing.crashes import Campaign, Fault, campaign_of, points
-from unpooled.testing.disks import Disk, Killed, failing
+from unpooled.testing.crashes import Campaign, DiskFault, campaign_of, points
+from unpooled.testing.disks import FailingDisk, Killed, failing
 
 pytestmark = [
     pytest.mark.no_cover,
@@ -33,8 +33,8 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
         yield made
 
 
-@pytest.mark.parametrize("fault", list(Fault))
-def test_a_fault_at_any_call_costs_nothing_and_changes_nothing(campaign: Campaign, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", list(DiskFault))
+def test_a_fault_at_any_call_costs_nothing_and_changes_nothing(campaign: Campaign, fault: DiskFault) -> None:
     for at in points(campaign, fault, 3):
         assert campaign.meet(fault, at)[0] == {}, campaign.calm.calls[at]
 
@@ -92,16 +92,20 @@ def kept_values_without_fsync(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("broken", "fault", "case"),
     [
-        (anchors_without_fsync, Fault.POWER, "describe"),
-        (a_database_without_fsync, Fault.POWER, "describe"),
-        (replies_that_are_not_kept, Fault.KILLED, "describe"),
-        (answers_that_nobody_remembers, Fault.KILLED, "describe"),
-        (kept_values_without_fsync, Fault.POWER, "stacking, probabilities"),
+        (anchors_without_fsync, DiskFault.POWER, "describe"),
+        (a_database_without_fsync, DiskFault.POWER, "describe"),
+        (replies_that_are_not_kept, DiskFault.KILLED, "describe"),
+        (answers_that_nobody_remembers, DiskFault.KILLED, "describe"),
+        (kept_values_without_fsync, DiskFault.POWER, "stacking, probabilities"),
     ],
     ids=lambda one: getattr(one, "__name__", str(one)),
 )
 def test_what_is_broken_on_purpose_is_found(
-    broken: Callable[[pytest.MonkeyPatch], None], fault: Fault, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: Callable[[pytest.MonkeyPatch], None],
+    fault: DiskFault,
+    case: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with campaign_of(tmp_path / "disk", CASES[case]()) as made:
         tried = points(made, fault, 12)
@@ -125,8 +129,8 @@ def test_what_was_not_synchronised_is_lost_with_the_power_and_not_with_the_proce
         (folder / "end").touch()
 
     for fault, left in (
-        (Fault.KILLED, {"kept": b"whole, and more", "name": b"not in the folder yet"}),
-        (Fault.POWER, {"kept": b"whole"}),
+        (DiskFault.KILLED, {"kept": b"whole, and more", "name": b"not in the folder yet"}),
+        (DiskFault.POWER, {"kept": b"whole"}),
     ):
         folder = tmp_path / fault.name
         folder.mkdir()
@@ -150,18 +154,18 @@ def test_what_was_not_synchronised_is_lost_with_the_power_and_not_with_the_proce
             disk.begin(fault, 9)
             with pytest.raises(Killed):
                 work(folder)
-            if fault is Fault.POWER:
+            if fault is DiskFault.POWER:
                 disk.lose()
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == left
 
 
-@pytest.mark.parametrize("fault", [Fault.FULL, Fault.READ_ONLY, Fault.TORN])
-def test_a_process_that_lives_sees_the_error(fault: Fault, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [DiskFault.FULL, DiskFault.READ_ONLY, DiskFault.TORN])
+def test_a_process_that_lives_sees_the_error(fault: DiskFault, tmp_path: Path) -> None:
     with failing(tmp_path) as disk, Ledger.create(tmp_path / "own.ledger") as ledger:
         disk.begin(fault, 1)
         with pytest.raises(Refusal, match="othing is debited twice"):
             ledger.approve("a" * 64)
         disk.begin()
         ledger.approve("a" * 64)
-        assert Disk.active is disk
-    assert Disk.active is not disk
+        assert FailingDisk.active is disk
+    assert FailingDisk.active is not disk

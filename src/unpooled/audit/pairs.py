@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,8 @@ class Pair:
     first: dict[str, Any]
     second: dict[str, Any]
     moved: dict[str, float]
+    #: The hash of the plan with whose noise it moved so far; empty: it does whatever earlier rounds draw.
+    plan: str = ""
 
     def base(self, tables: Tables) -> Tables:
         """Return the tables with the first values."""
@@ -74,20 +76,12 @@ class Pairs:
     @classmethod
     def read(cls, rows: list[dict[str, Any]]) -> Pairs:
         """Return the pairs of a file's rows."""
-        return cls([Pair(Unit(row["unit"]), row["at"], row["first"], row["second"], row["moved"]) for row in rows])
+        return cls([Pair(**{**row, "unit": Unit(row["unit"])}) for row in rows])
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the pairs as rows of a file."""
-        return [
-            {
-                "unit": str(p.unit),
-                "at": p.at,
-                "first": p.first,
-                "second": p.second,
-                "moved": {n: round(v, 3) for n, v in p.moved.items()},
-            }
-            for p in self.kept
-        ]
+        rounded = [replace(pair, moved={name: round(part, 3) for name, part in pair.moved.items()}) for pair in self.kept]
+        return [asdict(pair) | {"unit": str(pair.unit)} for pair in rounded]
 
 
 def read_file(path: Path, study: str) -> Pairs:

@@ -18,6 +18,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from unpooled.aggregation.secure_sum import opened
@@ -25,6 +26,7 @@ from unpooled.audit.differences import differences
 from unpooled.audit.extremes import same_values, with_values
 from unpooled.audit.neighbours import alike, allowed, bases, changed_table, corner, neighbours
 from unpooled.audit.pairs import FAR_ENOUGH, STILL, Pair, Pairs
+from unpooled.audit.report import Report
 from unpooled.audit.search import searched
 from unpooled.audit.shares import share
 from unpooled.audit.stage import FrozenKeys
@@ -60,38 +62,6 @@ if TYPE_CHECKING:
 _ROUNDING, _QUOTIENTS = 1e-9, 1e-3
 #: The part of a bound that solvers and difference quotients may move for nothing.
 _SAME = 1e-2
-
-
-@dataclass(slots=True)
-class Report:
-    """Report of an audit: the largest measured fraction of each declared bound, and every violation."""
-
-    #: (unit, party, release) -> measured change / declared event.
-    largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
-    violations: list[Violation] = field(default_factory=list)
-    neighbours: int = 0
-    #: The farthest pair of every release that came near its bound.
-    pairs: Pairs = field(default_factory=Pairs)
-    #: Releases, as "party.name", that a kept pair moves less than it did: the same statistic no longer, or other noise before it.
-    slower: list[str] = field(default_factory=list)
-    #: Releases, as "party.name", that no neighbour moved, or that are no vectors whose movement can be measured (choices, minimisers).
-    unmeasured: list[str] = field(default_factory=list)
-
-    @property
-    def passed(self) -> bool:
-        """Return True if nothing moved farther than declared."""
-        return not self.violations
-
-    def __str__(self) -> str:
-        lines = [f"{self.neighbours} neighbouring data sets: {'no violation' if self.passed else 'VIOLATIONS'}"]
-        lines += [
-            f"  {unit} {party}.{name}: at most {ratio:.4f} of the declared bound"
-            for (unit, party, name), ratio in sorted(self.largest.items())
-        ]
-        lines += [f"  not measured: {', '.join(self.unmeasured)} (see the model's own tests)"] if self.unmeasured else []
-        lines += [f"  moved less than by the kept pairs: {', '.join(self.slower)}"] if self.slower else []
-        lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
-        return "\n".join(lines)
 
 
 def replay(
@@ -159,13 +129,16 @@ def _same(world: _World, tables: Tables, at: int) -> None:
 def _again(world: _World, tables: Tables, pairs: Pairs) -> None:
     """Replay the pairs of earlier audits, and note which of them move less than they did."""
     for pair in pairs.kept:
-        moved = _moved(world, tables, pair)
-        world.report.slower += [name for name, part in pair.moved.items() if moved.get(name, 0.0) < STILL * part]
+        if pair.plan in {"", world.plan.hash}:
+            moved = _moved(world, tables, pair)
+            world.report.slower += [name for name, part in pair.moved.items() if moved.get(name, 0.0) < STILL * part]
 
 
 def _moved(world: _World, tables: Tables, pair: Pair, key: int = 0) -> dict[str, float]:
-    """Return how far a pair moves each release, with noise that never changes."""
-    same = replace(world, keys=FrozenKeys(bytes([key]) * 32))
+    """Return how far a pair moves each release, with the noise of the plan that it holds for, or else with that of this key."""
+    seed = world.plan.study.simulation_seed if pair.plan else None
+    plan = world.model.compile(msgspec.structs.replace(world.plan.study, simulation_seed=seed))
+    same = replace(world, plan=plan, keys=FrozenKeys(bytes([key]) * 32))
     run = same.recorded(pair.base(tables))
     parts = {} if run is None else same.compare(run, pair.second, pair.unit, pair.at)
     return {f"{party}.{release}": part for (party, release), part in parts.items()}
@@ -174,12 +147,16 @@ def _moved(world: _World, tables: Tables, pair: Pair, key: int = 0) -> dict[str,
 def steady(
     model: Model, study: Study, tables: Tables, pairs: Pairs, *, registry: Callable[[str], Model], keys: int
 ) -> Pairs:
-    """Return the pairs that move their release far enough under each of these many keys of noise, with the least of the parts."""
+    """Return the pairs that move a release far enough under each of these many keys of noise; or with this plan's own noise, of this plan alone."""
     world, kept = _World(model, model.compile(study), registry), []
     for pair in pairs.kept:
-        under = [_moved(world, tables, pair, key) for key in range(keys)]
-        least = {name: min(moved.get(name, 0.0) for moved in under) for name in pair.moved}
-        kept.append(replace(pair, moved={name: part for name, part in least.items() if part > FAR_ENOUGH}))
+        for plan in ("", world.plan.hash):
+            asked = replace(pair, plan=plan)
+            under = [_moved(world, tables, asked, key) for key in range(1 if plan else keys)]
+            least = {name: min(moved.get(name, 0.0) for moved in under) for name in pair.moved}
+            kept.append(replace(asked, moved={name: part for name, part in least.items() if part > FAR_ENOUGH}))
+            if kept[-1].moved:
+                break
     return Pairs([pair for pair in kept if pair.moved])
 
 

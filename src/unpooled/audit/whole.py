@@ -8,7 +8,7 @@ from unpooled.audit.account import audit_account
 from unpooled.audit.made_up import made_up
 from unpooled.audit.pairs import read_file, write_file
 from unpooled.audit.presence import audit_noise
-from unpooled.audit.replay import replay
+from unpooled.audit.replay import replay, steady
 from unpooled.audit.transcripts import audit_transcript
 from unpooled.errors import UsageError
 from unpooled.models import load
@@ -39,7 +39,7 @@ def audit_study(
     kept = None if pairs is None else read_file(pairs, plan)
     report = replay(model, fitted, tables, registry=load, rounds=rounds, pairs=kept)
     if pairs is not None:
-        write_file(pairs, plan, report.pairs)
+        write_file(pairs, plan, steady(model, fitted, tables, report.pairs, registry=load, keys=2))
     say("cutting it after every message, and asking in other orders")
     report.violations += audit_account(model, fitted, tables, registry=load)
     say("looking at every byte that leaves a party")

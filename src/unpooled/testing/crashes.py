@@ -24,7 +24,7 @@ from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import DiskKeeper
 from unpooled.study.run import write_results
 from unpooled.testing.cases import Case
-from unpooled.testing.disks import Disk, Fault, Killed, failing
+from unpooled.testing.disks import DiskFault, FailingDisk, Killed, failing
 from unpooled.testing.processes import ENTRY, World, entries_of, recorded, spelled
 
 #: The columns of a campaign's table: a debit or an answer that is gone, a second debit, a key that served twice, a result with other bits, and
@@ -74,7 +74,7 @@ class Undisturbed:
 class Campaign:
     """One case on disk, which is put back to its beginning before every run."""
 
-    def __init__(self, folder: Path, case: Case, disk: Disk) -> None:
+    def __init__(self, folder: Path, case: Case, disk: FailingDisk) -> None:
         self.world, self.disk, self.run_folder = World(folder, case), disk, folder / "run"
         self._pristine = {file: file.read_bytes() for file in folder.iterdir()}
         self._answers: list[dict[str, Charged]] = []
@@ -84,13 +84,13 @@ class Campaign:
     def _reset(self) -> None:
         """Put the disk back: ledgers in place, since each knows its file's number, and nothing else."""
         disk, folder = self.disk, self.world.folder
-        active, Disk.active = Disk.active, None
+        active, FailingDisk.active = FailingDisk.active, None
         for place in sorted(folder.rglob("*"), reverse=True):
             if place not in self._pristine:
                 (place.rmdir if place.is_dir() else place.unlink)()
         for file, body in self._pristine.items():
             file.write_bytes(body)
-        Disk.active = active
+        FailingDisk.active = active
         disk.begin()
 
     def _run(self, *, noting: bool = False) -> bytes:
@@ -148,7 +148,7 @@ class Campaign:
                 kept |= {f"{name}.{one}": digest(keeper.kept(plan, one)) for one in keeper.names(plan)}
         return entries, kept
 
-    def meet(self, fault: Fault, at: int) -> tuple[Counter[str], str]:
+    def meet(self, fault: DiskFault, at: int) -> tuple[Counter[str], str]:
         """Return what is wrong after a fault at this call and a run to the end (nothing), and what the failing run said."""
         self._reset()
         found, keys = Counter[str](), Keys(dict(self._keys.of))
@@ -162,7 +162,7 @@ class Campaign:
                 pass
             except (UnpooledError, OSError) as error:
                 said = f"{type(error).__name__}: {error}"
-            if self.disk.dead and fault is Fault.POWER:
+            if self.disk.dead and fault is DiskFault.POWER:
                 self.disk.lose()
             self.disk.begin()
             try:
@@ -178,7 +178,7 @@ class Campaign:
         return +found, said
 
     def _between(self, said: str) -> Counter[str]:
-        """Hold the ledgers after the fault against those of the undisturbed run after as many answers."""
+        """Hold the ledgers after the fault against those of the undisturbed run after the same number of answers."""
         found, answered = Counter[str](), len(self._answers)
         entries, _ = self._state()
         before = self.calm.after[answered - 1] if answered else {name: set() for name in entries}
@@ -217,10 +217,10 @@ def digest(values: Any) -> str:
     ).hexdigest()
 
 
-def points(campaign: Campaign, fault: Fault, most: int | None = None) -> list[int]:
+def points(campaign: Campaign, fault: DiskFault, most: int | None = None) -> list[int]:
     """Return the calls at which a fault is tried: all that it can meet, or ``most`` of them, evenly spread."""
     calls = campaign.calm.calls
-    partial = fault in {Fault.TORN, Fault.HALF}
+    partial = fault in {DiskFault.TORN, DiskFault.HALF}
     every = [k for k, call in enumerate(calls) if not partial or call.startswith("write")]
     if most is None or len(every) <= most:
         return every
@@ -235,4 +235,4 @@ def campaign_of(folder: Path, case: Case) -> Iterator[Campaign]:
         yield Campaign(folder, case, disk)
 
 
-__all__ = ["FINDINGS", "Campaign", "Fault", "campaign_of", "points"]
+__all__ = ["FINDINGS", "Campaign", "DiskFault", "campaign_of", "points"]

@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 from unpooled.testing import sqlite_files
 
 
-class Fault(StrEnum):
-    """What goes wrong at one call."""
+class DiskFault(StrEnum):
+    """Faults of a disk, each of which happens at one call."""
 
     FULL = "no space"
     READ_ONLY = "read-only"
@@ -39,7 +39,7 @@ class Fault(StrEnum):
 
 
 #: The errors of the faults that a process lives through.
-_ERRORS = {Fault.FULL: errno.ENOSPC, Fault.READ_ONLY: errno.EROFS, Fault.TORN: errno.EIO}
+_ERRORS = {DiskFault.FULL: errno.ENOSPC, DiskFault.READ_ONLY: errno.EROFS, DiskFault.TORN: errno.EIO}
 #: Calls that a full disk still answers.
 _ALWAYS_ROOM = {"unlink", "truncate"}
 _WRITING = os.O_WRONLY | os.O_RDWR
@@ -64,28 +64,28 @@ class _File:
 
 
 @dataclass
-class Disk:
+class FailingDisk:
     """The folder ``root``, and what has been called since :meth:`begin`."""
 
     root: Path
     calls: list[str] = field(default_factory=list)
-    fault: Fault | None = None
+    fault: DiskFault | None = None
     at: int = -1
     dead: bool = False
     #: Whether a write was short, so that the next one fails.
-    _short: bool = False
+    short: bool = False
     #: Files by the names that they have now, and by those that would be there after a loss of power.
     _now: dict[str, _File] = field(default_factory=dict, repr=False)
     _kept: dict[str, _File] = field(default_factory=dict, repr=False)
     _paths: dict[int, str] = field(default_factory=dict)
     #: Descriptors of processes that are dead.
     _stale: set[int] = field(default_factory=set)
-    active: ClassVar[Disk | None] = None
+    active: ClassVar[FailingDisk | None] = None
 
-    def begin(self, fault: Fault | None = None, at: int = -1) -> None:
+    def begin(self, fault: DiskFault | None = None, at: int = -1) -> None:
         """Count from 0 again, as another process to which everything on the disk is durable; ``fault`` happens at call ``at``."""
         self.calls, self.fault, self.at, self.dead = [], fault, at, False
-        self._short = False
+        self.short = False
         self._stale |= set(self._paths)
         self._now = {}
         for place in sorted(self.root.rglob("*")):
@@ -106,19 +106,19 @@ class Disk:
         self.calls.append(f"{kind} {Path(path).name}")
         if self.fault is None or number < self.at:
             return
-        if number == self.at and self.fault in {Fault.KILLED, Fault.HALF, Fault.POWER}:
+        if number == self.at and self.fault in {DiskFault.KILLED, DiskFault.HALF, DiskFault.POWER}:
             self.dead = True
-            if self.fault is Fault.HALF and write is not None:
+            if self.fault is DiskFault.HALF and write is not None:
                 write(body[: len(body) // 2])
             raise Killed
-        if self.fault is Fault.TORN:
+        if self.fault is DiskFault.TORN:
             if number == self.at and write is not None:
-                self._short = True
+                self.short = True
                 write(body[: len(body) // 2])
-            elif self._short and kind == "write":
-                self._short = False
+            elif self.short and kind == "write":
+                self.short = False
                 raise self._error(path)
-        elif self.fault is Fault.READ_ONLY or (self.fault is Fault.FULL and kind not in _ALWAYS_ROOM):
+        elif self.fault is DiskFault.READ_ONLY or (self.fault is DiskFault.FULL and kind not in _ALWAYS_ROOM):
             raise self._error(path)
 
     def _error(self, path: str) -> OSError:
@@ -128,11 +128,11 @@ class Disk:
 
     def lose(self) -> None:
         """Leave on the disk what a loss of power leaves there."""
-        active, Disk.active = Disk.active, None
+        active, FailingDisk.active = FailingDisk.active, None
         try:
             self._lose()
         finally:
-            Disk.active = active
+            FailingDisk.active = active
 
     def _lose(self) -> None:
         for name in sorted({str(place) for place in self.root.rglob("*")} - self._kept.keys(), reverse=True):
@@ -186,7 +186,7 @@ _real = {
 
 
 def _open(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
-    disk = Disk.active
+    disk = FailingDisk.active
     if disk is None or not disk.has(path):
         return int(_real["open"](path, flags, mode, **more))
     if not flags & _WRITING:
@@ -203,15 +203,15 @@ def _open(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
 
 
 def _close(descriptor: int) -> None:
-    if Disk.active is not None:
-        Disk.active._paths.pop(descriptor, None)
-        Disk.active._stale.discard(descriptor)
+    if FailingDisk.active is not None:
+        FailingDisk.active._paths.pop(descriptor, None)
+        FailingDisk.active._stale.discard(descriptor)
     _real["close"](descriptor)
 
 
 def _at(kind: str, descriptor: int, write: Callable[[bytes], object] | None = None, body: bytes = b"") -> str | None:
     """Number a call on an open file, and return its path; None where it is none of this disk."""
-    disk = Disk.active
+    disk = FailingDisk.active
     path = None if disk is None else disk._paths.get(descriptor)
     if disk is None or path is None:
         return None
@@ -229,7 +229,7 @@ def _write(descriptor: int, body: Any) -> int:
     try:
         _at("write", descriptor, half, bytes(body))
     except Short as short:
-        if Disk.active is not None and Disk.active.dead:
+        if FailingDisk.active is not None and FailingDisk.active.dead:
             raise Killed from None
         return int(short.args[0])
     return int(_real["write"](descriptor, body))
@@ -244,12 +244,12 @@ def _fsync(descriptor: int) -> None:
     path = _at("fsync", descriptor)
     if path is None:
         _real["fsync"](descriptor)
-    elif Disk.active is not None:
-        Disk.active.synced(path)
+    elif FailingDisk.active is not None:
+        FailingDisk.active.synced(path)
 
 
 def _replace(path: Any, to: Any, **more: Any) -> None:
-    disk = Disk.active
+    disk = FailingDisk.active
     if disk is not None and disk.has(to):
         disk.call("rename", str(to))
         disk.moved(str(path), str(to))
@@ -257,7 +257,7 @@ def _replace(path: Any, to: Any, **more: Any) -> None:
 
 
 def _unlink(path: Any, **more: Any) -> None:
-    disk = Disk.active
+    disk = FailingDisk.active
     if disk is not None and disk.has(path) and os.path.lexists(path):
         disk.call("unlink", str(path))
         disk.gone(str(path))
@@ -265,7 +265,7 @@ def _unlink(path: Any, **more: Any) -> None:
 
 
 def _mkdir(path: Any, *given: Any, **more: Any) -> None:
-    disk = Disk.active
+    disk = FailingDisk.active
     if disk is not None and disk.has(path) and not os.path.lexists(path):
         disk.call("mkdir", str(path))
         disk.made(str(path), folder=True)
@@ -273,7 +273,7 @@ def _mkdir(path: Any, *given: Any, **more: Any) -> None:
 
 
 def _opened(file: Any, mode: str = "r", *given: Any, **more: Any) -> Any:
-    disk = Disk.active
+    disk = FailingDisk.active
     ours = disk is not None and (file in disk._paths if isinstance(file, int) else disk.has(file))
     return (_pyio.open if ours and set(mode) & set("wax+") else _real_open)(file, mode, *given, **more)
 
@@ -301,20 +301,20 @@ class _Connection(sqlite3.Connection):
         try:
             return super().execute(*given)
         finally:
-            if Disk.active is not None and Disk.active.dead:
+            if FailingDisk.active is not None and FailingDisk.active.dead:
                 raise Killed
 
 
 @contextmanager
-def failing(root: Path) -> Iterator[Disk]:
-    """Let every call that changes a file under this folder go through a :class:`Disk`, inside the block; of blocks in blocks the inner one's folder."""
-    before, Disk.active = Disk.active, Disk(root)
+def failing(root: Path) -> Iterator[FailingDisk]:
+    """Let every call that changes a file under this folder go through a :class:`FailingDisk`, inside the block; of blocks in blocks the inner one's folder."""
+    before, FailingDisk.active = FailingDisk.active, FailingDisk(root)
     if before is None:
         _exchange()
     try:
-        yield Disk.active
+        yield FailingDisk.active
     finally:
-        Disk.active = before
+        FailingDisk.active = before
         if before is None:
             _put_back()
 
@@ -327,7 +327,7 @@ _real_connect = sqlite3.connect
 
 
 def _exchange() -> None:
-    sqlite_files.install(lambda: Disk.active)
+    sqlite_files.install(lambda: FailingDisk.active)
     for name, ours in _OURS.items():
         setattr(os, name, ours)
     builtins.open = io.open = _opened
@@ -342,4 +342,4 @@ def _put_back() -> None:
     sqlite_files.remove()
 
 
-__all__ = ["Disk", "Fault", "Killed", "failing"]
+__all__ = ["DiskFault", "FailingDisk", "Killed", "failing"]

@@ -23,7 +23,7 @@ from unpooled.protocol.transcript import Transcript
 from unpooled.study.about import moment
 from unpooled.testing import sqlite_files
 from unpooled.testing.cases import FULL, Case
-from unpooled.testing.crashes import Fault, campaign_of, points
+from unpooled.testing.crashes import DiskFault, campaign_of, points
 from unpooled.testing.processes import COORDINATOR, REFUSED, SILENCE, World, entries_of, fork, gather, spelled
 
 
@@ -109,7 +109,7 @@ def test_files_that_may_not_grow_refuse_in_words_and_nothing_is_lost(case: Case,
 def test_a_fault_at_any_call_of_the_disk_costs_nothing_and_changes_nothing(case: Case, tmp_path: Path) -> None:
     """Parties, their ledgers and the coordinator in one process, which one fault meets at one of its calls of the file layer."""
     with campaign_of(tmp_path / "disk", case) as campaign:
-        for fault in Fault:
+        for fault in DiskFault:
             for at in points(campaign, fault, 100 if FULL else 4):
                 assert campaign.meet(fault, at)[0] == {}, f"{fault} at {campaign.calm.calls[at]}"
 

@@ -10,10 +10,34 @@ import ctypes
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from unpooled.testing.disks import Disk
+
+class Disk(Protocol):
+    """The part of :class:`unpooled.testing.disks.FailingDisk` that is asked here."""
+
+    short: bool
+
+    def has(self, path: object) -> bool:
+        """Return True if a path is on it."""
+        ...
+
+    def call(self, kind: str, path: str, write: Callable[[bytes], object] | None = None, body: bytes = b"") -> None:
+        """Number a call, or raise what goes wrong with it."""
+        ...
+
+    def made(self, path: str, *, folder: bool = False, fresh: bool = False) -> None:
+        """Note a new name."""
+        ...
+
+    def gone(self, path: str) -> None:
+        """Note that a name is gone."""
+        ...
+
+    def synced(self, path: str) -> None:
+        """Note that a file, or a folder's names, are durable."""
+        ...
+
 
 _OK, _FULL, _READ_ONLY, _CANTOPEN, _IOERR = 0, 13, 8, 14, 10
 _CREATE, _JOURNAL = 0x4, 0x800
@@ -138,7 +162,7 @@ def _watched(address: int, disk: Callable[[], Disk | None]) -> _Methods:
         if active is not None:
 
             def half(part: bytes) -> None:
-                active._short = False  # SQLite writes on until all is there or an error comes: to it, both are one call
+                active.short = False  # SQLite writes on until all is there or an error comes: to it, both are one call
                 real_write(file, data, len(part), offset)
                 raise OSError(errno.EIO, "torn")
 
