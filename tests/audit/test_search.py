@@ -11,8 +11,10 @@ import pytest
 from cases import CASES
 
 from unpooled.audit.extremes import FAR, extremes, same_values
+from unpooled.audit.made_up import made_up
 from unpooled.audit.pairs import Pairs, read_file, write_file
 from unpooled.audit.replay import Report, replay, steady
+from unpooled.audit.whole import audit_study
 from unpooled.kernels import standard_rows
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
@@ -124,3 +126,17 @@ def test_pairs_are_kept_where_they_moved_far_and_written_as_they_are(tmp_path: P
     slow = replay(model, study, tables, registry=load, rounds=1, pairs=read)
     assert set(slow.slower) == {name for pair in read.kept for name in pair.moved}
     assert "moved less than by the kept pairs" in str(slow)
+
+
+def test_the_command_keeps_pairs_and_replays_them_first(tmp_path: Path) -> None:
+    case = CASES["diagnose"]()
+    file, said = tmp_path / "pairs.json", []
+    for _ in range(2):
+        report = audit_study(case.study, said.append, rows=6, rounds=1, pairs=file)
+        assert report.passed, str(report)
+        assert report.slower == []
+        plan = load(case.model).compile(made_up(load(case.model), case.study, 6)[0]).hash
+        kept = read_file(file, plan)
+        assert kept.kept
+        assert {"", plan} >= {pair.plan for pair in kept.kept}
+    assert len({repr(row) for row in kept.rows()}) == len(kept.kept)

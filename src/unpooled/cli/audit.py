@@ -26,7 +26,7 @@ def audit(
     attacks: int = typer.Option(
         0, "--attacks", min=0, help="Attack it too, so many times each: membership, attributes, tracing, differencing."
     ),
-    pairs: Path = typer.Option(
+    pairs: Path | None = typer.Option(
         None,
         "--pairs",
         help="Replay the pairs of neighbours in this file first, and keep those in it that came near a bound.",
