@@ -79,11 +79,10 @@ def test_a_range_that_a_norm_implies_is_not_clipped_to() -> None:
     assert [one.get("x1") for one, *_ in found] == [-2.0, None, 0.0]  # of a range made symmetric its farther end stays
 
 
-@pytest.mark.skipif(not KEPT.is_file(), reason="no pairs are kept here")
 def test_rows_that_are_not_shortened_are_caught_by_a_kept_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     """They count as nothing, so no bound shows it: it shows that what moved the release does so no longer."""
-    case = CASES["bayes, focus"]()
-    kept = read_file(KEPT, case.name)
+    name = "bayes, focus"
+    case, kept = CASES[name](), read_file(KEPT, name)
     chosen = Pairs([pair for pair in kept.kept if any(name.endswith(".residual") for name in pair.moved)])
     assert chosen.kept
     model, shorten = load(case.model), standard_rows.shorten_rows
