@@ -44,13 +44,13 @@ def at_norm(plan: Plan, card: Card) -> Iterator[dict[str, Any]]:
 def same_values(plan: Plan, card: Card) -> Iterator[tuple[dict[str, float], list[dict[str, float]], str]]:
     """Yield (values, others that must count the same, what they are): beyond a range and at its end, all columns and one; zeros of both signs.
 
-    Where a constant is left out, a range is made symmetric, so only its farther end is one. A range that a norm implies is not clipped to. Who
-    has a time beyond its range was there at the end, and had no event.
+    Only of a study whose rows are shortened to a norm: elsewhere a value that is not clipped moves a release beyond its bound. Where a constant
+    is left out, a range is made symmetric, so only its farther end is one. A range that the norm implies is not clipped to.
     """
     norm = plan.study.parameters.get("norm")
-    times = {given.get(name) for given in _given(plan) if "event" in given for name in ("time", "response")}
-    bounded = [c for c in card.columns if c.categories is None and c.name not in times]
-    numbers = [c for c in bounded if c.range != (-(norm or 0.0), norm)]
+    if not isinstance(norm, float):
+        return
+    numbers = [c for c in card.columns if c.categories is None and c.range != (-norm, norm)]
     for end, far in enumerate((-FAR, FAR)):
         ends = {c.name: c.range[end] for c in numbers if abs(c.range[end]) >= abs(c.range[1 - end])}
         if ends:
@@ -60,11 +60,6 @@ def same_values(plan: Plan, card: Card) -> Iterator[tuple[dict[str, float], list
     if zeros:
         others = [dict.fromkeys(zeros, -0.0), dict.fromkeys(zeros, SMALLEST)]
         yield zeros, others, "a zero with another sign, or next to nothing, counts otherwise than zero"
-
-
-def _given(plan: Plan) -> list[dict[str, Any]]:
-    """Return the parameters of the study, and of each of its analyses."""
-    return [plan.study.parameters, *(one.get("parameters", {}) for one in plan.study.contained)]
 
 
 def with_values(table: Table, values: dict[str, float], at: int) -> Table:

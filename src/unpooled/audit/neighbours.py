@@ -71,6 +71,11 @@ def bases(
     for end in (0, 1):
         yield {**tables, **{card.name: _at_corner(tables[card.name], card, end, at) for card in cards}}, {}
     yield {**tables, **{card.name: tables[card.name].replace(at, _random_row(card, rng)) for card in cards}}, {}
+    # A row that a norm shortens, mostly because of one value beyond its end: without it, what stays is shortened much less.
+    may = [(card, c) for card in cards for c in card.columns if c.may_be_absent and c.categories is None]
+    for card, column in may[:rounds] if plan.study.parameters.get("norm") else ():
+        row = corner(card, 1) | {column.name: 4 * column.range[1] - 3 * column.range[0]}
+        yield {**tables, card.name: tables[card.name].replace(at, row)}, {card.name: {column.name: _nothing(column)}}
     pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
     for k in rng.permutation(len(pairs))[:rounds].tolist():
         card, one, other = pairs[k]
@@ -232,7 +237,7 @@ def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.r
     rows = own if isinstance(own, list) else [own or {}]
     column = _pick([c for c in card.columns if unit is not Unit.ATTRIBUTE or c.name in rows[0]], rng)
     numbers = [] if column.categories is not None else extremes(column)
-    drawn = _pick(_pick([_values(column, rng), numbers or _values(column, rng)], rng), rng)
+    drawn = _pick(_pick([_values(column, rng)] * 3 + [numbers or _values(column, rng)], rng), rng)
     changed = [{**row, column.name: drawn} for row in rows]
     return {**change, name: changed if isinstance(own, list) else changed[0]}
 

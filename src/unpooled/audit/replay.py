@@ -32,7 +32,6 @@ from unpooled.audit.shares import share
 from unpooled.audit.stage import FrozenKeys
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
-from unpooled.errors import UnpooledError
 from unpooled.kernels import field as field_arithmetic
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
@@ -101,7 +100,7 @@ def _look(world: _World, tables: Tables, at: int, rng: np.random.Generator, roun
                 [only] if only else neighbours(plan, base, unit, rng, rounds, at, labels=unit in world.model.covers_labels)
             )
             compare = partial(world.compare, run, unit=unit, at=at)
-            found = searched(plan, compare, tried, unit, rng, 0 if only else rounds)
+            found = searched(plan, compare, tried, unit, rng.spawn(1)[0], 0 if only else rounds)
             world.report.pairs.note(plan, tables, base, unit, at, found)
     for unit in plan.units:
         for base, few in alike(plan, tables, unit, Adjacency(plan.study.adjacency)):
@@ -223,7 +222,7 @@ class _World:
         """Run the study; None, and a violation, where admissible data are refused."""
         try:
             return self.record(tables)
-        except UnpooledError as error:
+        except Exception as error:  # noqa: BLE001 - whatever ends a step depends on data
             words = f"a study on admissible data is refused ({type(error).__name__})"
             self.report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
             return None
@@ -304,7 +303,7 @@ class _World:
             transcript = Transcript()
             try:
                 drive(self.model, self.plan, in_process(everybody), transcript)
-            except UnpooledError as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends a step depends on data
                 words = f"the neighbour is refused ({type(error).__name__})"
                 self.report.violations.append(Violation(unit, "any", "the whole study", words))
             for ours, theirs in zip(run.transcript.entries, transcript.entries, strict=False):
@@ -316,7 +315,7 @@ class _World:
                 continue
             try:
                 answer = people[entry.to].answer(entry.request)
-            except UnpooledError as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends a step depends on data
                 step = open_envelope(entry.request).step
                 words = f"the neighbour is refused ({type(error).__name__})"
                 self.report.violations.append(Violation(unit, entry.to, step, words))

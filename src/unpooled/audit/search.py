@@ -1,7 +1,7 @@
 """A search for the worst neighbour of every release, guided by how far each one moved.
 
-Every release has its own farthest neighbour so far. A step takes the release that is farthest below its bound and was not taken lately, changes one value
-of its neighbour, and keeps what moves any release farther than before.
+Every release has its own farthest neighbour so far. A step changes one value of the farthest of all, or of that of the release that is farthest below its
+bound and was taken least often, in turn; and keeps what moves any release farther than before.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ def searched(
     for changes in tried:
         note(changes)
     taken: list[Key] = []
-    for _ in range(rounds):
+    for step in range(rounds):
         keys = sorted(
             (key for key in best if searchable(plan, best[key][1])), key=lambda key: (taken.count(key), best[key][0])
         )
         if not keys:
             break
-        taken.append(keys[0])
-        note(changed_once(plan, best[keys[0]][1], unit, rng))
+        key = keys[0] if step % 2 else max(keys, key=lambda key: best[key][0])
+        taken += [key] * (step % 2)
+        note(changed_once(plan, best[key][1], unit, rng))
     return best
 
 
