@@ -23,9 +23,13 @@ from experiments.common import RESULTS, run, write_table
 ROOT = Path(__file__).parents[1]
 LIST, SCRATCH = ROOT / "tests/audit/breaks.toml", Path(os.environ.get("TMPDIR", "/tmp")) / "unpooled-breaks"  # noqa: S108 - a copy of public files
 #: Cases whose audit is cheap and which between them have every way to add up, both splits and both kinds of fit.
-CASES = ("describe", "describe, columns", "bayes", "bayes, robust", "bayes, columns", "glm", "stacking", "lasso", "pride")
+CASES = (
+    *("describe", "describe, columns", "bayes", "bayes, robust", "bayes, focus", "bayes, columns", "glm"),
+    *("stacking", "lasso", "pride"),
+)
 TESTS = (
     *(f"tests/audit/test_replay.py::test_every_model_passes_on_its_own_data[{case}]" for case in CASES),
+    "tests/audit/test_search.py",
     "tests/audit/test_noise_is_there.py",
     "tests/audit/test_one_account.py",
     "tests/audit/test_second_account.py",

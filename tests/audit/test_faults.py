@@ -41,6 +41,9 @@ ONLY = {
         found for own in CASES_OF.values() for found in (own if FULL else own[:1])
     ],
     "test_files_that_may_not_grow_refuse_in_words_and_nothing_is_lost": sized(sorted(CASES), ["describe", "pride", "lasso"]),
+    "test_a_fault_at_any_call_of_the_disk_costs_nothing_and_changes_nothing": sized(
+        sorted(CASES), ["describe", "pride", "bayes", "lasso"]
+    ),
     "test_a_clock_that_jumps_changes_times_and_nothing_else": ["describe", "lasso"],
     "test_two_coordinators_at_once_hear_the_same_and_it_is_paid_for_once": sized(
         sorted(CASES), ["describe", "pride", "bayes", "lasso"]

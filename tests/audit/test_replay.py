@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,6 +26,8 @@ from unpooled.protocol.step import Step
 from unpooled.testing.replays import *
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
+#: Written by ``python tests/audit/pairs.py``.
+PAIRS = Path(__file__).with_name("pairs.json")
 RNG = np.random.default_rng(3)
 TABLES = {name: Table({"age": RNG.uniform(20, 90, 25), "dose": RNG.uniform(-1, 3, 25)}) for name in ("a", "b")}
 STUDY = Study("describe", tuple(Card(name, 25, COLUMNS) for name in TABLES), 1.0, 1e-5, derived=())

@@ -1,10 +1,12 @@
-"""A party's desk in a process of its own, over pipes, which can be made to kill itself (SIGKILL) at one point of a step."""
+"""A party's desk in a process of its own, over pipes, which can be made to kill itself (SIGKILL) at one point of a step, or has a clock that jumps."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from unpooled.network.service import RequestDesk
@@ -33,6 +35,9 @@ def main() -> None:
         reserve(self, charges, *rest, **words)
 
     Ledger.reserve, Ledger.commit = dying_reserve, dying_commit
+    if point == "clock":  # back before the epoch, and far ahead, with every look
+        jumps, real = itertools.cycle((0.0, -6.2e10, 4.0e11, 2.0**33)), time.time
+        time.time = lambda: real() + next(jumps)
     desk = RequestDesk(config, sys.argv[4])
     inward, outward = sys.stdin.buffer, sys.stdout.buffer
     while len(size := inward.read(8)) == 8:

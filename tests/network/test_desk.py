@@ -424,7 +424,7 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 
     def full(self: Anchor, *heads: object) -> None:
         if self.database == north and len(heads) == 2:
-            raise Refusal("the anchor cannot be written (No space left on device). Nothing was debited")
+            raise Refusal("the anchor cannot be written (No space left on device). Nothing is debited twice")
         real(self, *heads)
 
     with monkeypatch.context() as patch:

@@ -489,7 +489,7 @@ def test_a_lock_held_too_long_is_a_refusal(path: Path, monkeypatch: pytest.Monke
     with Ledger.open(path) as ledger:
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Refusal, match=r"another process .* Nothing was debited") as refusal:
+        with pytest.raises(Refusal, match=r"another process .* Nothing is debited twice") as refusal:
             ledger.reserve([charge(9)], BUDGET)
         assert type(refusal.value) is Refusal
         holder.close()
@@ -811,7 +811,7 @@ def test_an_anchor_that_cannot_be_written_debits_nothing(
     with Ledger.open(path) as ledger:
         with monkeypatch.context() as patch:
             patch.setattr(os, call, failing(getattr(os, call), at, number))
-            with pytest.raises(Refusal, match="Nothing was debited") as refusal:
+            with pytest.raises(Refusal, match="othing is debited twice") as refusal:
                 ledger.reserve([charge(9)], BUDGET)
         assert os.strerror(number) in str(refusal.value)
         assert_nothing_debited_then_healed(path, ledger)
@@ -848,7 +848,7 @@ def test_a_failing_commit_debits_nothing(path: Path) -> None:
     with Ledger.open(path) as ledger:
         ledger._store.connection.close()
         ledger._store.connection = sqlite3.connect(path, isolation_level=None, factory=Failing)
-        with pytest.raises(Refusal, match=r"disk reports an error.* Nothing was debited"):
+        with pytest.raises(Refusal, match=r"disk reports an error.* Nothing is debited twice"):
             ledger.reserve([charge(9)], BUDGET)
         broken = False
         assert_nothing_debited_then_healed(path, ledger)
@@ -858,7 +858,7 @@ def test_a_full_database_debits_nothing(path: Path) -> None:
     with Ledger.open(path) as ledger:
         (pages,) = ledger._store.connection.execute("PRAGMA page_count").fetchone()
         ledger._store.connection.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(Refusal, match=r"disk is full.* Nothing was debited"):
+        with pytest.raises(Refusal, match=r"disk is full.* Nothing is debited twice"):
             ledger.commit(PLAN, "release", 2, REQUEST, os.urandom(100_000))
         assert ledger.reply(PLAN, "release", 2, REQUEST) is None
         ledger._store.connection.execute("PRAGMA max_page_count = 100000")
@@ -869,7 +869,7 @@ def test_a_full_database_debits_nothing(path: Path) -> None:
 def test_a_database_that_cannot_be_written_debits_nothing(path: Path) -> None:
     with Ledger.open(path) as ledger:
         ledger._store.connection.execute("PRAGMA query_only = ON")
-        with pytest.raises(Refusal, match=r"cannot be written.* Nothing was debited"):
+        with pytest.raises(Refusal, match=r"cannot be written.* Nothing is debited twice"):
             ledger.reserve([charge(9)], BUDGET)
         ledger._store.connection.execute("PRAGMA query_only = OFF")
         assert_nothing_debited_then_healed(path, ledger)
@@ -892,13 +892,13 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     path = small_disk / "ledger.db"
     with Ledger.create(path) as ledger:
         ledger.reserve([charge(0)], BUDGET)
-        with pytest.raises(Refusal, match="Nothing was debited"):
+        with pytest.raises(Refusal, match="othing is debited twice"):
             ledger.commit(PLAN, "release", 0, REQUEST, os.urandom(400_000))
         with (small_disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
             while True:
                 filler.write(bytes(1024))
         paid = 1
-        with pytest.raises(Refusal, match="Nothing was debited"):
+        with pytest.raises(Refusal, match="othing is debited twice"):
             for paid in range(1, 100):  # SQLite may still find room in a page that it has
                 ledger.reserve([charge(paid)], BUDGET)
         (small_disk / "filler").unlink()

@@ -1,7 +1,8 @@
 """Tables that differ from given ones in one unit, chosen to move statistics as far as they go.
 
 Random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds, missing values (also of rows
-that hold two values and else the middle of every range); and one more value of the worst found so far, for a search from there.
+that hold two values and else the middle of every range), rows that are all alike; and one more value of the worst found so far, for a search from
+there: inside the range, or one where a statistic may jump (:mod:`unpooled.audit.extremes`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.audit.extremes import FAR, all_alike, at_norm, extremes
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
@@ -69,11 +71,40 @@ def bases(
     for end in (0, 1):
         yield {**tables, **{card.name: _at_corner(tables[card.name], card, end, at) for card in cards}}, {}
     yield {**tables, **{card.name: tables[card.name].replace(at, _random_row(card, rng)) for card in cards}}, {}
+    # A row that a norm shortens, mostly because of one value beyond its end: without it, what stays is shortened much less.
+    may = [(card, c) for card in cards for c in card.columns if c.may_be_absent and c.categories is None]
+    for card, column in may[:rounds] if plan.study.parameters.get("norm") else ():
+        row = corner(card, 1) | {column.name: 4 * column.range[1] - 3 * column.range[0]}
+        yield {**tables, card.name: tables[card.name].replace(at, row)}, {card.name: {column.name: _nothing(column)}}
     pairs = [(card, one, other) for card in cards for one in card.columns if one.may_be_absent for other in card.columns]
     for k in rng.permutation(len(pairs))[:rounds].tolist():
         card, one, other = pairs[k]
         row = _hollow(card, {one.name, other.name}, int(rng.integers(2)))
         yield {**tables, card.name: tables[card.name].replace(at, row)}, {card.name: {one.name: _nothing(one)}}
+
+
+def alike(
+    plan: Plan, tables: Tables, unit: Unit, adjacency: Adjacency
+) -> Iterator[tuple[Tables, list[Mapping[str, Change]]]]:
+    """Data whose rows are all equal, once with all that may be missing missing, each with few changes: no neighbour has more copies of a row."""
+    cards = plan.study.parties
+    if adjacency == Adjacency.ZERO_OUT or any(isinstance(table, BoundedTable) for table in tables.values()):
+        return  # rows that vanish are far from nothing already, and an id has copies of one row everywhere else
+    groups = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
+    for end, hollow in ((0, False), (1, True)):
+        rows = {card.name: {c.name: _empty(c, end, hollow=hollow) for c in card.columns} for card in cards}
+        base = {**tables, **{card.name: all_alike(tables[card.name], card, rows[card.name]) for card in cards}}
+        if unit is Unit.ATTRIBUTE:
+            firsts = [(card, card.columns[end % len(card.columns)]) for card in cards]
+            yield base, [{card.name: {c.name: corner(card, 1 - end)[c.name]}} for card, c in firsts]
+        else:
+            yield base, [{card.name: corner(card, 1 - end) for card in group} for group in groups]
+
+
+def _empty(column: Column, end: int, *, hollow: bool) -> Any:  # noqa: ANN401 - a value of this column
+    if hollow and column.may_be_absent:
+        return _nothing(column)
+    return column.categories[-end] if column.categories is not None else column.range[end]
 
 
 def _at_corner(table: Table, card: Card, end: int, at: int) -> Table:
@@ -155,6 +186,9 @@ def _other_values(
             continue  # other rows are no neighbours under zero-out
         for end in (0, 1):
             yield {card.name: corner(card, end) for card in group}
+        far = [{c.name: FAR * sign for c in card.columns if c.categories is None} for sign in (-1, 1) for card in group]
+        yield from ({group[k % len(group)].name: row} for k, row in enumerate(far) if row)
+        yield from ({card.name: row} for card in group for row in at_norm(plan, card))
         yield {card.name: {c.name: _mirrored(c, base[card.name][c.name][at]) for c in card.columns} for card in group}
         yield {card.name: {c.name: base[card.name][c.name][at - 1] for c in card.columns} for card in group}
         yield {card.name: {c.name: _values(c, rng)[2 % len(_values(c, rng))] for c in card.columns} for card in group}
@@ -202,7 +236,8 @@ def changed_once(plan: Plan, change: Mapping[str, Change], unit: Unit, rng: np.r
     card, own = plan.study.card(name), change[name]
     rows = own if isinstance(own, list) else [own or {}]
     column = _pick([c for c in card.columns if unit is not Unit.ATTRIBUTE or c.name in rows[0]], rng)
-    drawn = _pick(_values(column, rng), rng)
+    numbers = [] if column.categories is not None else extremes(column)
+    drawn = _pick(_pick([_values(column, rng)] * 3 + [numbers or _values(column, rng)], rng), rng)
     changed = [{**row, column.name: drawn} for row in rows]
     return {**change, name: changed if isinstance(own, list) else changed[0]}
 

@@ -5,8 +5,8 @@ releases is the difference of two statistics, so it can be held against the decl
 a release must not move at all: shapes, the order of releases, public fields, refusals. Conditioning on the recorded
 requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
 
-The neighbours are those of :mod:`unpooled.audit.neighbours`, and a coordinate search from the worst found so far; under every unit that the
-plan prices. Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.shares`), each against its own bound; and all
+The neighbours are those of :mod:`unpooled.audit.neighbours`, and a search from the farthest of every release (:mod:`unpooled.audit.search`); under
+every unit that the plan prices. What must count as the same value must move nothing at all (:mod:`unpooled.audit.extremes`). Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.shares`), each against its own bound; and all
 releases that one neighbour moved, composed, against what the whole plan states, which no bound of a single release can show.
 """
 
@@ -14,18 +14,24 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from unpooled.aggregation.secure_sum import opened
-from unpooled.audit.neighbours import allowed, bases, changed_once, changed_table, corner, neighbours, searchable
+from unpooled.audit.differences import differences
+from unpooled.audit.extremes import same_values, with_values
+from unpooled.audit.neighbours import alike, allowed, bases, changed_table, corner, neighbours
+from unpooled.audit.pairs import FAR_ENOUGH, STILL, Pair, Pairs
+from unpooled.audit.report import Report
+from unpooled.audit.search import searched
 from unpooled.audit.shares import share
 from unpooled.audit.stage import FrozenKeys
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
-from unpooled.errors import UnpooledError
 from unpooled.kernels import field as field_arithmetic
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
@@ -36,18 +42,7 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import (
-    Array,
-    Disclosed,
-    Entrusted,
-    Masked,
-    Partial,
-    Public,
-    Released,
-    Sealed,
-    open_body,
-    open_envelope,
-)
+from unpooled.protocol.messages import Entrusted, open_body, open_envelope
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
@@ -64,66 +59,104 @@ if TYPE_CHECKING:
 
 #: Relative slack for the last bits of a norm, nothing more; and for minimisers, whose privacy loss takes difference quotients.
 _ROUNDING, _QUOTIENTS = 1e-9, 1e-3
-
-
-@dataclass(slots=True)
-class Report:
-    """Report of an audit: the largest measured fraction of each declared bound, and every violation."""
-
-    #: (unit, party, release) -> measured change / declared event.
-    largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
-    violations: list[Violation] = field(default_factory=list)
-    neighbours: int = 0
-    #: Releases, as "party.name", that no neighbour moved, or that are no vectors whose movement can be measured (choices, minimisers).
-    unmeasured: list[str] = field(default_factory=list)
-
-    @property
-    def passed(self) -> bool:
-        """Return True if nothing moved farther than declared."""
-        return not self.violations
-
-    def __str__(self) -> str:
-        lines = [f"{self.neighbours} neighbouring data sets: {'no violation' if self.passed else 'VIOLATIONS'}"]
-        lines += [
-            f"  {unit} {party}.{name}: at most {ratio:.4f} of the declared bound"
-            for (unit, party, name), ratio in sorted(self.largest.items())
-        ]
-        lines += [f"  not measured: {', '.join(self.unmeasured)} (see the model's own tests)"] if self.unmeasured else []
-        lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
-        return "\n".join(lines)
+#: The part of a bound that solvers and difference quotients may move for nothing.
+_SAME = 1e-2
 
 
 def replay(
-    model: Model, study: Study, tables: Tables, *, registry: Callable[[str], Model], rounds: int = 20, seed: int = 0
+    model: Model,
+    study: Study,
+    tables: Tables,
+    *,
+    registry: Callable[[str], Model],
+    rounds: int = 20,
+    seed: int = 0,
+    pairs: Pairs | None = None,
 ) -> Report:
-    """Audit one study over these tables; ``rounds`` is the number of random neighbours and of search steps."""
+    """Audit one study over these tables; ``rounds`` is the number of random neighbours and of search steps; ``pairs`` of earlier audits come first."""
     world = _World(model, model.compile(study), registry)
     rng = np.random.default_rng(seed)
     plan, report = world.plan, world.report
-    for at, base, only in ((row, *base) for row in world.rows(tables) for base in bases(plan, tables, rng, rounds, row)):
-        try:
-            run = world.record(base)
-        except UnpooledError as error:
-            words = f"a study on admissible data is refused ({type(error).__name__})"
-            report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
-            continue
-        for unit in (Unit.ATTRIBUTE,) if only else plan.units:
-            best: tuple[float, dict[str, Change]] = (-1.0, {})
-            tried = [only] if only else neighbours(plan, base, unit, rng, rounds, at, labels=unit in model.covers_labels)
-            for changes in tried:
-                measured = world.compare(run, changes, unit, at)
-                if measured > best[0] and searchable(plan, changes):
-                    best = (measured, dict(changes))
-            for _ in range(
-                rounds if best[1] and not only else 0
-            ):  # search: change one more value of the worst neighbour so far
-                candidate = changed_once(plan, best[1], unit, rng)
-                measured = world.compare(run, candidate, unit, at)
-                if measured > best[0]:
-                    best = (measured, candidate)
+    if pairs is not None:
+        report.pairs = pairs.copied()
+        _again(world, tables, pairs)
+    for at in world.rows(tables):
+        _look(world, tables, at, rng, rounds)
+        _same(world, tables, at)
     moved = {(party, name) for (_, party, name), ratio in report.largest.items() if ratio}
     report.unmeasured = [f"{r.party}.{r.name}" for r in plan.releases if (r.party, r.name) not in moved]
     return report
+
+
+def _look(world: _World, tables: Tables, at: int, rng: np.random.Generator, rounds: int) -> None:
+    """Compare the neighbours in one row, over all bases and under all units."""
+    plan = world.plan
+    for base, only in bases(plan, tables, rng, rounds, at):
+        run = world.recorded(base)
+        if run is None:
+            continue
+        for unit in (Unit.ATTRIBUTE,) if only else plan.units:
+            tried = (
+                [only] if only else neighbours(plan, base, unit, rng, rounds, at, labels=unit in world.model.covers_labels)
+            )
+            compare = partial(world.compare, run, unit=unit, at=at)
+            found = searched(plan, compare, tried, unit, rng.spawn(1)[0], 0 if only else rounds)
+            world.report.pairs.note(plan, tables, base, unit, at, found)
+    for unit in plan.units:
+        for base, few in alike(plan, tables, unit, Adjacency(plan.study.adjacency)):
+            run = world.recorded(base)
+            if run is None:
+                continue
+            for changes in few:
+                world.compare(run, changes, unit, at)
+
+
+def _same(world: _World, tables: Tables, at: int) -> None:
+    """Compare data with values that must count the same, party by party: no release may move."""
+    for card in world.plan.study.parties:
+        for one, others, what in same_values(world.plan, card):
+            first = with_values(tables[card.name], one, at)
+            run = world.recorded({**tables, card.name: first})
+            if run is None:
+                continue
+            for other in others:
+                parts = world.compare_tables(run, {card.name: with_values(first, other, at)}, Unit.RECORD)
+                if any(part > _SAME for part in parts.values()):
+                    world.report.violations.append(Violation(Unit.RECORD, card.name, "the whole plan", what))
+
+
+def _again(world: _World, tables: Tables, pairs: Pairs) -> None:
+    """Replay the pairs of earlier audits, and note which of them move less than they did."""
+    for pair in pairs.kept:
+        if pair.plan in {"", world.plan.hash}:
+            moved = _moved(world, tables, pair)
+            world.report.slower += [name for name, part in pair.moved.items() if moved.get(name, 0.0) < STILL * part]
+
+
+def _moved(world: _World, tables: Tables, pair: Pair, key: int = 0) -> dict[str, float]:
+    """Return how far a pair moves each release, with the noise of the plan that it holds for, or else with that of this key."""
+    seed = world.plan.study.simulation_seed if pair.plan else None
+    plan = world.model.compile(msgspec.structs.replace(world.plan.study, simulation_seed=seed))
+    same = replace(world, plan=plan, keys=FrozenKeys(bytes([key]) * 32))
+    run = same.recorded(pair.base(tables))
+    parts = {} if run is None else same.compare(run, pair.second, pair.unit, pair.at)
+    return {f"{party}.{release}": part for (party, release), part in parts.items()}
+
+
+def steady(
+    model: Model, study: Study, tables: Tables, pairs: Pairs, *, registry: Callable[[str], Model], keys: int
+) -> Pairs:
+    """Return the pairs that move a release far enough under each of these many keys of noise; or with this plan's own noise, of this plan alone."""
+    world, kept = _World(model, model.compile(study), registry), []
+    for pair in pairs.kept:
+        for plan in ("", world.plan.hash):
+            asked = replace(pair, plan=plan)
+            under = [_moved(world, tables, asked, key) for key in range(1 if plan else keys)]
+            least = {name: min(moved.get(name, 0.0) for moved in under) for name in pair.moved}
+            kept.append(replace(asked, moved={name: part for name, part in least.items() if part > FAR_ENOUGH}))
+            if kept[-1].moved:
+                break
+    return Pairs([pair for pair in kept if pair.moved])
 
 
 # --- comparison ---------------------------------------------------------------------------------------------------------
@@ -185,6 +218,15 @@ class _World:
         )
         return _Run(tables, transcript, {name: tuple(self._acts[name].done) for name in tables}, entrusts)
 
+    def recorded(self, tables: Tables) -> _Run | None:
+        """Run the study; None, and a violation, where admissible data are refused."""
+        try:
+            return self.record(tables)
+        except Exception as error:  # noqa: BLE001 - whatever ends a step depends on data
+            words = f"a study on admissible data is refused ({type(error).__name__})"
+            self.report.violations.append(Violation(Unit.RECORD, "any", "the whole study", words))
+            return None
+
     def rows(self, tables: Tables) -> list[int]:
         """Return rows to audit: any one, but one of each public part of the rows where releases use a part only."""
         wanted = {(r.party, r.name) for r in self.plan.releases if r.exposure.part}
@@ -202,18 +244,25 @@ class _World:
                 wanted -= moved
         return found or [0]
 
-    def compare(self, run: _Run, changes: Mapping[str, Change], unit: Unit, at: int) -> float:
-        """Put the recorded requests to the changed parties; note what moved; return the largest part of a declared bound."""
-        self.report.neighbours += 1
-        moved: Counter[tuple[str, str]] = Counter()
-        largest, label = 0.0, False
-        people: dict[str, Party] = {}
+    def compare(self, run: _Run, changes: Mapping[str, Change], unit: Unit, at: int) -> dict[tuple[str, str], float]:
+        """Put the recorded requests to the changed parties; note what moved; return the part of its declared bound for each release."""
+        label = False
+        changed: dict[str, Table] = {}
         for name, row in changes.items():
             label = unit is Unit.ATTRIBUTE and isinstance(row, dict) and set(row) <= set(self.plan.study.card(name).labels)
-            changed = allowed(self.plan, name, row, unit)
-            if changed == {}:
-                continue
-            people[name] = self.party(name, changed_table(run.tables[name], changed, at), run.acts[name])
+            kept = allowed(self.plan, name, row, unit)
+            if kept != {}:
+                changed[name] = changed_table(run.tables[name], kept, at)
+        return self.compare_tables(run, changed, unit, label=label)
+
+    def compare_tables(
+        self, run: _Run, changed: Mapping[str, Table], unit: Unit, *, label: bool = False
+    ) -> dict[tuple[str, str], float]:
+        """Do the same for parties with these tables."""
+        self.report.neighbours += 1
+        moved: Counter[tuple[str, str]] = Counter()
+        parts: dict[tuple[str, str], float] = {}
+        people = {name: self.party(name, table, run.acts[name]) for name, table in changed.items()}
         for ours, answer in self._answers(run, people, unit):
             step = find_step(self.model, open_envelope(ours.request).step, self.plan)
             one, other = (open_body(open_envelope(reply), step.reply) for reply in (ours.reply or b"", answer))
@@ -232,14 +281,14 @@ class _World:
                 still = name not in people and act.perturbation is not None and np.array_equal(act.gave, acted.gave)
                 part = 0.0 if still else self._share(name, act, acted, unit, label=label)
                 moved[name, act.release] += part > 0
-                largest = max(largest, part)
+                parts[name, act.release] = max(parts.get((name, act.release), 0.0), part)
         for (release, _), shares in joint.items():
             party, shared, theirs = _opened(shares)
             part = self._share(party, shared, theirs, unit, label=label)
             moved[party, release] += part > 0
-            largest = max(largest, part)
+            parts[party, release] = max(parts.get((party, release), 0.0), part)
         self._compose(moved, unit, label=label)
-        return largest
+        return parts
 
     def _answers(self, run: _Run, people: dict[str, Party], unit: Unit) -> Iterator[tuple[Exchanged, bytes]]:
         """Yield the recorded exchanges, each with the answer from the neighbouring data.
@@ -254,7 +303,7 @@ class _World:
             transcript = Transcript()
             try:
                 drive(self.model, self.plan, in_process(everybody), transcript)
-            except UnpooledError as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends a step depends on data
                 words = f"the neighbour is refused ({type(error).__name__})"
                 self.report.violations.append(Violation(unit, "any", "the whole study", words))
             for ours, theirs in zip(run.transcript.entries, transcript.entries, strict=False):
@@ -266,7 +315,7 @@ class _World:
                 continue
             try:
                 answer = people[entry.to].answer(entry.request)
-            except UnpooledError as error:
+            except Exception as error:  # noqa: BLE001 - whatever ends a step depends on data
                 step = open_envelope(entry.request).step
                 words = f"the neighbour is refused ({type(error).__name__})"
                 self.report.violations.append(Violation(unit, entry.to, step, words))
@@ -321,32 +370,4 @@ def _opened(shares: list[tuple[str, Act, Act]]) -> tuple[str, Act, Act]:
     return party, replace(one, gave=ours), replace(other, gave=theirs)
 
 
-def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
-    """Yield the differences between two fields, other than those of values of releases, which may differ."""
-    if type(ours) is not type(theirs):
-        yield "the message has another form"
-    elif isinstance(ours, tuple):
-        if len(ours) != len(theirs):
-            yield "the number of messages depends on the data"
-        for one, other in zip(ours, theirs, strict=False):
-            yield from differences(one, other)
-    elif isinstance(ours, Public):
-        if ours != theirs:
-            yield "a public field depends on the data"
-    elif isinstance(ours, Sealed | Masked):
-        if (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
-            yield "a sealed message's length or receiver depends on the data"
-    elif isinstance(ours, Entrusted | Disclosed | Released | Partial):
-        if _shape(ours.values) != _shape(theirs.values):
-            yield "the shape of a message depends on the data"
-        elif isinstance(ours, Partial) and ours != theirs:
-            yield "a partial sum depends on the node's own data, not on its sealed fragment alone"
-        elif isinstance(ours, Released) and (ours.name, ours.index) != (theirs.name, theirs.index):
-            yield "which release is made depends on the data"
-
-
-def _shape(array: Array) -> tuple[str, tuple[int, ...]]:
-    return array.dtype, array.shape
-
-
-__all__ = ["Report", "differences", "replay"]
+__all__ = ["Report", "differences", "replay", "steady"]

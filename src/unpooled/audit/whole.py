@@ -6,23 +6,28 @@ from typing import TYPE_CHECKING
 
 from unpooled.audit.account import audit_account
 from unpooled.audit.made_up import made_up
+from unpooled.audit.pairs import read_file, write_file
 from unpooled.audit.presence import audit_noise
-from unpooled.audit.replay import replay
+from unpooled.audit.replay import replay, steady
 from unpooled.audit.transcripts import audit_transcript
 from unpooled.errors import UsageError
 from unpooled.models import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from unpooled.audit.replay import Report
     from unpooled.privacy.plan import Study
 
 
-def audit_study(asked: Study, say: Callable[[str], None], *, rows: int = 40, rounds: int = 10) -> Report:
+def audit_study(
+    asked: Study, say: Callable[[str], None], *, rows: int = 40, rounds: int = 10, pairs: Path | None = None
+) -> Report:
     """Return what was found when the study was replayed on made-up data of at most ``rows`` rows a party; ``say`` is given each thing it does.
 
-    Needs no data. ``rounds`` is the number of random neighbours, and of steps of the search for worse ones.
+    Needs no data. ``rounds`` is the number of random neighbours, and of steps of the search for worse ones. ``pairs`` is a
+    file of pairs that earlier audits kept for a study of this plan: they are replayed first, and farther ones are written into it.
     """
     model = load(asked.row)
     if not model.compile(asked).releases:
@@ -30,7 +35,11 @@ def audit_study(asked: Study, say: Callable[[str], None], *, rows: int = 40, rou
         raise UsageError(msg)
     fitted, tables = made_up(model, asked, rows)
     say(f"replaying model {asked.model!r} on neighbouring data sets")
-    report = replay(model, fitted, tables, registry=load, rounds=rounds)
+    plan = model.compile(fitted).hash
+    kept = None if pairs is None else read_file(pairs, plan)
+    report = replay(model, fitted, tables, registry=load, rounds=rounds, pairs=kept)
+    if pairs is not None:
+        write_file(pairs, plan, steady(model, fitted, tables, report.pairs, registry=load, keys=2))
     say("cutting it after every message, and asking in other orders")
     report.violations += audit_account(model, fitted, tables, registry=load)
     say("looking at every byte that leaves a party")

@@ -26,6 +26,11 @@ def audit(
     attacks: int = typer.Option(
         0, "--attacks", min=0, help="Attack it too, so many times each: membership, attributes, tracing, differencing."
     ),
+    pairs: Path | None = typer.Option(
+        None,
+        "--pairs",
+        help="Replay the pairs of neighbours in this file first, and keep those in it that came near a bound.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Attack a study on made-up data: replayed on neighbours with the noise frozen, cut and asked in any order, every byte looked at.
@@ -44,7 +49,7 @@ def audit(
     asked = read_study(study)
     model = load(asked.row)
     with progress(quiet=as_json) as say:
-        report = audit_study(asked, say, rows=rows, rounds=rounds)
+        report = audit_study(asked, say, rows=rows, rounds=rounds, pairs=pairs)
 
         def population(seed: int) -> dict[str, Table]:
             return made_up(model, asked, rows, seed=seed)[1]
@@ -79,6 +84,7 @@ def _data(report: Report, powers: Sequence[Power]) -> dict[str, object]:
             for (unit, party, name), share in sorted(report.largest.items())
         ],
         "unmeasured": report.unmeasured,
+        "slower": report.slower,
         "attacks": [dataclasses.asdict(power) for power in powers],
         "violations": [{"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations],
     }

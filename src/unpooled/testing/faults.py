@@ -21,7 +21,9 @@ from unpooled.privacy.ledger.export import read_export
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.about import moment
+from unpooled.testing import sqlite_files
 from unpooled.testing.cases import FULL, Case
+from unpooled.testing.crashes import DiskFault, campaign_of, points
 from unpooled.testing.processes import COORDINATOR, REFUSED, SILENCE, World, entries_of, fork, gather, spelled
 
 
@@ -100,6 +102,16 @@ def test_files_that_may_not_grow_refuse_in_words_and_nothing_is_lost(case: Case,
     assert words <= {b"Refusal", b"OSError"}  # never that the ledger is damaged
     assert gather(*fork(study_in(world))) == (0, calm.result)
     world.inspect(calm, over=True)
+
+
+@pytest.mark.no_cover
+@pytest.mark.skipif(not sqlite_files.reachable(), reason="SQLite is part of this Python: its calls cannot be reached")
+def test_a_fault_at_any_call_of_the_disk_costs_nothing_and_changes_nothing(case: Case, tmp_path: Path) -> None:
+    """Parties, their ledgers and the coordinator in one process, which one fault meets at one of its calls of the file layer."""
+    with campaign_of(tmp_path / "disk", case) as campaign:
+        for fault in DiskFault:
+            for at in points(campaign, fault, 100 if FULL else 4):
+                assert campaign.meet(fault, at)[0] == {}, f"{fault} at {campaign.calm.calls[at]}"
 
 
 @forking

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from unpooled.audit.made_up import made_up
+from unpooled.audit.pairs import read_file
 from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
 from unpooled.models import load
@@ -28,12 +29,15 @@ def quick(study: Study) -> Study:
 
 
 @pytest.mark.no_cover
-def test_every_model_passes_on_its_own_data(case: Case) -> None:
-    """The case's own data are audited under its own unit; data that are made up under the other one."""
+def test_every_model_passes_on_its_own_data(case: Case, request: pytest.FixtureRequest) -> None:
+    """The case's own data are audited under its own unit, kept pairs first; data that are made up under the other one."""
+    kept = getattr(request.module, "PAIRS", None)
     for unit in units_of(case.study) if FULL else [case.study.unit]:
         study = msgspec.structs.replace(case.study, unit=str(unit))
-        report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2))
+        pairs = read_file(kept, case.name) if kept and study == case.study else None
+        report = replay(load(case.model), study, case.tables, registry=load, rounds=sized(8, 2), pairs=pairs)
         assert report.passed, str(report)
+        assert not report.slower, "kept pairs move these less than they did: write the file anew if that is meant"
         assert max(report.largest.values()) > 0.3  # the bound is not vacuous
 
 

@@ -306,6 +306,7 @@ class AuditOutput(Output, tag="unpooled/audit/1"):
     neighbours: int
     largest: list[LargestData]
     unmeasured: list[str]
+    slower: Annotated[list[str], Meta(description="Releases that the pairs of ``--pairs`` move less than they did.")]
     attacks: list[AttackData]
     violations: list[ViolationData]
 

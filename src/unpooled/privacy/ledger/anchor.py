@@ -52,7 +52,7 @@ class Anchor(NamedTuple):
             draft.replace(self.file)
             files.sync(self.file.parent)
         except OSError as error:
-            msg = f"{self.file} cannot be written ({error.strerror}). Nothing was debited: mend that and ask again"
+            msg = f"{self.file} cannot be written ({error.strerror}). Mend that and ask again: nothing is debited twice"
             raise Refusal(msg) from error
 
     def _spelled(self, *heads: Head) -> bytes:

@@ -62,5 +62,5 @@ def explained(path: Path | None) -> Iterator[None]:
         reason = _PASSING.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
         if reason is None:
             damaged(path, "SQLite cannot read the database", error)
-        msg = f"{ledger_at(path)}: {reason}. Nothing was debited"
+        msg = f"{ledger_at(path)}: {reason}. Nothing is debited twice"
         raise Refusal(msg) from error
