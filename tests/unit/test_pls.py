@@ -47,7 +47,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.privacy.unit import Unit
+from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.local import drive, in_process
@@ -406,6 +406,20 @@ def test_two_holders_of_the_published_form_give_their_rows_to_a_provider(epsilon
         assert several.x_scores_ == pytest.approx(one.x_scores_, abs=0)
     assert "Every other holder's rows go as they are" in str(several.statement_)
     assert several.communication_[names[1]]["sent"] > 600 // len(names) * 8
+
+
+def test_no_rows_go_to_a_provider_unless_every_party_lists_both() -> None:
+    """A policy that only trusts somebody with sums, or only takes part in published forms, gives no row away."""
+    asked = {"basis": "none", "calibration": "published", "bounds": (-5, 5), "y_bounds": (-5, 15)}
+    plan = PrivatePLSRegression(2, aggregation="trusted", **asked).plan(600, 12, sites=rows_of_sites())
+    open_to = {"budget": None, "allow_unpinned": True, "allow_simulation": True, "allow_derived": True, "approved": None}
+    both = {"calibrations": frozenset(Calibration), "trust": frozenset({"trusted"})}
+    for left_out, words in (("calibrations", "allows calibration sound"), ("trust", "does not list")):
+        rules = Policy(**open_to, **{name: value for name, value in both.items() if name != left_out})
+        with pytest.raises(PolicyRefusal, match=words):
+            drive(load("pls-published"), plan, in_process(people(plan, rules)))
+    outcome = drive(load("pls-published"), plan, in_process(people(plan, Policy(**open_to, **both))))
+    assert outcome.result.participants == tuple(card.name for card in plan.study.parties)
 
 
 def test_the_provider_takes_no_rows_of_another_shape() -> None:
