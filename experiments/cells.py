@@ -21,7 +21,7 @@ import unpooled
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "build/cells"
-#: What no figure of a paper depends on.
+#: What no figure of a paper depends on; those of ``audit_*`` depend on the audit.
 WITHOUT = ("cli", "console", "network", "report", "audit", "evidence", "testing")
 _size = ["reduced"]
 
@@ -46,7 +46,8 @@ def script() -> str:
 def code() -> str:
     """Return a hash of the code behind this script's cells."""
     root = Path(unpooled.__file__).parent
-    files = [file for file in sorted(root.rglob("*.py")) if file.relative_to(root).parts[0] not in WITHOUT]
+    without = {part for part in WITHOUT if not script().startswith(part)}
+    files = [file for file in sorted(root.rglob("*.py")) if file.relative_to(root).parts[0] not in without]
     total = hashlib.sha256()
     for file in (*files, HERE / "common.py", *sorted((HERE / Path(*script().split(".")[:-1])).glob("*.py"))):
         total.update(file.read_bytes())

@@ -31,7 +31,9 @@ HEADING = re.compile(rf"^#+ ({NUMBER}) \S", re.MULTILINE)
 OF_A_PAPER = re.compile(rf"\b{WORD}\s+\d+")
 ELSEWHERE = re.compile(r"\bT00\d\b(?:\.\d+)?|\bSPEC(?:\s+section)?\s+\d+|\bTHEORY\s+00\d")
 #: Authors, the names of their methods, and the keys under which a page introduces them: [P], KLS21.
-PAPER = re.compile(r"\[[A-Z]\b|\b[A-Z]{2,4}\d\d\b|\bPRIDE\b|Lou & Cheung|Balle|Kairouz|Canonne|Heikkila|Chaudhuri|\bPST\b")
+PAPER = re.compile(
+    r"\[[A-Z]\b|\b[A-Z]{2,4}\d\d\b|\bPRIDE\b|Lou & Cheung|Balle|Kairouz|Canonne|Heikkila|Chaudhuri|Steinke|\bPST\b"
+)
 
 
 def prose(file: Path) -> Iterator[str]:

@@ -370,7 +370,7 @@ def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     assert walk("register", "study.toml", *answers)["written"] is None
     assert walk("register", "study.toml", *answers, "--out", "study.yaml")["fill"]
     assert walk("crate", "study.run", *at, "--dossier", "study.dossier", "--out", "crate")["holds"]
-    walk("audit", "study.toml", "--rows", "8", "--rounds", "1", "--attacks", "2")
+    walk("audit", "study.toml", "--rows", "8", "--rounds", "1", "--attacks", "2", "--canaries", "8")
     told = walk("party", "ledger", *at, "--export", "ledger.json")
     assert {entry["kind"] for entry in told["entries"]} == {"charge", "approval"}
     assert walk("party", "verify", "ledger.json")["head"] == told["head"]

@@ -95,7 +95,7 @@ def log_ratio(ours: Mapping[str, list[Act]], theirs: Mapping[str, list[Act]]) ->
 
 
 def _of_act(one: Act, other: Act) -> float:
-    mechanism, given, elsewhere = one.mechanism, one.given, other.given
+    mechanism = one.mechanism
     if one is other or isinstance(mechanism, Contribution):
         return 0.0  # of a table that did not change; or exact, sealed to the aggregator, whose own release is counted
     if isinstance(mechanism, ObjectivePerturbation):
@@ -103,16 +103,28 @@ def _of_act(one: Act, other: Act) -> float:
     if isinstance(mechanism, NoisyChoice):
         chosen = int(one.gave[0])
         return float(_shares(mechanism, one)[chosen] - _shares(mechanism, other)[chosen])
-    assert isinstance(given, Vector)
-    assert isinstance(elsewhere, Vector)
+    ours, theirs = gaussian_law(one), gaussian_law(other)
+    assert ours is not None
+    assert theirs is not None
+    return _gaussian(one.gave, (ours[0], theirs[0]), ours[1])
+
+
+def gaussian_law(act: Act) -> tuple[Numbers, Numbers] | None:
+    """Return the means and deviations of what an act gave, in its steps; None where noise is not added to numbers. Of a part of a total, its own noise."""
+    mechanism, given = act.mechanism, act.given
+    if isinstance(mechanism, DistributedGaussian):
+        assert isinstance(given, Summand)
+        return np.asarray(mechanism.floor(given.values), dtype=np.float64), np.asarray(mechanism.steps, dtype=np.float64)
     if isinstance(mechanism, GaussianRelease):
-        means = (mechanism.floor(given.values), mechanism.floor(elsewhere.values))
-        return _gaussian(one.gave, means, np.sqrt(mechanism.steps**2 + 1 / 12))
-    assert isinstance(mechanism, ScaledGaussian)
+        assert isinstance(given, Vector)
+        return np.asarray(mechanism.floor(given.values), dtype=np.float64), np.sqrt(mechanism.steps**2 + 1 / 12)
+    if not isinstance(mechanism, ScaledGaussian):
+        return None
+    assert isinstance(given, Vector)
     assert given.sensitivity is not None
     step = mechanism.step(given.sensitivity)
     deviation = mechanism.multiplier * (given.sensitivity + step * math.sqrt(mechanism.size))
-    return _gaussian(one.gave, (given.values, elsewhere.values), np.full(mechanism.size, deviation))
+    return given.values, np.full(mechanism.size, deviation)
 
 
 def _gaussian(x: NDArray[Any], means: tuple[NDArray[Any], NDArray[Any]], deviation: Numbers) -> float:
@@ -160,4 +172,4 @@ def _of_minimiser(one: Act, other: Act) -> float:
     return determinants + math.fsum(float(s**power - b**power) / power for b, s in lengths)
 
 
-__all__ = ["LikelihoodRatio", "log_ratio"]
+__all__ = ["LikelihoodRatio", "gaussian_law", "log_ratio"]

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.secure_sum import opened
 from unpooled.audit.differences import differences
 from unpooled.audit.extremes import same_values, with_values
 from unpooled.audit.neighbours import alike, allowed, bases, changed_table, corner, neighbours
@@ -29,10 +28,9 @@ from unpooled.audit.pairs import FAR_ENOUGH, STILL, Pair, Pairs
 from unpooled.audit.report import Report
 from unpooled.audit.search import searched
 from unpooled.audit.shares import share
-from unpooled.audit.stage import FrozenKeys
+from unpooled.audit.stage import FrozenKeys, total_of
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
-from unpooled.kernels import field as field_arithmetic
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
 from unpooled.privacy.ledger import Ledger
@@ -365,8 +363,7 @@ class _World:
 def _opened(shares: list[tuple[str, Act, Act]]) -> tuple[str, Act, Act]:
     """Return the totals of all members' shares in both worlds, as one act of the first member that has rows."""
     party, one, other = shares[0]
-    ours = opened([field_arithmetic.encode(act.gave) for _, act, _ in shares], prime=True)
-    theirs = opened([field_arithmetic.encode(acted.gave) for _, _, acted in shares], prime=True)
+    ours, theirs = total_of([act.gave for _, act, _ in shares]), total_of([acted.gave for _, _, acted in shares])
     return party, replace(one, gave=ours), replace(other, gave=theirs)
 
 

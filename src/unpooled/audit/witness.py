@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.privacy.mechanisms import Objective
+from unpooled.privacy.mechanisms import Contribution, Objective
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,12 +46,16 @@ class Acts:
     """
 
     recorded: tuple[Act, ...] = ()
+    #: Whether what is entrusted to an aggregator, which is no release, goes on as it is in this world.
+    entrusts: bool = False
     done: list[Act] = field(default_factory=list)
 
     def note(self, act: Act) -> NDArray[Any]:
         """Write an act down; what its step is handed."""
         at = len(self.done)
         self.done.append(act)
+        if self.entrusts and isinstance(act.mechanism, Contribution):
+            return act.gave
         same = at < len(self.recorded) and self.recorded[at].release == act.release
         return self.recorded[at].gave if same and self.recorded[at].gave.shape == act.gave.shape else act.gave
 

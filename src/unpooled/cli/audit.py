@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from unpooled.audit.attacks import Power
+    from unpooled.audit.one_run import OneRun
     from unpooled.audit.replay import Report
     from unpooled.privacy.table import Table
 
@@ -25,6 +26,12 @@ def audit(
     rounds: int = typer.Option(10, "--rounds", min=1, help="Random neighbours, and steps of the search for worse ones."),
     attacks: int = typer.Option(
         0, "--attacks", min=0, help="Attack it too, so many times each: membership, attributes, tracing, differencing."
+    ),
+    canaries: int = typer.Option(
+        0,
+        "--canaries",
+        min=0,
+        help="Audit it in one run too: draw so many rows by coin, and guess the coins from all releases.",
     ),
     pairs: Path | None = typer.Option(
         None,
@@ -39,6 +46,7 @@ def audit(
     """
     from unpooled.audit.attacks import attack_study
     from unpooled.audit.made_up import made_up
+    from unpooled.audit.one_run import audit_in_one_run
     from unpooled.audit.violation import Violation
     from unpooled.audit.whole import audit_study
     from unpooled.cli.progress import progress
@@ -59,22 +67,31 @@ def audit(
             say("attacking it")
             fitted, _ = made_up(model, asked, rows)
             powers = attack_study(model, fitted, population, registry=load, runs=attacks)
+        one_run = None
+        if canaries:
+            say("guessing the coins of one run")
+            one_run = audit_in_one_run(model, asked, canaries, registry=load)
     report.violations += [
         Violation(Unit(asked.unit), "any", "the whole study", f"{power.attack} is right more often than the claim allows")
         for power in powers
         if power.refutes
     ]
+    if one_run is not None and one_run.refutes:
+        what = "one run gives more right guesses than the claim allows"
+        report.violations.append(Violation(Unit(asked.unit), "any", "the whole study", what))
     if as_json:
-        say_json("audit", _data(report, powers))
+        say_json("audit", _data(report, powers, one_run))
     else:
         typer.echo(report)
         for line in _lines(powers):
             typer.echo(line)
+        if one_run is not None:
+            typer.echo(f"\n{one_run}")
     if not report.passed:
         raise typer.Exit(1)
 
 
-def _data(report: Report, powers: Sequence[Power]) -> dict[str, object]:
+def _data(report: Report, powers: Sequence[Power], one_run: OneRun | None) -> dict[str, object]:
     """Return the audit as data for machines."""
     return {
         "passed": report.passed,
@@ -86,6 +103,7 @@ def _data(report: Report, powers: Sequence[Power]) -> dict[str, object]:
         "unmeasured": report.unmeasured,
         "slower": report.slower,
         "attacks": [dataclasses.asdict(power) for power in powers],
+        "one_run": None if one_run is None else dataclasses.asdict(one_run),
         "violations": [{"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations],
     }
 

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 #: Command -> what people type.
 EXAMPLES: dict[str, tuple[str, ...]] = {
-    "audit": ("unpooled audit study.toml", "unpooled audit study.toml --rows 20 --json"),
+    "audit": (
+        "unpooled audit study.toml",
+        "unpooled audit study.toml --canaries 100",
+        "unpooled audit study.toml --rows 20 --json",
+    ),
     "contrast": (
         'unpooled contrast study.run "ward: b - a"',
         'unpooled contrast study.run "ward: b - a, c - a" --exponentiate --json',

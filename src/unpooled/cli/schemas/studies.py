@@ -290,6 +290,18 @@ class AttackData(Section):
     runs: int
 
 
+class OneRunData(Section):
+    """The guesses about the coins of one run, and the epsilons that they refute."""
+
+    canaries: int
+    guesses: int
+    right: int
+    claimed: Number
+    audited: Annotated[float, Meta(description="A lower bound on epsilon, whatever the noise is.")]
+    as_gaussian: Annotated[float, Meta(description="A lower bound on epsilon, if the noise is Gaussian as claimed.")]
+    confidence: float
+
+
 class ViolationData(Section):
     """A value that moved where it must not or too far, was not debited, or left a party unreleased."""
 
@@ -308,6 +320,7 @@ class AuditOutput(Output, tag="unpooled/audit/1"):
     unmeasured: list[str]
     slower: Annotated[list[str], Meta(description="Releases that the pairs of ``--pairs`` move less than they did.")]
     attacks: list[AttackData]
+    one_run: Annotated[OneRunData | None, Meta(description="With ``--canaries``.")]
     violations: list[ViolationData]
 
 
