@@ -366,6 +366,65 @@ def test_functions_take_origins_through_the_same_door(taken: str, state: str) ->
     assert f"the bounds (plan {plan.hash[:12]}" in str(found.statement_)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_no_number_of_an_estimator_forgets_that_nothing_holds(name: str) -> None:
+    """Whatever parameter a number from a hollow plan is passed to: nothing holds, or a whole number is asked for."""
+    kind, hollow, tried = KINDS[name], producer("describe", "a seed"), 0
+    for taken, known in inspect.signature(kind).parameters.items():
+        value = options_of(kind).get(taken, known.default)
+        if isinstance(value, bool | str | None) or value is inspect.Parameter.empty:
+            continue
+        tried += 1
+        try:
+            assert not consumed(name, taken, hollow.sourced("bounds", value)).statement.holds, taken
+        except UsageError as error:
+            assert "whole number" in str(error)
+    assert tried >= 3
+
+
+@cache
+def trial() -> dict[str, object]:
+    """People of a trial: arm, age, time and event."""
+    rng = np.random.default_rng(0)
+    arm, event = rng.choice(np.array(["old", "new"]), 400).tolist(), rng.integers(0, 2, 400).astype(float)
+    return {"arm": arm, "age": rng.uniform(0, 100, 400), "days": rng.uniform(0, 10, 400), "died": event}
+
+
+#: Functions that fit a study, with everything public that they take.
+FUNCTIONS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
+    "tabulate": (
+        lambda **given: unpooled.tabulate(trial(), ["arm", "age"], **given),
+        {
+            "bounds": {"arm": ["old", "new"], "age": (0.0, 100.0)},
+            "cuts": {"age": [50.0]},
+            "totals": {"arm": {"old": 190, "new": 210}},
+        },
+    ),
+    "survival": (
+        lambda **given: unpooled.survival(trial(), "days", "died", "arm", **given),
+        {
+            "bounds": {"arm": ["old", "new"], "days": (0.0, 10.0), "died": (0.0, 1.0)},
+            "cuts": [2.0, 5.0],
+            "horizon": 5.0,
+        },
+    ),
+    "describe": (
+        lambda **given: unpooled.describe(trial(), by="arm", **given),
+        {"bounds": {"arm": ["old", "new"], "age": (0.0, 100.0), "days": (0.0, 10.0), "died": (0.0, 1.0)}},
+    ),
+}
+
+
+@pytest.mark.parametrize("state", ["sound", "a seed"])
+@pytest.mark.parametrize(("name", "taken"), [(name, taken) for name, (_, said) in FUNCTIONS.items() for taken in said])
+def test_every_input_of_a_function_keeps_its_origin(name: str, taken: str, state: str) -> None:
+    call, said = FUNCTIONS[name]
+    plan, holds = producer("describe", state), STATES[state][1]
+    found = call(**said | {taken: plan.sourced("bounds", said[taken])}, epsilon=1.0, delta=1e-5)
+    assert found.statement_.holds is holds
+    assert f"the bounds (plan {plan.hash[:12]}" in str(found.statement_)
+
+
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("rows", ["same", "others"])
 def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

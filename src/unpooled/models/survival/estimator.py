@@ -233,7 +233,7 @@ def survival(
         parameters=parameters,
         trust={AGGREGATION: aggregation},
         simulation_seed=seed_of(random_state),
-        origins=origins_of(bounds, cuts),
+        origins=origins_of(bounds, cuts, horizon),
         derived=(),
     )
     plan, found = run(MODEL, study, tables, budget=budget)

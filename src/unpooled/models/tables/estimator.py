@@ -119,9 +119,14 @@ def _asked(
         }
     if totals:
         asked["totals"] = {
-            str(name): {text_of(level): plain(total) for level, total in said.items()} for name, said in totals.items()
+            str(name): {text_of(level): _count(total) for level, total in said.items()} for name, said in totals.items()
         }
     return asked
+
+
+def _count(total: Any) -> Any:  # noqa: ANN401 - a whole number of any kind; anything else is refused with the study
+    """Return a number that carries its origins, which is a float, as a whole number."""
+    return int(total) if isinstance(total, float) and total.is_integer() else plain(total)
 
 
 def tabulate(
