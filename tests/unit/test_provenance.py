@@ -8,6 +8,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -375,10 +376,8 @@ def test_no_number_of_an_estimator_forgets_that_nothing_holds(name: str) -> None
         if isinstance(value, bool | str | None) or value is inspect.Parameter.empty:
             continue
         tried += 1
-        try:
+        with pytest.raises(UsageError, match="whole number") if isinstance(value, int) else nullcontext():
             assert not consumed(name, taken, hollow.sourced("bounds", value)).statement.holds, taken
-        except UsageError as error:
-            assert "whole number" in str(error)
     assert tried >= 3
 
 
