@@ -23,8 +23,7 @@ ONLY = {
         "stacking, classes",
         "lasso",
         "pls",
-        "bayes, columns",
-        "describe, columns",
+        *(["bayes, columns", "describe, columns"] if FULL else []),
     ],
     "test_a_log_ratio_says_no_more_than_the_truth": [
         "describe",

@@ -21,9 +21,9 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 
 
-def of_sums(columns: int = 60, **changes: Any) -> Study:
+def of_sums(columns: int = 30, **changes: Any) -> Study:
     every = tuple(Column(f"x{j}", -1.0, 3.0) for j in range(columns))
-    cards = tuple(Card(name, 40, every) for name in ("north", "south"))
+    cards = tuple(Card(name, 20, every) for name in ("north", "south"))
     asked = {"unit": "record", "adjacency": "replace", "derived": (), **changes}
     return Study("describe", cards, asked.pop("epsilon", 4.0), 1e-6, **asked)
 
@@ -77,10 +77,10 @@ def test_coins_behind_gaussian_noise_refute_its_claim_no_oftener_than_said(law: 
 
 def test_an_honest_study_is_not_refuted_and_the_right_guesses_come_from_what_was_released() -> None:
     for changes in ({}, {"epsilon": 16.0}, {"adjacency": "zero-out"}, {"unit": "attribute"}):
-        found = audit_in_one_run(load("describe"), of_sums(20, **changes), 40, registry=load)
+        found = audit_in_one_run(load("describe"), of_sums(10, **changes), 24, registry=load)
         assert not found.refutes, found
-        assert found.canaries == 40
-    weak = audit_in_one_run(load("describe"), of_sums(epsilon=200.0), 80, registry=load)
+        assert found.canaries == 24
+    weak = audit_in_one_run(load("describe"), of_sums(30, epsilon=200.0), 40, registry=load)
     assert weak.right == weak.guesses
     assert weak.claimed > weak.as_gaussian > weak.audited > 2.0
 
@@ -88,25 +88,25 @@ def test_an_honest_study_is_not_refuted_and_the_right_guesses_come_from_what_was
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_a_study_without_noise_is_refuted(monkeypatch: pytest.MonkeyPatch, adjacency: str) -> None:
     weaker(monkeypatch, lambda values, _scale: 0 * values)
-    found = audit_in_one_run(load("describe"), of_sums(epsilon=0.5, adjacency=adjacency), 80, registry=load)
+    found = audit_in_one_run(load("describe"), of_sums(epsilon=0.5, adjacency=adjacency), 40, registry=load)
     assert found.refutes
     assert found.audited > found.claimed
-    assert "of 80 canaries" in str(found)
+    assert "of 40 canaries" in str(found)
 
 
-@pytest.mark.parametrize("case", ["bayes", "glm", "pride", "describe, columns", "effects", "lasso, joint"])
+@pytest.mark.parametrize("case", ["glm", "pride", "bayes, columns", "effects"])
 def test_models_of_every_kind_are_attacked_and_none_is_refuted(case: str) -> None:
     study = msgspec.structs.replace(CASES[case]().study, epsilon=2.0)
-    found = audit_in_one_run(load(study.row), study, sized(60, 10), registry=load)
+    found = audit_in_one_run(load(study.row), study, sized(60, 8), registry=load)
     assert not found.refutes, found
 
 
 def test_the_attacker_sees_nothing_but_releases_requests_and_candidates() -> None:
     """Coins of another seed have other right answers; the same seed has the same ones, and more canaries than rows are not drawn."""
-    study, model = of_sums(20, epsilon=8.0), load("describe")
+    study, model = of_sums(10, epsilon=8.0), load("describe")
     one, again, other = (audit_in_one_run(model, study, 500, registry=load, seed=seed) for seed in (0, 0, 1))
     assert one == again != other
-    assert one.canaries == 80
+    assert one.canaries == 40
 
 
 def test_what_one_run_cannot_attack_is_said() -> None:
