@@ -22,7 +22,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol import messages
+from unpooled.protocol import messages, replies
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import drive, in_process, recorded_only
@@ -505,3 +505,16 @@ def test_every_wrapper_is_documented() -> None:
         "Masked",
         "Commitment",
     }
+
+
+def test_the_largest_size_of_an_array_is_two_to_the_31() -> None:
+    """Another size is 0, so nothing has to be that large: sizes are checked before bytes."""
+    assert Array("<f8", (2**31, 0), b"").shape == (2**31, 0)
+    with pytest.raises(ValueError, match="more dimensions"):
+        Array("<f8", (2**31 + 1, 0), b"")
+
+
+def test_numbers_that_nobody_can_compute_with_are_no_release() -> None:
+    """Squares of what is below 1e90 add up to a finite number, whatever the length of a vector."""
+    for value, real in ((0.9e90, True), (1.1e90, False), (-1.1e90, False), (np.inf, False), (np.nan, False)):
+        assert replies._real(Array.of(np.array([0.0, value]))) is real
