@@ -1,6 +1,7 @@
 """Two tables of one experiment, compared cell by cell within the errors that they state.
 
-``0.12 ± 0.01`` states a standard error, ``0.12 (0.1 .. 0.2)`` quartiles; of other numbers the table's own words say how near they must be.
+``0.12 ± 0.01`` states a standard error, ``0.12 (0.1 .. 0.2)`` or ``0.12 (0.1, 0.2)`` quartiles, ``0.12 (0.2)`` the worst of the runs; of other numbers the table's own
+words say how near they must be.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ WIDTH = 4.0
 WITHIN = 0.1
 NUMBER = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?"
 ERRORS = re.compile(rf"({NUMBER}) ± ({NUMBER})")
-QUARTILES = re.compile(rf"({NUMBER}) \(({NUMBER}) \.\. ({NUMBER})\)")
+QUARTILES = re.compile(rf"({NUMBER}) \(({NUMBER})(?: \.\.|,) ({NUMBER})\)")
+WORST = re.compile(rf"({NUMBER}) \(({NUMBER})\)")
 PLAIN = re.compile(rf"(?<![\w.]){NUMBER}(?![\w.]*\w)")
 SAID = re.compile(r"Numbers without an error agree within ([\d.]+)\.")
 
@@ -42,12 +44,14 @@ def _numbers(cell: str, within: float) -> tuple[str, list[tuple[float, float, fl
             error = float(match[2])
         elif match.re is QUARTILES:
             error = (float(match[3]) - float(match[2])) / 2
+        elif match.re is WORST:
+            error = abs(float(match[2]) - float(value))
         else:
             error = within / WIDTH * abs(float(value))
         found.append((float(value), error, _unit(value)))
         return "#"
 
-    for pattern in (ERRORS, QUARTILES, PLAIN):
+    for pattern in (ERRORS, QUARTILES, WORST, PLAIN):
         cell = pattern.sub(noted, cell)
     return cell, found
 

@@ -73,7 +73,9 @@ def against_epsilon(data: dict[int, Data], *, full: bool) -> None:
                 chosen = lasso(epsilon, **options).recommended(n, COLUMNS) if "recommended" in form else {}
                 rows.append([str(n), f"{epsilon:g}", form, *sets.row(epsilon, **options, **chosen)])
     title = f"Algorithm 2, K = {PARTIES}, T = 20, {len(sets.sets)} data sets"
-    write_table("lasso/private", title, ["n", "eps", "unit and form", *HEADER], rows)
+    write_table(
+        "lasso/private", title, ["n", "eps", "unit and form", *HEADER], rows, "Numbers without an error agree within 1.2."
+    )
 
 
 def against_shape(sets: Data, *, full: bool) -> None:

@@ -142,6 +142,8 @@ def test_cells_of_other_code_do_not_count(experiments: SimpleNamespace, monkeypa
         ("yes", "no", False),
         ("not reached", "0.5", False),
         ("1e-05", "4e-05", False),
+        ("1.08 (1.14)", "1.12 (1.38)", True),
+        ("1.08 (1.10)", "1.30 (1.31)", False),
         ("", "", True),
     ],
 )
