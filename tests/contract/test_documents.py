@@ -17,7 +17,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 #: A path in backticks: with a slash, and either a known ending or a slash at its end. Names of a user's own files have none of these folders.
 PATH = re.compile(r"`((?:[\w.*-]+/)+(?:[\w*-]+\.(?:py|md|toml|txt))?)`")
-FOLDERS = {path.name for path in [*SOURCE.iterdir(), *ROOT.iterdir()] if path.is_dir()}
+#: What is built is not there in a fresh checkout.
+FOLDERS = {path.name for path in [*SOURCE.iterdir(), *ROOT.iterdir()] if path.is_dir()} - {"build"}
 
 
 def missing(text: str) -> set[str]:
