@@ -96,11 +96,9 @@ def kept(key: object, make: Callable[[], Any]) -> Any:
 
 
 def cost() -> str:
-    """Return what all cells of this script cost, and on which machine, for the head of a table; nothing where it keeps none."""
+    """Return what all cells of this script cost, and on which machine, for the head of a table; of a script without cells, what it has used."""
     lines = _lines(_path())
-    if not lines:
-        return ""
-    seconds = sum(one["cpu"] for one in lines.values())
+    seconds = sum(one["cpu"] for one in lines.values()) if lines else time.process_time()
     found = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
     model = re.search(r"model name\s*:\s*(.*)", found)
     machine = model[1].strip() if model else "an unknown machine"
