@@ -358,7 +358,7 @@ def test_it_saves_and_loads(tmp_path: object) -> None:
         assert np.array_equal(back.predict(world()[1][:5]), model.predict(world()[1][:5]))
         assert back.domains_ == model.domains_
         assert str(back.domains_) == str(model.domains_)
-    again = noisy(0).adapted(noisy(1)).fit(world()[0][60:200], world()[2][60:200])
+    again = noisy(0).adapted(noisy(1)).fit(world()[0][60:1560], world()[2][60:1560])
     assert not hasattr(again, "domains_")
 
 
