@@ -31,7 +31,7 @@ def audit(
         0,
         "--canaries",
         min=0,
-        help="Audit it in one run too: draw so many rows by coin, and guess the coins from all releases.",
+        help="Audit it in one run too: draw this number of rows by coin, and guess the coins from all releases.",
     ),
     pairs: Path | None = typer.Option(
         None,
