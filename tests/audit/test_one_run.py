@@ -88,7 +88,7 @@ def test_an_honest_study_is_not_refuted_and_the_right_guesses_come_from_what_was
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_a_study_without_noise_is_refuted(monkeypatch: pytest.MonkeyPatch, adjacency: str) -> None:
     weaker(monkeypatch, lambda values, _scale: 0 * values)
-    found = audit_in_one_run(load("describe"), of_sums(epsilon=0.5, adjacency=adjacency), 40, registry=load)
+    found = audit_in_one_run(load("describe"), of_sums(80, epsilon=0.1, adjacency=adjacency), 40, registry=load)
     assert found.refutes
     assert found.audited > found.claimed
     assert "of 40 canaries" in str(found)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.audit.joint_laws import RARE
 from unpooled.audit.likelihood import gaussian_law
 from unpooled.audit.made_up import made_up
 from unpooled.audit.neighbours import allowed, changed_table
@@ -61,11 +62,8 @@ class OneRun:
     audited: float
     as_gaussian: float
     confidence: float
-
-    @property
-    def refutes(self) -> bool:
-        """Return True if the claim is below a bound."""
-        return max(self.audited, self.as_gaussian) > self.claimed
+    #: Whether the claim is below a bound that is wrong once in a million: that of an honest study at this confidence is above it now and then.
+    refutes: bool
 
     def __str__(self) -> str:
         return (
@@ -112,13 +110,16 @@ def audit_in_one_run(
 def _bounds(right: NDArray[np.bool_], claimed: float, delta: float, confidence: float, apart: int) -> OneRun:
     """Return the largest bounds over some numbers of guesses, those first of which the attacker is surest."""
     bound = partial(one_run_epsilon, delta=delta, risk=(1 - confidence) / len(_PARTS), apart=apart)
-    best, as_gaussian = (-1.0, 0), 0.0
+    laws, best, as_gaussian, surely = {"any", "gaussian" if delta else "any"}, (-1.0, 0), 0.0, 0.0
     for guesses in sorted({max(1, int(part * right.size)) for part in _PARTS}):
         counts = (right.size, guesses, int(right[:guesses].sum()))
         best = max(best, (bound(*counts), guesses))
         as_gaussian = max(as_gaussian, bound(*counts, law="gaussian" if delta else "any"))
+        rare = partial(bound, *counts, risk=RARE / len(_PARTS) / len(laws))
+        surely = max(surely, *(rare(law=law) for law in sorted(laws)), 0.0)
     audited, guesses = best
-    return OneRun(right.size, guesses, int(right[:guesses].sum()), claimed, audited, as_gaussian, confidence)
+    right_ones = int(right[:guesses].sum())
+    return OneRun(right.size, guesses, right_ones, claimed, audited, as_gaussian, confidence, surely > claimed)
 
 
 def one_run_epsilon(

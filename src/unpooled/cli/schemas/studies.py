@@ -300,6 +300,7 @@ class OneRunData(Section):
     audited: Annotated[float, Meta(description="A lower bound on epsilon, whatever the noise is.")]
     as_gaussian: Annotated[float, Meta(description="A lower bound on epsilon, if the noise is Gaussian as claimed.")]
     confidence: float
+    refutes: Annotated[bool, Meta(description="Whether a bound that is wrong once in a million is above the claim.")]
 
 
 class ViolationData(Section):
