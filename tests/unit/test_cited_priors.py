@@ -41,6 +41,7 @@ FEATURES = (
     Column("dose", 0.0, 10.0, missing="absent"),
 )
 STAY, ILL, FALLS = Column("stay", -15.0, 15.0), Column("ill", categories=("no", "yes")), Column("falls", 0.0, 40.0)
+GRADE = Column("grade", categories=("low", "mid", "top"))
 NAMES = {"age", "ward = a", "ward = b", "dose"}
 TABLE = (
     '[[parameters.prior]]\nname = "told"\nintercept = 1.0\n[parameters.prior.coefficients]\nage = 0.1\n"ward = b" = -1.0\n'
@@ -57,6 +58,7 @@ def rows(n: int) -> pl.DataFrame:
     return frame.with_columns(
         stay=stay,
         ill=pl.Series(np.where(stay > 0.5, "yes", "no")),
+        grade=pl.Series(np.array(["low", "mid", "top"])[np.digitize(stay, [-1.0, 2.0])]),
         falls=pl.Series(RNG.poisson(np.exp(0.02 * frame["age"].to_numpy())).astype(float)),
     )
 
@@ -187,7 +189,8 @@ def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
         refused("another family", model, (*FEATURES, ILL), f'{parameters}\nfamily = "poisson"')
         turned = Column("ill", categories=("yes", "no"))
         refused("another list of categories of the response", model, (*FEATURES, turned), parameters)
-        refused("goes with the families", model, (*FEATURES, ILL), f'{parameters}\nfamily = "multinomial"')
+        refused("another family", model, (*FEATURES, ILL), f'{parameters}\nfamily = "multinomial"')
+        refused("family is one of", model, (*FEATURES, ILL), f'{parameters}\nfamily = "binary"')
     # A study with one column more takes the others by name.
     for name in ("north", "south"):
         columns = (*FEATURES, Column("weight", 0.0, 200.0), own)
@@ -211,22 +214,41 @@ def test_a_run_that_protects_nobody_is_cited_for_other_people_alone(tmp_path: Pa
         cited(tmp_path, "bayes", 'response = "stay"\nprior_rows = "others"\nprior = ["run:study.run", "run:copy.run"]')
 
 
-@pytest.mark.parametrize("name", ["bayes, columns", "bayes, sines"])
-def test_a_run_of_columns_at_several_parties_is_cited(tmp_path: Path, name: str) -> None:
+def cited_from_case(folder: Path, name: str, **more: object) -> tuple[dict, Study, object]:
+    """Run a contract case, and cite its run in a study like it: (the earlier model, that study, the result)."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
     from cases import CASES
 
     case, transcript = CASES[name](), Transcript()
-    plan = load("bayes").compile(case.study)
+    model = case.study.model
+    plan = load(model).compile(case.study)
     people = in_process(in_cases(case, dataclasses.replace(Policy.in_process(), allow_simulation=True)))
-    outcome = drive(load("bayes"), plan, people, transcript)
-    write_record(tmp_path, plan, outcome, transcript.entries)
-    asked = case.study.parameters | {"method": "moments", "prior": "run:.", "prior_rows": "others"}
-    parameters, origins = with_cited("bayes", asked, case.study.parties, tmp_path)
+    outcome = drive(load(model), plan, people, transcript)
+    write_record(folder, plan, outcome, transcript.entries)
+    asked = case.study.parameters | {"prior": "run:.", "prior_rows": "others"} | more
+    parameters, origins = with_cited(model, asked, case.study.parties, folder)
     (earlier,) = parameters["prior"]
-    assert earlier["coefficients"] == {c.name: c.value for c in outcome.result.coefficients}
-    study = msgspec.structs.replace(case.study, parameters=parameters, origins=origins)
+    return earlier, msgspec.structs.replace(case.study, parameters=parameters, origins=origins), outcome.result
+
+
+@pytest.mark.parametrize("name", ["bayes, columns", "bayes, sines"])
+def test_a_run_of_columns_at_several_parties_is_cited(tmp_path: Path, name: str) -> None:
+    earlier, study, result = cited_from_case(tmp_path, name, method="moments")
+    assert earlier["coefficients"] == {c.name: c.value for c in result.coefficients}
     assert "Other people's data supplied the prior" in str(load("bayes").compile(study).statement)
+
+
+def test_a_run_of_classes_and_one_of_times_are_cited(tmp_path: Path) -> None:
+    """Of classes with their constants, of times without the hazards of its intervals; both studies are planned and run."""
+    for name, constants in (("multinomial", 3), ("survival", 0)):
+        folder = tmp_path / name
+        folder.mkdir()
+        earlier, study, result = cited_from_case(folder, f"glm, {name}")
+        slopes = {c.name: c.value for c in result.coefficients}
+        assert {term: value for term, value in earlier["coefficients"].items() if term in slopes} == slopes
+        assert len(earlier["coefficients"]) == len(slopes) + constants
+        assert earlier["intercept"] == 0.0
+        assert "Other people's data supplied the prior" in str(load("glm").compile(study).statement)
 
 
 @pytest.mark.minutes
@@ -272,7 +294,7 @@ def test_models_without_earlier_ones_refuse_them(tmp_path: Path, model: str, par
 def cards(tmp_path: Path) -> Path:
     for name in ("north", "south"):
         (tmp_path / name).mkdir()
-        card = Card(name, 500, (*FEATURES, STAY, ILL, FALLS), key="ab" * 32)
+        card = Card(name, 500, (*FEATURES, STAY, ILL, FALLS, GRADE), key="ab" * 32)
         (tmp_path / name / f"{name}.card.toml").write_text(write_card(card))
     return tmp_path
 
@@ -288,6 +310,7 @@ BY_FAMILY = {
     "linear": ("bayes", "stay", STAY),
     "logistic": ("glm", "ill", ILL),
     "poisson": ("glm", "falls", FALLS),
+    "multinomial": ("glm", "grade", GRADE),
 }
 
 
@@ -308,7 +331,7 @@ def test_public_rows_are_fitted_as_in_python(cards: Path, family: str) -> None:
     if model == "bayes":
         made = PrivateLinearRegression(bounds=bounds, y_bounds=(-15, 15), prior=(X, y))
     else:
-        ranges = {"classes": ("no", "yes")} if family == "logistic" else {"y_bounds": (0, 40)}
+        ranges = {"y_bounds": (0, 40)} if response.categories is None else {"classes": response.categories}
         made = PrivateGLM(family, bounds=bounds, prior=(X, y), **ranges)
     (theirs,) = made.set_params(delta=1e-6)._study({"all": 500}, made._declared(["age", "ward", "dose"])).parameters["prior"]
     assert earlier["name"] == "public.csv"

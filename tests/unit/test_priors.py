@@ -468,12 +468,112 @@ def test_counts_and_amounts_are_drawn_too_and_tables_are_credible() -> None:
         assert "intervals are credible" in str(model.summary(exponentiate=True))
         public = PrivateGLM(family, epsilon=0.3, prior=(X[:300], y[:300]), **own).fit(X, y)
         assert public.drawn_.weights[0].weight > 0.4
-    with pytest.raises(UsageError, match="prior goes without multinomial"):
-        PrivateGLM("multinomial", bounds=(-1, 1), classes=(0, 1, 2), prior=truth).plan(400, 3)
     with pytest.raises(UsageError, match="not with 'direction'"):
         PrivateGLM(bounds=(-1, 1), classes=(0, 1), prior=truth, method="direction").plan(400, 3)
     with pytest.raises(UsageError, match="prior goes without ridge, fit_intercept = false"):
         PrivateGLM(bounds=(-1, 1), classes=(0, 1), prior=truth, ridge=1.0, fit_intercept=False).plan(400, 3)
+
+
+def of_times(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return rows of three columns, times up to a year, and whether an event ended them."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (count, 3))
+    until = rng.exponential(300 * np.exp(-X @ [0.8, -0.5, 0.2]))
+    return X, np.minimum(until, 365), until <= 365
+
+
+@pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (6.0, "newton")])
+def test_times_are_drawn_to_log_hazard_ratios(epsilon: float, method: str) -> None:
+    truth = np.array([0.8, -0.5, 0.2])
+    own: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (0, 365), "cuts": [90, 180]}
+    errors: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
+    for seed in range(6):
+        X, times, events = of_times(1000, seed)
+        for name, slopes in (("none", None), ("good", truth), ("bad", -truth)):
+            prior = None if slopes is None else {f"x{j}": float(b) for j, b in enumerate(slopes)}
+            model = PrivateGLM("survival", prior=prior, random_state=seed, **own).fit(X, times, event=events)
+            errors[name].append(float(np.square(model.coef_ - truth).sum()))
+            if name == "good":
+                assert model.method_ == method
+                assert list(model.as_prior()) == ["x0", "x1", "x2"]
+    found = {name: float(np.mean(values)) for name, values in errors.items()}
+    assert found["good"] < found["none"]
+    assert found["bad"] < 0.2 * 4 * np.square(truth).sum()  # a fifth of what the bad model by itself is off
+    if method == "newton":
+        assert "intervals are credible" in str(model.summary())
+        assert {line.term for line in model.summary().terms} >= {"x0", "log hazard (0, 90]"}
+
+
+def test_rounds_of_times_tell_nothing_of_how_intervals_differ() -> None:
+    """The law of what rounds find: their covariance is that of the slopes and of one level that all intervals share."""
+    from unpooled.aggregation.life_table import LifeTable
+    from unpooled.models import load
+    from unpooled.models.glm.shapes import Intervals
+
+    own: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (0, 365), "cuts": [90, 180]}
+    design = load("glm").compile(PrivateGLM("survival", random_state=0, **own).plan(400, 2).study).design
+    ones = (1.0, 1.0, 1.0)
+    shape = Intervals(design, 0.1, (1.0, 1.0), LifeTable((90.0, 180.0, 365.0), ones, ones, 0.0, 0.0, 400.0))
+    told = np.linalg.inv(shape.of_rounds(np.array([0.2, 0.3, 0.5, 0.5, 0.5])))
+    assert told[:2, :2] == pytest.approx(np.diag([5.0, 1 / 0.3]))
+    level = np.array([0, 0, 1, 1, 1]) / math.sqrt(3)
+    assert level @ told @ level == pytest.approx(1 / (3 * 0.5))
+    assert np.linalg.eigvalsh(told[2:, 2:])[:2] == pytest.approx([0.0, 0.0], abs=1e-5)
+
+
+@pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (8.0, "newton")])
+def test_several_classes_are_drawn_to_coefficients_of_each(epsilon: float, method: str) -> None:
+    from sklearn.metrics import log_loss
+
+    slopes, labels = np.array([[0.9, -0.6, 0.2], [-0.5, 0.8, 0.3], [0.0, 0.0, 0.0]]), np.array(["a", "b", "c"])
+
+    def made(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(count, 3))
+        p = np.exp(X @ slopes.T + [0.5, 0.0, -0.3]).cumsum(axis=1)
+        return X, labels[(rng.random(count)[:, None] * p[:, -1:] > p).sum(axis=1)]
+
+    def named(b: np.ndarray) -> dict[str, float]:
+        own = {f"{c}: x{j}": float(b[a, j]) for a, c in enumerate(labels) for j in range(3)}
+        return own | {"a: (intercept)": 0.5, "c: (intercept)": -0.3}
+
+    new, then = made(4000, 99)
+    own: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "bounds": (-4, 4), "classes": list(labels)}
+    losses: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
+    for seed in range(5):
+        X, y = made(1500, seed)
+        for name, b in (("none", None), ("good", slopes), ("bad", -slopes)):
+            prior = None if b is None else named(b)
+            model = PrivateGLM("multinomial", prior=prior, random_state=seed, **own).fit(X, y)
+            losses[name].append(float(log_loss(then, model.predict_proba(new))))
+            if name == "good":
+                assert model.method_ == method
+                assert model.drawn_.weights[0].weight > 0.3
+    found = {name: float(np.mean(values)) for name, values in losses.items()}
+    assert found["good"] < found["none"] + 0.002
+    assert found["bad"] < found["none"] + 0.1  # by itself it costs 1.3 more
+    if method == "newton":  # the foot has the terms of the table, against its class
+        said = str(model.summary(against="c"))
+        assert "intervals are credible" in said
+        kept = model.drawn_.of_classes(tuple(labels), "c").terms
+        every = {pull.term: pull.value for pull in model.drawn_.terms}
+        assert [pull.term for pull in kept[:4]] == ["a: x0", "a: x1", "a: x2", "a: (intercept)"]
+        assert kept[0].value == pytest.approx(every["a: x0"] - every["c: x0"])
+    for prior in (model, model.as_prior(), (X[:400], y[:400]), LogisticRegression().fit(X[:400], y[:400]), {"b: x0": -1.4}):
+        assert PrivateGLM("multinomial", prior=prior, random_state=0, **own).fit(X, y).drawn_.weights
+    for wrong, words in (({"x0": 1.0}, "coefficient of x0"), ({"b: x0": 1.0, "(intercept)": 1.0}, "has an intercept")):
+        with pytest.raises(UsageError, match=words):
+            PrivateGLM("multinomial", prior=wrong, **own).plan(400, 3)
+
+
+def test_times_refuse_public_rows_and_an_intercept() -> None:
+    own: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (0, 365), "cuts": []}
+    for prior, words in (
+        ((np.zeros((9, 2)), np.ones(9)), "public rows go without times"),
+        ({"x0": 1.0, "(intercept)": 1.0}, "has an intercept"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            PrivateGLM("survival", prior=prior, **own).plan(400, 2)
 
 
 def test_public_rows_of_classes_and_a_fitted_logistic_regression() -> None:

@@ -46,6 +46,11 @@ def check_coding(coding: str, reference: Mapping[str, str], levels: Mapping[str,
             raise UsageError(msg)
 
 
+def class_terms(labels: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the coefficients of several classes, class after class."""
+    return tuple(f"{label}: {name}" for label in labels for name in names)
+
+
 @dataclass(frozen=True)
 class PrintedTerms:
     """Names and weights of the printed lines, and the names that contrasts may use."""
@@ -84,8 +89,7 @@ class PrintedTerms:
         others = [label for label in labels if label != against]
         found = replace(self, classes=labels, against=against, terms=self.terms * len(others))
         rows = [found.placed(row, label) for label in others for row in self.weights]
-        names = tuple(f"{label}: {name}" for label in others for name in self.names)
-        return replace(found, names=names, weights=np.array(rows))
+        return replace(found, names=class_terms(others, self.names), weights=np.array(rows))
 
     def placed(self, row: Row, label: str) -> Row:
         """Return weights over the coefficients of one linear predictor as weights over all of them."""

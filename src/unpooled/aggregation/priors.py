@@ -68,12 +68,28 @@ class Pull(msgspec.Struct, frozen=True):
     value: float
     alone: float | None
 
+    def less(self, other: Pull) -> Pull:
+        """Return the difference of two terms, under the name of this one."""
+        alone = None if self.alone is None or other.alone is None else self.alone - other.alone
+        return Pull(self.term, self.value - other.value, alone)
+
 
 class DrawnTo(msgspec.Struct, frozen=True):
     """The weights of the earlier models that drew a fit, and how far they drew each term."""
 
     weights: tuple[Weight, ...]
     terms: tuple[Pull, ...]
+
+    def of_classes(self, labels: Sequence[str], against: str) -> DrawnTo:
+        """Return the same of the other classes against this one, as the table has them; without classes as it is."""
+        if not labels:
+            return self
+        size = len(self.terms) // len(labels)
+        each = {label: self.terms[at * size : (at + 1) * size] for at, label in enumerate(labels)}
+        base = each.pop(against)
+        return DrawnTo(
+            self.weights, tuple(one.less(its) for own in each.values() for one, its in zip(own, base, strict=True))
+        )
 
 
 def check_models(models: Sequence[EarlierModel], names: Sequence[str], *, intercept: bool) -> None:
@@ -95,7 +111,7 @@ def check_models(models: Sequence[EarlierModel], names: Sequence[str], *, interc
             msg = f"prior {model.name!r} has no coefficient but 0, so it says nothing of any column"
             raise UsageError(msg)
         if not intercept and model.intercept:
-            msg = f"prior {model.name!r} has an intercept, and this fit has none"
+            msg = f"prior {model.name!r} has an intercept, and the coefficients here are {listed(list(names))}"
             raise UsageError(msg)
 
 
@@ -196,16 +212,19 @@ class Told:
         middle = vectors.T @ np.linalg.solve(before, own.T @ mean)
         return cls((back * values) @ back.T, back @ (np.minimum(1 + values, 2 * values) * middle))
 
-    def plus(self, along: Matrix, mean: Row, variance: float) -> Told:
-        """Return the same with a mean of this variance along orthonormal directions of which nothing was known, a column each."""
-        told = along @ along.T / variance
+    def plus(self, along: Matrix, mean: Row, covariance: Matrix) -> Told:
+        """Return the same with a mean of this covariance along orthonormal directions of which nothing was known, a column each."""
+        told = along @ np.linalg.solve(along.T @ covariance @ along, along.T)
         return Told(self.precision + told, self.score + told @ mean)
 
 
-def told_of(estimates: Estimates) -> tuple[Told, Matrix]:
-    """Return what unshrunk estimates say in the coordinates that they were found in, and the directions that are hidden there, a column each."""
-    lift, size = estimates.square(estimates.lift), len(estimates.names)
-    into = np.asarray(np.linalg.inv(lift), dtype=np.float64)
+def told_of(estimates: Estimates, back: Matrix) -> tuple[Told, Matrix]:
+    """Return what unshrunk estimates say in the coordinates of a fit, and the directions that are hidden there, a column each.
+
+    ``back`` maps these coordinates to the data's own units. Classes have more coefficients than a fit has contrasts of them.
+    """
+    size = len(estimates.names)
+    into = np.asarray(np.linalg.inv(back) if back.shape[1] == size else np.linalg.pinv(back), dtype=np.float64)
     hidden, still = (into @ estimates.square(numbers).reshape(size, -1) for numbers in (estimates.unknown, estimates.still))
     covariance = into @ estimates.square(estimates.covariance) @ into.T
     return Told.of(into @ np.array(estimates.estimate), covariance, np.hstack([hidden, still])), hidden

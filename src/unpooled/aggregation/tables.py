@@ -235,7 +235,10 @@ class Tables:
         lines, without = self.estimates.lines(printed, level, adjust)
         compared = (*self.compared(printed, without), *self.cut_off(printed, lines))
         if self.drawn is not None:
-            lines, compared = tuple(line.credible() for line in lines), (*compared, *words(self.drawn))
+            lines, compared = (
+                tuple(line.credible() for line in lines),
+                (*compared, *words(self.drawn.of_classes(printed.classes, printed.against))),
+            )
         if ratio:
             lines = tuple(line.exponential() for line in lines)
         facts = (self.rows, self.family, self.dispersion, level, self.statement, adjust)
@@ -342,7 +345,7 @@ class Tables:
             "notes": [
                 *self.compared(printed, without),
                 *self.cut_off(printed, lines),
-                *([] if self.drawn is None else words(self.drawn)),
+                *([] if self.drawn is None else words(self.drawn.of_classes(printed.classes, printed.against))),
             ],
             "clipping": None if self.cut is None else self.cut.data(),
         }

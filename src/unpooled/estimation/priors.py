@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.formula_columns import coded_by
+from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.errors import UsageError
 from unpooled.estimation.parameters import ParameterKind
-from unpooled.privacy.bounds import Coding
+from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.origin import PRIOR, origins_of
 from unpooled.privacy.table import as_column
 
@@ -152,26 +153,37 @@ def _of_numbers(name: str, given: Mapping[Any, Any]) -> EarlierModel:
     return EarlierModel(name, {key: float(value) for key, value in own.items()}, constant)
 
 
-def named_coefficients(estimator: Any) -> dict[str, float]:  # noqa: ANN401 - a fitted estimator with one linear predictor
-    """Return the coefficients of a fitted estimator by name, the constant last."""
+def named_coefficients(estimator: Any) -> dict[str, float]:  # noqa: ANN401 - a fitted estimator
+    """Return the coefficients of a fitted estimator by name, with the constant last: of every class, and of hazards without one."""
     source = estimator._source
     coded = coded_by(source) if hasattr(getattr(source, "layout", source), "features") else estimator.declared_columns
     columns = estimator.declared_columns if estimator._made is None else coded
     names: Sequence[str] = Coding(columns, 1).coded_names
     if not columns:  # of moments that were released elsewhere
         names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimator.n_features_in_)])
-    found = dict(zip(names, np.ravel(estimator.coef_).tolist(), strict=True))
-    return found | {CONSTANT_TERM: float(np.ravel(estimator.intercept_)[0])}
+    constants = () if hasattr(estimator, "baseline_hazard_") else np.ravel(estimator.intercept_)
+    classes = getattr(estimator, "classes_", ()) if len(constants) > 1 else ()
+    return _named(names, classes, estimator.coef_, constants)
+
+
+def _named(names: Sequence[str], classes: Iterable[Any], slopes: Any, constants: Any) -> dict[str, float]:  # noqa: ANN401 - arrays of any shape
+    """Return slopes and constants by name, class after class where there are several."""
+    if labels := [text_of(np.asarray(label).item()) for label in classes]:
+        table = np.column_stack([slopes, constants])
+        return dict(zip(class_terms(labels, (*names, CONSTANT_TERM)), table.ravel().tolist(), strict=True))
+    found = dict(zip(names, np.ravel(slopes).tolist(), strict=True))
+    return found | ({CONSTANT_TERM: float(constants[0])} if len(constants) else {})
 
 
 def _of_fitted(model: Any, columns: Sequence[Column]) -> dict[str, float]:  # noqa: ANN401 - a linear model of another package
-    values = np.ravel(model.coef_).tolist()
+    values, constants = np.asarray(model.coef_), np.ravel(getattr(model, "intercept_", ()))
     given = getattr(model, "feature_names_in_", None)
     names = [column.name for column in columns] if given is None else [str(name) for name in given]
-    if len(values) != len(names):
-        msg = f"prior: the fitted model has {len(values)} coefficients and {len(names)} columns: pass them by name"
+    several = constants.size > 1
+    if values.size != len(names) * (constants.size if several else 1):
+        msg = f"prior: the fitted model has {values.size} coefficients and {len(names)} columns: pass them by name"
         raise UsageError(msg)
-    return dict(zip(names, values, strict=True)) | {CONSTANT_TERM: float(np.ravel(model.intercept_)[0])}
+    return _named(names, model.classes_ if several else (), values, constants)
 
 
 def _of_rows(name: str, given: tuple[Any, ...], columns: Sequence[Column], estimator: Any) -> EarlierModel:  # noqa: ANN401 - scikit-learn's
@@ -207,6 +219,6 @@ def of_public_rows(
         warnings.simplefilter("ignore", FutureWarning)
         fitted = make_pipeline(StandardScaler(), estimator).fit(rows, response)
     scale, middle = fitted[0].scale_, fitted[0].mean_
-    slopes = np.ravel(fitted[1].coef_) / scale
-    constant = float(np.ravel(fitted[1].intercept_)[0] - middle @ slopes)
-    return EarlierModel(name, dict(zip(coding.coded_names, slopes.tolist(), strict=True)), constant)
+    slopes = np.atleast_2d(fitted[1].coef_) / scale
+    constants = np.ravel(fitted[1].intercept_) - slopes @ middle
+    return _of_numbers(name, _named(coding.coded_names, fitted[1].classes_ if constants.size > 1 else (), slopes, constants))

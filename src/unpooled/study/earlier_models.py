@@ -12,11 +12,12 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.estimates import CONSTANT_TERM
+from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import EarlierModel
 from unpooled.errors import DataError, StudyError, listed
-from unpooled.families import ROW_FAMILIES
 from unpooled.families.logistic import Logistic
 from unpooled.models import load
+from unpooled.models.glm.families import FAMILIES, MULTINOMIAL, SURVIVAL, TWO_CLASSES
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
@@ -108,8 +109,8 @@ class _Own:
             )
         self.response = response
         self.family = str(parameters.get("family", Logistic.name))
-        if self.family not in ROW_FAMILIES:
-            msg = f"prior goes with the families {listed(list(ROW_FAMILIES))}, not with {self.family!r}"
+        if self.family not in FAMILIES:
+            msg = f"family is one of {listed(list(FAMILIES))}, not {self.family!r}"
             raise StudyError(msg)
         apart = {response.name, *(str(parameters.get(role)) for role in _ROLES)}
         self.features = tuple(column for name, column in columns.items() if name not in apart)
@@ -122,6 +123,9 @@ class _Own:
         self._check_same(run, study)
         terms = {term.term: term.estimate for term in load(study.row).predicting(cited.plan, cited.result)}
         constant = terms.pop(CONSTANT_TERM, 0.0)
+        if self.family == SURVIVAL:  # the hazards of its intervals are those of its own times
+            kept = {coefficient.name for coefficient in cited.result.coefficients}
+            terms = {name: value for name, value in terms.items() if name in kept}
         if not terms:
             msg = f"prior: {run} released no coefficients: cite a run whose method fits slopes"
             raise StudyError(msg)
@@ -149,11 +153,19 @@ class _Own:
             msg = f"prior: {run} counts {listed(dated)} in other units of time: write its coefficients in this study's as a table under prior"
             raise StudyError(msg)
 
+    @property
+    def _names(self) -> tuple[str, ...]:
+        """Return the names of the coefficients of a study without a formula, but for a single constant."""
+        names = Coding(self.features, 1).coded_names
+        if self.family != MULTINOMIAL:
+            return names
+        return class_terms(self.response.categories or (), (*names, CONSTANT_TERM))
+
     def _check_names(self, run: Path, terms: Mapping[str, float], study: Study) -> None:
         """Refuse coefficients of columns that this study has not; those of a formula are looked at where its plan is made."""
         if self.parameters.get("formula") or study.parameters.get("formula"):
             return
-        known = set(Coding(self.features, 1).coded_names)
+        known = set(self._names)
         if strange := [name for name in terms if name not in known]:
             msg = (
                 f"prior: {run} has a coefficient of {listed(strange)}, and this study has no such column: declare it on the cards, or leave the run "
@@ -176,12 +188,12 @@ class _Own:
             )
         if not self.features:
             raise StudyError("prior: this study has no column but the response")
-        columns = (*self.features, self.response)
+        columns, estimator = (*self.features, self.response), self._estimator()
         try:
             table = read_table(path, tuple(column.name for column in columns), declared=columns)
             values = [_present(path, column, table[column.name]) for column in columns]
             response = self._response(path, values.pop())
-            found = of_public_rows(path.name, values, response, self.features, self._estimator())
+            found = of_public_rows(path.name, values, response, self.features, estimator)
         except DataError as error:
             msg = f"prior: {error}"
             raise StudyError(msg) from None
@@ -198,22 +210,25 @@ class _Own:
 
         return ridge() if self.model == "bayes" else public_estimator(self.family)
 
-    def _response(self, path: Path, values: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the response as numbers: 1 for the second of two classes."""
+    def _response(self, path: Path, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the response as numbers, 1 for the second of two classes; of several their labels."""
         classes = self.response.categories
-        two = self.model != "bayes" and ROW_FAMILIES[self.family].classes
-        if two != (classes is not None):
-            msg = f"prior: public rows need a response that {'has two categories' if two else 'is a number'}: {self.response.name!r} is declared otherwise"
+        several = self.model != "bayes" and self.family == MULTINOMIAL
+        sorts = several or (self.model != "bayes" and self.family in TWO_CLASSES)
+        if sorts != (classes is not None):
+            asked = "has categories" if several else "has two categories" if sorts else "is a number"
+            msg = f"prior: public rows need a response that {asked}: {self.response.name!r} is declared otherwise"
             raise StudyError(msg)
         if classes is not None and not set(values.tolist()) <= set(classes):
             msg = f"prior: {path.name} holds a value of {self.response.name!r} outside its declared categories"
             raise StudyError(msg)
-        found = np.asarray(values == classes[1], dtype=np.float64) if classes is not None else values
+        two = sorts and not several
+        found = np.asarray(values == classes[1], dtype=np.float64) if two and classes is not None else values
         held = np.unique(found, return_counts=True)[1]
         if held.size < 2:  # noqa: PLR2004 - nothing to tell apart
             msg = f"prior: {path.name} holds one value of {self.response.name!r} alone, so nothing can be learnt from it"
             raise StudyError(msg)
-        if two and held.min() < _FEWEST:
+        if sorts and (held.min() < _FEWEST or (several and held.size < len(classes or ()))):
             msg = f"prior: {path.name} needs {_FEWEST} rows or more of each category of {self.response.name!r}"
             raise StudyError(msg)
         return found

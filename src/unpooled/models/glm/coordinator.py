@@ -11,6 +11,7 @@ from scipy.linalg import solve_triangular
 
 from unpooled.aggregation.estimates import Estimates, wald_lines
 from unpooled.aggregation.meat import MEAT
+from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.rounds import descend
 from unpooled.aggregation.standard import CONSTANT, SCALES
 from unpooled.kernels import noisy_gram
@@ -111,7 +112,7 @@ def _descent(fit: GlmFit, drawing: Drawing | None = None) -> Generator[list[Ask]
 
     fit.start = yield from descend(fit, fit.at, move, base, schedule.rounds)
     if drawing is not None:
-        drawing.after_rounds(float(np.mean(pull)), float(np.mean(once)))
+        drawing.after_rounds(pull, once)
     elif schedule.method is GlmMethod.GRADIENT and not design.family.classes:
         kept, gain = averaged_rounds(schedule.rounds, schedule.step)
         arrived = np.broadcast_to(kept / (1 + pull), base.shape)
@@ -282,7 +283,7 @@ def _result(
     coefficients = tuple(
         GlmCoefficient(term, value, *told.get(term, (None, None, False)))
         for label, values in zip(labels, table[:, :p].tolist(), strict=True)
-        for term, value in zip([f"{label}: {name}" if label else name for name in names], values, strict=True)
+        for term, value in zip(class_terms([label], names) if label else names, values, strict=True)
     )
     several = isinstance(shape, Contrasts)
     return GlmResult(

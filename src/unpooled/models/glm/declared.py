@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.precisions import ESTIMATE
-from unpooled.aggregation.printed_terms import TREATMENT
+from unpooled.aggregation.printed_terms import TREATMENT, class_terms
 from unpooled.aggregation.priors import EarlierModel, check_models
 from unpooled.aggregation.sites import SiteEffects
 from unpooled.aggregation.weights import weighting_of
@@ -87,18 +88,20 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prior: tuple[EarlierModel, ...] = ()
 
 
-def check_prior(parameters: Parameters, layout: MomentsLayout) -> None:
+def check_prior(parameters: Parameters, layout: MomentsLayout, responses: Responses) -> None:
     """Refuse earlier models where nothing could be drawn to them."""
     if not parameters.prior:
         return
     others = [name for name in ("weights", "ridge", "exposure", "offset") if getattr(parameters, name)]
-    others += [parameters.family] if parameters.family in {MULTINOMIAL, SURVIVAL} else []
     others += [] if layout.intercept else ["fit_intercept = false"]
     others += ["site_effects"] if layout.sites is not None else []
     if others:
         msg = f"prior goes without {', '.join(others)}"
         raise UsageError(msg)
-    check_models(parameters.prior, layout.names, intercept=layout.intercept)
+    names: tuple[str, ...] = layout.names
+    if parameters.family == MULTINOMIAL:
+        names = class_terms(responses.response.categories or (), (*names, CONSTANT_TERM))
+    check_models(parameters.prior, names, intercept=parameters.family not in {MULTINOMIAL, SURVIVAL})
     if parameters.method not in {GlmMethod.AUTO, GlmMethod.GRADIENT, GlmMethod.NEWTON}:
         msg = f"prior goes with methods 'auto', 'gradient' and 'newton', not with {parameters.method!r}"
         raise UsageError(msg)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, named, posterior_of, rows_of, told_of
+from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, named, posterior_of, told_of
 from unpooled.kernels.shrunk_rounds import averaged_rounds
 from unpooled.models.glm.rounds import GlmMethod
 
@@ -27,23 +28,23 @@ class Drawing:
 
     fit: GlmFit
     drawn: DrawnTo | None = None
-    #: What the rounds found, less the base rate, and the variance of each coefficient; None where there were none.
-    rounds: tuple[Row, float] | None = None
+    #: What the rounds found, less the base rate, and its covariance; None where there were none.
+    rounds: tuple[Row, Matrix] | None = None
     #: The models less the base rate, a row each, in the coefficients that the fit works on.
     there: Matrix = field(init=False)
 
     def __post_init__(self) -> None:
-        fit, design = self.fit, self.fit.design
-        own = rows_of(design.parameters.prior, design.layout.names, intercept=True)
-        self.there = np.linalg.solve(fit.back, own.T).T - fit.shape.start
+        fit = self.fit
+        assert fit.standard is not None
+        self.there = fit.shape.earlier(fit.design.parameters.prior, fit.standard)
 
     @property
     def begin(self) -> Row:
         """Return where rounds begin: the base rate, and all models weighted as if all and none were alike likely."""
         return np.asarray(self.fit.shape.start + self.there.sum(axis=0) / (1 + len(self.there)))
 
-    def after_rounds(self, pull: float, noise: float) -> None:
-        """Take what rounds found; ``pull``: how far they were held back, ``noise``: the variance of one gradient in coefficients.
+    def after_rounds(self, pull: Row | float, noise: Row | float) -> None:
+        """Take what rounds found; ``pull``: how far each coefficient was held back, ``noise``: the variance of one gradient in it.
 
         Where nothing follows them, what they found is drawn to the models.
         """
@@ -51,22 +52,27 @@ class Drawing:
         kept, gain = averaged_rounds(schedule.rounds, schedule.step)
         arrived, variance = kept / (1 + pull), gain / (1 + pull) ** 2 * noise
         found = self.begin + (fit.start - self.begin) / arrived
-        self.rounds = found - fit.shape.start, max(variance / arrived**2, 1e-12)
+        variances = np.broadcast_to(np.maximum(variance / arrived**2, 1e-12), found.shape)
+        self.rounds = found - fit.shape.start, fit.shape.of_rounds(variances)
         if schedule.method is GlmMethod.GRADIENT:
-            told = Told.of(self.rounds[0], np.eye(found.size) * self.rounds[1], fit.still)
-            mean, _, weights, deviations = drawn_to(told, self.there, fit.shape.moving)
+            mean, _, weights, deviations = self._drawn(Told.of(*self.rounds, fit.still))
             fit.start = fit.shape.start + mean
             self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), ())
 
     def of_step(self, estimates: Estimates) -> Estimates:
         """Return the posterior of a Newton step's estimates with the models."""
-        fit, (told, hidden) = self.fit, told_of(estimates)
+        fit, (told, hidden) = self.fit, told_of(estimates, self.fit.back)
         base = fit.shape.start
         told = Told(told.precision, told.score - told.precision @ base)
         if self.rounds is not None and hidden.size:  # of directions that the step does not tell, rounds still tell something
             told = told.plus(np.linalg.qr(hidden)[0], *self.rounds)
-        mean, covariance, weights, deviations = drawn_to(told, self.there, fit.shape.moving)
+        mean, covariance, weights, deviations = self._drawn(told)
         fit.start = base + mean
         found, pulls = posterior_of(estimates, fit.back @ fit.start, fit.back @ covariance @ fit.back.T)
         self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), pulls)
         return found
+
+    def _drawn(self, told: Told) -> tuple[Row, Matrix, Row, Row]:
+        """Return (mean, covariance, weights, their deviations); slopes are typical where those of one linear predictor explain a response together."""
+        shape = self.fit.shape
+        return drawn_to(told, self.there, shape.moving, 1 / math.sqrt(shape.slopes))

@@ -23,7 +23,11 @@ def public_estimator(family: str) -> Any:  # noqa: ANN401 - scikit-learn's own
     """Return the estimator that makes an earlier model of public rows: this family without privacy."""
     from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
 
-    if family in TWO_CLASSES:
+    if family == SURVIVAL:
+        raise UsageError(
+            "prior: public rows go without times to an event: fit them yourself, and pass the log hazard ratios by name"
+        )
+    if family in {*TWO_CLASSES, MULTINOMIAL}:
         return LogisticRegressionCV(max_iter=1000)
     return GammaRegressor(alpha=_PUBLIC) if family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
 

@@ -312,7 +312,7 @@ def design_of(study: Study) -> GlmDesign:
     )
     check_formula(parameters.formula, tuple(name for name in (parameters.response, parameters.event) if name))
     responses = _shifted(parameters, layout, responses)
-    check_prior(parameters, layout)
+    check_prior(parameters, layout, responses)
     levels = {factor.name: factor.levels for factor in layout.terms.factors}
     if parameters.family == MULTINOMIAL:
         levels[named.name] = responses.response.categories or ()

@@ -11,6 +11,7 @@ from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
 from unpooled.aggregation.life_table import LifeTable
 from unpooled.aggregation.meat import ASSUMED
+from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
 from unpooled.aggregation.tables import Tables
@@ -146,7 +147,7 @@ def _constants(result: GlmResult) -> tuple[tuple[str, float], ...]:
     if result.life_table is not None:
         return tuple(zip(result.life_table.interval_names, result.log_hazards, strict=True))
     if result.classes:
-        return tuple(zip((f"{label}: {CONSTANT_TERM}" for label in result.classes), result.intercepts, strict=True))
+        return tuple(zip(class_terms(result.classes, [CONSTANT_TERM]), result.intercepts, strict=True))
     return ((CONSTANT_TERM, result.intercept),)
 
 

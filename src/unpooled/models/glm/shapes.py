@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.aggregation.life_table import LifeTable
+from unpooled.aggregation.printed_terms import class_terms
+from unpooled.aggregation.priors import rows_of
 from unpooled.aggregation.sites import SHORT, known_moments, longer_sites
 from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
@@ -22,15 +24,22 @@ from unpooled.models.glm.curvature import curvature, curvature_of_class_sites, c
 from unpooled.models.glm.rounds import PRIOR
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.aggregation.priors import EarlierModel
     from unpooled.aggregation.standard import Standard
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.plan import GlmDesign
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+
+
+#: The variance of a coefficient of which rounds tell nothing.
+_UNTOLD = 1e6
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,15 @@ class GlmShape:
     def moving(self) -> NDArray[np.bool_]:
         """Return which of the coefficients that the fit works on are slopes."""
         return np.arange(self.start.size) < self.columns
+
+    def earlier(self, models: Sequence[EarlierModel], standard: Standard) -> Matrix:
+        """Return earlier models less the base rate, a row each, in the coefficients that the fit works on."""
+        own = rows_of(models, self.layout.names, intercept=True)
+        return np.asarray(np.linalg.solve(self.back(standard), own.T).T - self.start)
+
+    def of_rounds(self, variances: Row) -> Matrix:
+        """Return the covariance of what rounds find, from the variances of the coefficients that they move."""
+        return np.diag(variances)
 
     def sent(self, start: Row) -> tuple[float, ...]:
         """Return the coefficients of a request."""
@@ -208,6 +226,16 @@ class Contrasts(GlmShape):
             start[:, -1] = self._basis[1].T @ self.centred / CONSTANT
         return start.ravel()
 
+    @property
+    def moving(self) -> NDArray[np.bool_]:
+        """Return the slopes of every contrast."""
+        return np.tile(np.arange(self.layout.size) < self.columns, self.rates.size - 1)
+
+    def earlier(self, models: Sequence[EarlierModel], standard: Standard) -> Matrix:
+        """Return the contrasts of earlier models: what all classes have in common changes no probability."""
+        own = rows_of(models, self.names, intercept=False)
+        return np.asarray(own @ np.linalg.pinv(self.back(standard)).T - self.start)
+
     def sent(self, start: Row) -> tuple[float, ...]:
         """Return coefficients of every class."""
         return tuple((self.lift @ start).tolist())
@@ -262,7 +290,7 @@ class Contrasts(GlmShape):
     def names(self) -> tuple[str, ...]:
         """Return the names of the coefficients of every class, each with its label."""
         own = super().names
-        return tuple(f"{label}: {name}" for label in self.labels for name in own)
+        return class_terms(self.labels, own)
 
     def still(self, standard: Standard) -> Matrix:
         """Return the still directions of every contrast of classes."""
@@ -288,6 +316,17 @@ class Intervals(GlmShape):
     def start(self) -> Row:
         """Return the hazards of the life table."""
         return np.concatenate([np.zeros(self.columns), np.log(self.table.hazards) / CONSTANT])
+
+    def earlier(self, models: Sequence[EarlierModel], standard: Standard) -> Matrix:
+        """Return log hazard ratios alone: the hazards of an earlier model are those of other times, and the life table has these."""
+        own = rows_of(models, self.layout.names, intercept=False) * self.scale(standard)[: self.columns]
+        return np.hstack([own, np.zeros((len(models), len(self.table.edges)))])
+
+    def of_rounds(self, variances: Row) -> Matrix:
+        """The intervals' hazards move together, and rounds tell nothing of how they differ."""
+        found, intervals = np.diag(variances), len(self.table.edges)
+        found[self.columns :, self.columns :] = variances[-1] + _UNTOLD * (np.eye(intervals) - 1 / intervals)
+        return found
 
     def stepped(self, gradient: Row) -> Row:
         """Return the gradient of a round with its last entry for every interval: the intervals' hazards move together."""
