@@ -26,6 +26,7 @@ from unpooled.aggregation.layout import MomentsLayout
 from unpooled.audit.account import audit_account
 from unpooled.audit.empirical import empirical_epsilon
 from unpooled.audit.made_up import made_up
+from unpooled.audit.orders import audit_orders
 from unpooled.audit.presence import audit_noise
 from unpooled.audit.replay import replay
 from unpooled.audit.shares import share
@@ -56,6 +57,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
+from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.messages import Array, Entrusted, Public, Released
 
 #: Whatever an audit says.
@@ -351,6 +353,44 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
         patch.setattr(exposure, "_partition", lambda _part: "")
         study = msgspec.structs.replace(study, run=2)
     return audit_account(model, study, tables, registry=load)
+
+
+@breaks("an answer that is not kept, so that it is worked out again")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("describe")
+    if broken:
+        patch.setattr(Ledger, "commit", lambda *_, **__: None)
+    return audit_orders(model, study, tables, registry=load)
+
+
+@breaks("a release that is made once more than planned")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("glm")
+    if broken:
+        patch.setattr(OpenDesk, "planned", lambda self, name, **_: self.plan.release(self.party.name, name))
+    return audit_orders(model, study, tables, registry=load)
+
+
+@breaks("repetitions in any order, of which the first alone are debited")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("lasso")
+    if broken:
+        patch.setattr(Ledger, "charged", lambda *_: True)
+    return audit_orders(model, study, tables, registry=load)
+
+
+@breaks("a release over data that changed under way")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("describe")
+    release = OpenDesk.release
+
+    def unverified(self: OpenDesk, name: str, given: Any) -> Any:
+        patch.setattr(type(self.party.table), "verify", lambda _: None)
+        return release(self, name, given)
+
+    if broken:
+        patch.setattr(OpenDesk, "release", unverified)
+    return audit_orders(model, study, tables, registry=load)
 
 
 @breaks("a part of the rows that is not debited (G1)")

@@ -218,16 +218,19 @@ class Told:
         return Told(self.precision + told, self.score + told @ mean)
 
 
-def told_of(estimates: Estimates, back: Matrix) -> tuple[Told, Matrix]:
+def told_of(estimates: Estimates, back: Matrix, nearer: tuple[Row, Matrix] | None = None) -> tuple[Told, Matrix]:
     """Return what unshrunk estimates say in the coordinates of a fit, and the directions that are hidden there, a column each.
 
-    ``back`` maps these coordinates to the data's own units. Classes have more coefficients than a fit has contrasts of them.
+    ``back`` maps these coordinates to the data's own units. Classes have more coefficients than a fit has contrasts of them. ``nearer`` is a
+    better estimate of what the same rows would give without noise, in these coordinates, and its covariance.
     """
     size = len(estimates.names)
     into = np.asarray(np.linalg.inv(back) if back.shape[1] == size else np.linalg.pinv(back), dtype=np.float64)
     hidden, still = (into @ estimates.square(numbers).reshape(size, -1) for numbers in (estimates.unknown, estimates.still))
-    covariance = into @ estimates.square(estimates.covariance) @ into.T
-    return Told.of(into @ np.array(estimates.estimate), covariance, np.hstack([hidden, still])), hidden
+    found, covariance = into @ np.array(estimates.estimate), into @ estimates.square(estimates.covariance) @ into.T
+    if nearer is not None:
+        found, covariance = nearer[0], nearer[1] + into @ estimates.square(estimates.sampling) @ into.T
+    return Told.of(found, covariance, np.hstack([hidden, still])), hidden
 
 
 def drawn_to(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.audit.account import audit_account
 from unpooled.audit.made_up import made_up
+from unpooled.audit.orders import audit_orders
 from unpooled.audit.pairs import read_file, write_file
 from unpooled.audit.presence import audit_noise
 from unpooled.audit.replay import replay, steady
@@ -42,6 +43,8 @@ def audit_study(
         write_file(pairs, plan, steady(model, fitted, tables, report.pairs, registry=load, keys=2))
     say("cutting it after every message, and asking in other orders")
     report.violations += audit_account(model, fitted, tables, registry=load)
+    say("asking once more than planned, out of order, and over data that changed")
+    report.violations += audit_orders(model, fitted, tables, registry=load)
     say("looking at every byte that leaves a party")
     _, others = made_up(model, asked, rows, seed=1)
     report.violations += audit_transcript(model, fitted, tables, others, registry=load)

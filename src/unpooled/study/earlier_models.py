@@ -14,7 +14,7 @@ import numpy as np
 from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import EarlierModel
-from unpooled.errors import DataError, StudyError, listed
+from unpooled.errors import DataError, StudyError, UsageError, listed
 from unpooled.families.logistic import Logistic
 from unpooled.models import load
 from unpooled.models.glm.families import FAMILIES, MULTINOMIAL, SURVIVAL, TWO_CLASSES
@@ -208,7 +208,13 @@ class _Own:
         from unpooled.estimation.priors import ridge
         from unpooled.models.glm.families import public_estimator
 
-        return ridge() if self.model == "bayes" else public_estimator(self.family)
+        if self.model == "bayes":
+            return ridge()
+        shifted = any(self.parameters.get(role) for role in ("exposure", "offset"))
+        try:
+            return public_estimator(self.family, shifted=shifted)
+        except UsageError as error:
+            raise StudyError(str(error)) from None
 
     def _response(self, path: Path, values: NDArray[Any]) -> NDArray[Any]:
         """Return the response as numbers, 1 for the second of two classes; of several their labels."""

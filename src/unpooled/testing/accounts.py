@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from unpooled.audit.account import audit_account, fresh_parties
+from unpooled.audit.orders import audit_orders
 from unpooled.errors import BudgetRefusal
 from unpooled.models import load
 from unpooled.privacy.policy import Policy
@@ -42,6 +43,12 @@ def test_a_completed_study_costs_what_it_states(variant: Case) -> None:
 @pytest.mark.no_cover
 def test_a_study_cut_anywhere_and_asked_in_any_order_has_debited_what_was_released(variant: Case) -> None:
     found = audit_account(load(variant.model), variant.study, variant.tables, registry=load, orders=sized(3, 2))
+    assert not found, found[0]
+
+
+@pytest.mark.no_cover
+def test_a_coordinator_that_asks_otherwise_than_planned_gets_nothing(case: Case) -> None:
+    found = audit_orders(load(case.study.row), case.study, case.tables, registry=load)
     assert not found, found[0]
 
 

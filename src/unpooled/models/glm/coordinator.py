@@ -85,9 +85,9 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     if design.schedule.method is not GlmMethod.NEWTON:
         lines = yield from calibrate(fit)
         return _result(fit, None, drawing=drawing, lines=lines)
-    newton, cutting = yield from _newton(fit)
+    newton, cutting, left = yield from _newton(fit)
     if drawing is not None:
-        newton = drawing.of_step(newton)
+        newton = drawing.of_step(newton, left)
     yield from calibrate(fit)
     return _result(fit, newton, dispersion=cutting.dispersion, clipping=cutting.clipping, drawing=drawing)
 
@@ -137,8 +137,11 @@ def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies,
     return _result(fit, None, np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
 
 
-def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutting]]:
-    """Take the plan's Newton steps from the end of the rounds, or without noise all that convergence takes."""
+def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutting, Matrix | None]]:
+    """Take the plan's Newton steps from the end of the rounds, or without noise all that convergence takes.
+
+    The last of what is returned is the covariance of the noise that is left in the coefficients for predictions.
+    """
     design, exact = fit.design, fit.design.schedule.exact
     cutting = Cutting(fit)
     size = math.inf
@@ -178,32 +181,40 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         meat = squares * fit.units[0] ** 2, variances * fit.units[0] ** 4
     noises = np.full(score.size, noise**2)
     tail = (0.0, 0.0) if cutting.clipping is None else cutting.clipping.tail
-    found = _step(fit, estimate, known, noises, cutting.own, tail, meat)
+    found, left = _step(fit, estimate, known, noises, cutting.own, tail, meat), None
     if not exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
         weighted = noisy_gram.psd_part(known.information)
         met = fit.shape.met(move, known.variance, noises)
-        fit.start = fit.start + _believed_move(weighted, weighted * fit.shape.believed(fit.spread), met, score)
+        moved, left = _believed_move(weighted, fit.shape.believed(fit.spread), met, score)
+        fit.start = fit.start + moved
         if design.layout.intercept:
             fit.start[-1] += tail[0] / CONSTANT + longer
-    return found, cutting
+            left[-1, -1] += (tail[1] / CONSTANT) ** 2
+    return found, cutting, left
 
 
-def _believed_move(weighted: Matrix, believed: Matrix, met: Matrix, score: Row) -> Row:
-    """Return the posterior mean of the way from where the rounds ended to the optimum.
+def _believed_move(weighted: Matrix, variances: Row | float, met: Matrix, score: Row) -> tuple[Row, Matrix]:
+    """Return the posterior mean of the way from where the rounds ended to the optimum, and its covariance.
 
-    ``believed`` is the curvature times the variances that the noise of the rounds leaves. Rounds may also have ended before they settled. So the
-    variances times each of ``_FARTHER`` have a prior weight, half of it at 1, and the score weighs them.
+    ``variances`` are those that the noise of the rounds leaves. Rounds may also have ended before they settled. So the variances times each of
+    ``_FARTHER`` have a prior weight, half of it at 1, and the score weighs them.
     """
-    found = []
+    believed = weighted * variances
+    logs, means, spreads = [], [], []
     for farther in _FARTHER:
         root = np.linalg.cholesky(farther * believed @ weighted + met)
         whitened = solve_triangular(root, score, lower=True)
-        evidence = -0.5 * float(whitened @ whitened) - float(np.log(root.diagonal()).sum())
-        prior = 0.5 if farther == 1 else 0.5 / (len(_FARTHER) - 1)
-        found.append((evidence + math.log(prior), farther * believed.T @ solve_triangular(root.T, whitened)))
-    weights = np.exp(np.array([each[0] for each in found]) - max(each[0] for each in found))
-    return np.average([each[1] for each in found], axis=0, weights=weights)
+        gain = solve_triangular(root, farther * believed, lower=True)
+        logs.append(-0.5 * float(whitened @ whitened) - float(np.log(root.diagonal()).sum()))
+        means.append(farther * believed.T @ solve_triangular(root.T, whitened))
+        spreads.append(np.diag(farther * np.broadcast_to(variances, score.shape)) - gain.T @ gain)
+    evidence = np.array(logs) + np.log([0.5, *[0.5 / (len(_FARTHER) - 1)] * (len(_FARTHER) - 1)])
+    weights = np.exp(evidence - evidence.max())
+    weights /= weights.sum()
+    mean = np.average(means, axis=0, weights=weights)
+    off = np.array(means) - mean
+    return mean, np.einsum("i,ijk->jk", weights, spreads) + (off.T * weights) @ off
 
 
 def _at_new_level(

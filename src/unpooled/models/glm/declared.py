@@ -92,7 +92,7 @@ def check_prior(parameters: Parameters, layout: MomentsLayout, responses: Respon
     """Refuse earlier models where nothing could be drawn to them."""
     if not parameters.prior:
         return
-    others = [name for name in ("weights", "ridge", "exposure", "offset") if getattr(parameters, name)]
+    others = ["ridge"] if parameters.ridge else []
     others += [] if layout.intercept else ["fit_intercept = false"]
     others += ["site_effects"] if layout.sites is not None else []
     if others:

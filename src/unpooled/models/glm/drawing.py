@@ -59,18 +59,27 @@ class Drawing:
             fit.start = fit.shape.start + mean
             self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), ())
 
-    def of_step(self, estimates: Estimates) -> Estimates:
-        """Return the posterior of a Newton step's estimates with the models."""
-        fit, (told, hidden) = self.fit, told_of(estimates, self.fit.back)
-        base = fit.shape.start
-        told = Told(told.precision, told.score - told.precision @ base)
-        if self.rounds is not None and hidden.size:  # of directions that the step does not tell, rounds still tell something
-            told = told.plus(np.linalg.qr(hidden)[0], *self.rounds)
-        mean, covariance, weights, deviations = self._drawn(told)
-        fit.start = base + mean
-        found, pulls = posterior_of(estimates, fit.back @ fit.start, fit.back @ covariance @ fit.back.T)
+    def of_step(self, estimates: Estimates, left: Matrix | None) -> Estimates:
+        """Return the posterior of a Newton step's estimates with the models.
+
+        ``left`` is the covariance about where rounds and step arrived together, which predictions follow; None without noise, where both are one.
+        An interval would be too short by it, for rounds may have ended before they settled.
+        """
+        fit = self.fit
+        base, arrived = fit.shape.start, fit.start
+        mean, covariance, weights, deviations = self._drawn(self._told(estimates))
+        found, pulls = posterior_of(estimates, fit.back @ (base + mean), fit.back @ covariance @ fit.back.T)
         self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), pulls)
+        if left is not None:
+            mean = self._drawn(self._told(estimates, (arrived, left)))[0]
+        fit.start = base + mean
         return found
+
+    def _told(self, estimates: Estimates, nearer: tuple[Row, Matrix] | None = None) -> Told:
+        """Return what the estimates say, less the base rate; of directions that the step does not tell, rounds still tell something."""
+        told, hidden = told_of(estimates, self.fit.back, nearer)
+        told = Told(told.precision, told.score - told.precision @ self.fit.shape.start)
+        return told if self.rounds is None or not hidden.size else told.plus(np.linalg.qr(hidden)[0], *self.rounds)
 
     def _drawn(self, told: Told) -> tuple[Row, Matrix, Row, Row]:
         """Return (mean, covariance, weights, their deviations); slopes are typical where those of one linear predictor explain a response together."""

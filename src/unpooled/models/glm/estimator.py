@@ -244,7 +244,7 @@ class PrivateGLM(Earlier, GlmPredictions):
 
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows: this family without privacy."""
-        return public_estimator(self.family)
+        return public_estimator(self.family, shifted=bool(self._shifted))
 
     # --- before the data -------------------------------------------------------------------------------------------------
 

@@ -19,13 +19,17 @@ POSITIVE = tuple(name for name, family in ROW_FAMILIES.items() if family.positiv
 _PUBLIC = 0.01
 
 
-def public_estimator(family: str) -> Any:  # noqa: ANN401 - scikit-learn's own
-    """Return the estimator that makes an earlier model of public rows: this family without privacy."""
+def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN401 - scikit-learn's own
+    """Return the estimator that makes an earlier model of public rows: this family without privacy, and without exposure and offset."""
     from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
 
     if family == SURVIVAL:
         raise UsageError(
             "prior: public rows go without times to an event: fit them yourself, and pass the log hazard ratios by name"
+        )
+    if shifted:
+        raise UsageError(
+            "prior: public rows go without exposure and offset: fit them yourself, and pass the coefficients by name"
         )
     if family in {*TWO_CLASSES, MULTINOMIAL}:
         return LogisticRegressionCV(max_iter=1000)
