@@ -6,10 +6,12 @@ A row is a function of a ``MonkeyPatch`` and of whether to break: what the audit
 from __future__ import annotations
 
 import dataclasses
+import hmac
 import itertools
 import math
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from test_households import audit as audit_households
 from test_households import study as household_study
 
 from unpooled import PrivateBayesianRegression, PrivatePLSRegression
+from unpooled.aggregation import secure_sum
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.audit.account import audit_account
 from unpooled.audit.empirical import empirical_epsilon
@@ -29,6 +32,7 @@ from unpooled.audit.made_up import made_up
 from unpooled.audit.orders import audit_orders
 from unpooled.audit.presence import audit_noise
 from unpooled.audit.replay import replay
+from unpooled.audit.sealed import audit_sealed
 from unpooled.audit.shares import share
 from unpooled.audit.transcripts import audit_transcript
 from unpooled.audit.witness import Act
@@ -57,6 +61,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
+from unpooled.protocol import party as party_of_all
 from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.messages import Array, Entrusted, Public, Released
 
@@ -391,6 +396,50 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     if broken:
         patch.setattr(OpenDesk, "release", unverified)
     return audit_orders(model, study, tables, registry=load)
+
+
+@breaks("a reply that holds what its desk did not hand out")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("describe")
+    if broken:
+        patch.setattr(party_of_all, "check_minted", lambda *_: None)
+    return audit_orders(model, study, tables, registry=load)
+
+
+def with_digests(patch: pytest.MonkeyPatch, digest: Any) -> Found:
+    """Fragments of sums of three nodes, with another function of their secrets."""
+    model, study, tables = of_case("bayes, columns")
+    patch.setattr(secure_sum, "hmac", SimpleNamespace(digest=digest))
+    return audit_sealed(model, study, tables, registry=load)
+
+
+@breaks("fragments of one seed, which add up to no noise")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    def digest(secret: bytes, message: bytes, kind: str) -> bytes:
+        return hmac.digest(secret, b"seed" if broken and message.startswith(b"seed") else message, kind)
+
+    return with_digests(patch, digest)
+
+
+@breaks("one salt for every message")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    def digest(secret: bytes, message: bytes, kind: str) -> bytes:
+        return bytes(32) if broken and message.startswith(b"salt") else hmac.digest(secret, message, kind)
+
+    return with_digests(patch, digest)
+
+
+@breaks("fragments that whoever knows a simulation's seed can work out")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("bayes")
+    stream = KeySource.stream
+
+    def known(self: KeySource, *names: Any, content: bytes = b"") -> Any:
+        return stream(KeySource.simulation(0) if names[:1] == ("seal",) else self, *names, content=content)
+
+    if broken:
+        patch.setattr(KeySource, "stream", known)
+    return audit_sealed(model, study, tables, registry=load)
 
 
 @breaks("a part of the rows that is not debited (G1)")

@@ -76,7 +76,12 @@ def exchange_keys(aggregation: Aggregation) -> Generator[list[Ask], Replies, dic
 
 def purpose(quantity: Quantity, context: Context, sender: str, receiver: str) -> tuple[bytes, ...]:
     """Return the purpose of a sealed part, which ties it to one place: no other place opens it."""
-    return quantity.name.encode(), context.index.to_bytes(8, "big"), sender.encode(), receiver.encode()
+    return purpose_of(quantity.name, context.index, sender, receiver)
+
+
+def purpose_of(name: str, index: int, sender: str, receiver: str) -> tuple[bytes, ...]:
+    """Return the same, of the name of a quantity and the number of its repetition."""
+    return name.encode(), index.to_bytes(8, "big"), sender.encode(), receiver.encode()
 
 
 def seal_parts(quantity: Quantity, context: Context, request: FragmentRequest) -> FragmentReply:

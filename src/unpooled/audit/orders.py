@@ -1,13 +1,16 @@
-"""A coordinator that asks otherwise than planned: once more, out of order, over data that changed, or the same again.
+"""A coordinator that asks otherwise than planned (once more, out of order, over data that changed, the same again), and steps that forge.
 
 Releases are asked for at a party's desk, which is the last that stands before noise is drawn, with what a run of the study gave its mechanisms.
-Each such request must be refused, and leave no entry in the ledger. The same request again is answered from the store: no mechanism draws.
+Each such request must be refused, and leave no entry in the ledger. The same request again is answered from the store: no mechanism draws. A step
+that returns a copy of a release in the place of what its desk handed out must not get it past its party.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from unpooled.audit.account import fresh_parties
 from unpooled.audit.violation import Violation
@@ -17,7 +20,7 @@ from unpooled.privacy.unit import Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.local import drive
-from unpooled.protocol.messages import open_envelope
+from unpooled.protocol.messages import ISSUED, open_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
     from unpooled.protocol.party import Party
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.step import Model, Step
 
 
 def audit_orders(
@@ -35,14 +38,20 @@ def audit_orders(
 ) -> list[Violation]:
     """Run a study in which everything is asked twice; then ask every release in the ways in which none may be asked."""
     plan, acts = model.compile(study), {card.name: Acts() for card in study.members}
-    mine = watched(model, acts)
+    forger = _Forger()
+    mine = forger.model(watched(model, acts))
     parties = fresh_parties(study, tables, lambda name: mine if name == model.name else registry(name))
     found: list[Violation] = []
 
     def asked_twice(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
         answers: list[bytes | Dropped] = []
         for ask, request in batch:
-            party = parties[ask.to]
+            party, drawn = parties[ask.to], len(acts[ask.to].done)
+            if forger.succeeds(party, request):
+                found.append(
+                    Violation(Unit.RECORD, ask.to, ask.step, "a value that its desk did not hand out leaves in a reply")
+                )
+            del acts[ask.to].done[drawn:]
             answers.append(party.answer(request))
             entries, drawn = party.ledger.entries(), len(acts[ask.to].done)
             party.answer(request)
@@ -65,6 +74,55 @@ def audit_orders(
                 plan, release, local, given[release.party, local], fresh_parties(study, tables, registry)[release.party]
             )
     return found
+
+
+@dataclass(slots=True)
+class _Forger:
+    """The steps of a model, which forge while they are told to."""
+
+    forging: bool = False
+    forged: bool = False
+
+    def model(self, model: Model) -> Model:
+        """Return the model with such steps."""
+        more = model.more_steps
+        return replace(
+            model, steps=tuple(map(self._step, model.steps)), more_steps=lambda plan: tuple(map(self._step, more(plan)))
+        )
+
+    def succeeds(self, party: Party, request: bytes) -> bool:
+        """Return True if a forged reply to this request leaves the party."""
+        self.forging, self.forged = True, False
+        try:
+            party.answer(request)
+        except UnpooledError:
+            return False
+        finally:
+            self.forging = False
+        return self.forged
+
+    def _step(self, step: Step) -> Step:
+        def answer(context: Any, request: Any) -> msgspec.Struct:  # noqa: ANN401 - of any step
+            reply = step.answer(context, request)
+            return self._copied(reply) if self.forging else reply
+
+        return replace(step, answer=answer)
+
+    def _copied(self, reply: msgspec.Struct) -> msgspec.Struct:
+        """Return a reply with equal values that the desk did not hand out."""
+        changes: dict[str, Any] = {}
+        for name in reply.__struct_fields__:
+            value = getattr(reply, name)
+            parts: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)
+            copied = tuple(_copy(part) if isinstance(part, ISSUED) else part for part in parts)
+            if any(one is not other for one, other in zip(parts, copied, strict=True)):
+                changes[name] = copied if isinstance(value, tuple) else copied[0]
+        self.forged = self.forged or bool(changes)
+        return msgspec.structs.replace(reply, **changes)
+
+
+def _copy(part: Any) -> Any:  # noqa: ANN401 - any message
+    return msgspec.structs.replace(part)
 
 
 def _refused(plan: Plan, release: Release, local: str, given: Given, party: Party) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from unpooled.audit.orders import audit_orders
 from unpooled.audit.pairs import read_file, write_file
 from unpooled.audit.presence import audit_noise
 from unpooled.audit.replay import replay, steady
+from unpooled.audit.sealed import audit_sealed
 from unpooled.audit.transcripts import audit_transcript
 from unpooled.errors import UsageError
 from unpooled.models import load
@@ -46,6 +47,7 @@ def audit_study(
     say("asking once more than planned, out of order, and over data that changed")
     report.violations += audit_orders(model, fitted, tables, registry=load)
     say("looking at every byte that leaves a party")
+    report.violations += audit_sealed(model, fitted, tables, registry=load)
     _, others = made_up(model, asked, rows, seed=1)
     report.violations += audit_transcript(model, fitted, tables, others, registry=load)
     say("holding its noise against the planned laws, under many keys")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from unpooled.audit.made_up import made_up
+from unpooled.audit.sealed import audit_sealed
 from unpooled.audit.transcripts import audit_transcript, canaries
 from unpooled.models import load
 from unpooled.report.page import page
@@ -21,6 +22,11 @@ def test_every_byte_of_a_study_is_a_release_public_or_entrusted(case: Case) -> N
     study, tables = made_up(model, case.study, 12)
     _, others = made_up(model, case.study, 12, seed=1)
     assert audit_transcript(model, study, tables, others, registry=load) == []
+
+
+@pytest.mark.no_cover
+def test_no_salt_and_no_fragment_occurs_twice(case: Case) -> None:
+    assert audit_sealed(load(case.study.row), case.study, case.tables, registry=load) == []
 
 
 @pytest.mark.no_cover
