@@ -26,7 +26,7 @@ WARDS, SHARES = ("a", "b", "c"), (0.6, 0.3, 0.1)
 NAMES = (*(f"x{j}" for j in range(NUMBERS)), "ward = a", "ward = b", "ward = c")
 BOUNDS: dict[str, Any] = {f"x{j}": (-4.0, 4.0) for j in range(NUMBERS)} | {"ward": list(WARDS)}
 CLASSES, YEAR = ("first", "second", "third"), 365.0
-FAMILIES = ("linear", "linear, columns split", "logistic", "poisson", "survival", "multinomial")
+FAMILIES = ("linear", "logistic", "poisson", "survival", "multinomial", "linear, columns split")
 #: How a table calls their coefficients, the first ward's having none.
 PRINTED = (*NAMES[:NUMBERS], "", "ward: b - a", "ward: c - a")
 

@@ -429,6 +429,22 @@ def test_a_response_that_the_family_cannot_have_is_refused(cards: Path) -> None:
         cited(cards, "glm", 'response = "falls"\nfamily = "poisson"\nprior = "rows:public.csv"')
     with pytest.raises(StudyError, match="has two categories"):
         cited(cards, "glm", 'response = "falls"\nprior = "rows:public.csv"')
+    with pytest.raises(StudyError, match="a response that has categories"):
+        cited(cards, "glm", 'response = "falls"\nfamily = "multinomial"\nprior = "rows:public.csv"')
+    for more, words in (
+        ('"poisson"\nexposure = "dose"', "without exposure and offset"),
+        ('"survival"\nevent = "dose"', "without times"),
+    ):
+        with pytest.raises(StudyError, match=words):
+            cited(cards, "glm", f'response = "falls"\nfamily = {more}\nprior = "rows:public.csv"')
+
+
+def test_public_rows_of_several_classes_have_each_of_them(cards: Path) -> None:
+    only(cards, GRADE)
+    asked = 'response = "grade"\nfamily = "multinomial"\nprior = "rows:public.csv"'
+    rows(200).filter(pl.col("grade") != "mid").write_csv(cards / "public.csv")
+    with pytest.raises(StudyError, match="needs 5 rows or more of each category of 'grade'"):
+        cited(cards, "glm", asked)
 
 
 # --- stacks: the words of the version before -------------------------------------------------------------------------------------

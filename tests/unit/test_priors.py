@@ -474,6 +474,31 @@ def test_counts_and_amounts_are_drawn_too_and_tables_are_credible() -> None:
         PrivateGLM(bounds=(-1, 1), classes=(0, 1), prior=truth, ridge=1.0, fit_intercept=False).plan(400, 3)
 
 
+def test_counts_with_an_exposure_an_offset_or_weights_are_drawn_too() -> None:
+    truth, b = {"x0": 0.8, "x1": -0.5, "x2": 0.2, "(intercept)": -1.5}, np.array([0.8, -0.5, 0.2])
+    found: dict[str, list[float]] = {}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, years = rng.uniform(-1, 1, (4000, 3)), rng.uniform(0.5, 5, 4000)
+        y = np.minimum(rng.poisson(years * np.exp(X @ b - 1.5)), 15)
+        own: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (0, 15), "random_state": seed}
+        ways = {
+            "exposure": ({"exposure_bounds": (0.5, 5)}, {"exposure": years}),
+            "offset": ({"offset_bounds": (np.log(0.5), np.log(5))}, {"offset": np.log(years)}),
+        }
+        for way, (declared, given) in ways.items():
+            for name, prior in (("none", None), ("good", truth)):
+                model = PrivateGLM("poisson", prior=prior, **declared, **own).fit(X, y, **given)
+                off = np.square(model.coef_ - b).sum() + (model.intercept_ + 1.5) ** 2
+                found.setdefault(f"{way} {name}", []).append(float(off))
+    for way in ways:
+        assert np.mean(found[f"{way} good"]) < 0.8 * np.mean(found[f"{way} none"])
+        with pytest.raises(UsageError, match="public rows go without exposure and offset"):
+            PrivateGLM("poisson", prior=(X[:100], y[:100]), **ways[way][0], **own).plan(400, 3)
+    weighted = PrivateGLM("poisson", prior=truth, weights_bounds=(0, 2), **own)
+    assert weighted.fit(X, y, weights=rng.choice([0.5, 1.0, 2.0], 4000)).drawn_.weights[0].weight > 0.2
+
+
 def of_times(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return rows of three columns, times up to a year, and whether an event ended them."""
     rng = np.random.default_rng(seed)
