@@ -101,6 +101,36 @@ def test_models_of_every_kind_are_attacked_and_none_is_refuted(case: str) -> Non
     assert not found.refutes, found
 
 
+#: Ways to add up, rows that are shortened to a norm, and analyses of split rows.
+WAYS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("bayes", {"trust": {"aggregation": "trusted"}}),
+    ("bayes", {"trust": {"aggregation": "local"}}),
+    ("bayes", {"unit": "attribute"}),
+    ("describe, columns", {}),
+    ("analyses", {}),
+    ("bayes, sites", {"adjacency": "zero-out"}),
+)
+
+
+@pytest.mark.parametrize(("case", "changes"), WAYS)
+def test_no_way_to_add_up_and_no_unit_is_refuted(case: str, changes: dict[str, Any]) -> None:
+    study = msgspec.structs.replace(CASES[case]().study, epsilon=2.0, **changes)
+    if "trust" in changes and "tolerate" in study.parameters:
+        study = msgspec.structs.replace(study, parameters=study.parameters | {"tolerate": 0})
+    for seed in range(sized(10, 1)):
+        found = audit_in_one_run(load(study.row), study, 30, registry=load, seed=seed)
+        assert not found.refutes, found
+
+
+def test_with_next_to_no_noise_every_way_to_add_up_is_attacked() -> None:
+    """The attacker's power does not end where somebody is trusted, and noise of a party's own hides no more than it says."""
+    for mode in ("distributed", "trusted", "local"):
+        sums = of_sums(30, epsilon=500.0)
+        asked = {"model": "bayes", "trust": {"aggregation": mode}, "parameters": {"response": "x0", "method": "moments"}}
+        found = audit_in_one_run(load("bayes"), msgspec.structs.replace(sums, **asked), 40, registry=load)
+        assert found.right >= 0.9 * found.guesses, mode
+
+
 def test_the_attacker_sees_nothing_but_releases_requests_and_candidates() -> None:
     """Coins of another seed have other right answers; the same seed has the same ones, and more canaries than rows are not drawn."""
     study, model = of_sums(10, epsilon=8.0), load("describe")
