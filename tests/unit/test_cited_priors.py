@@ -251,6 +251,25 @@ def test_a_run_of_classes_and_one_of_times_are_cited(tmp_path: Path) -> None:
         assert "Other people's data supplied the prior" in str(load("glm").compile(study).statement)
 
 
+def test_spectra_start_from_a_run_and_from_public_spectra(tmp_path: Path) -> None:
+    earlier, study, result = cited_from_case(tmp_path, "pls")
+    assert earlier["coefficients"] == dict(zip(result.channels, result.model.coefficients.numpy().tolist(), strict=True))
+    assert earlier["intercept"] == result.model.intercept
+    assert "Other people's data supplied the prior" in str(
+        load("pls").compile(msgspec.structs.replace(study, epsilon=50.0)).statement
+    )
+    channels = result.channels
+    spectra = RNG.uniform(-1, 1, (40, len(channels)))
+    public = pl.DataFrame(dict(zip(channels, spectra.T, strict=True)))
+    asked = {name: value for name, value in study.parameters.items() if name != "prior"}
+    public.with_columns(pl.Series(asked["response"], 9 + spectra[:, 0] * 0.1)).write_csv(tmp_path / "public.csv")
+    found, origins = with_cited("pls", asked | {"prior": "rows:public.csv"}, study.parties, tmp_path)
+    assert set(found["prior"][0]["coefficients"]) == set(channels)
+    assert origins == ()
+    with pytest.raises(StudyError, match="prior goes with one response"):
+        with_cited("pls", asked | {"response": ["one", "two"], "prior": "rows:public.csv"}, study.parties, tmp_path)
+
+
 @pytest.mark.minutes
 def test_one_analysis_of_a_run_is_cited_by_name(tmp_path: Path) -> None:
     parties(tmp_path, *FEATURES, STAY)

@@ -1,4 +1,4 @@
-"""``prior`` in a study file of ``bayes`` or ``glm``: earlier models, as numbers, out of an earlier run, or of a file of public rows.
+"""``prior`` in a study file of ``bayes``, ``glm`` or ``pls``: earlier models, as numbers, out of an earlier run, or of a file of public rows.
 
 The study holds the numbers alone: they are public, and every party compiles its plan from them.
 """
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Card, Study
 
 #: The models that are drawn to earlier ones.
-MODELS = ("bayes", "glm")
+MODELS = ("bayes", "glm", "pls")
+#: Those whose response is a number and whose mean is a linear function.
+_LINEAR = ("bayes", "pls")
 #: What a citation of a file of public rows begins with.
 ROWS = "rows:"
 _WORDS = f'"{RUN}FOLDER" of an earlier run, "{ROWS}FILE" of public rows, or a table with name, coefficients and intercept'
@@ -102,6 +104,9 @@ class _Own:
 
     def __init__(self, model: str, parameters: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
         self.model, self.parameters, self.columns = model, parameters, columns
+        self.linear = model in _LINEAR
+        if isinstance(parameters.get("response"), list):
+            raise StudyError("prior goes with one response, and this study names several")
         response = columns.get(str(parameters.get("response")))
         if response is None:
             raise StudyError(
@@ -139,7 +144,7 @@ class _Own:
             raise StudyError(msg)
         theirs = study.parameters
         differing = [name for name in _ALIKE if (theirs.get(name) or "") != (self.parameters.get(name) or "")]
-        differing += ["family"] if self.model != "bayes" and theirs.get("family", Logistic.name) != self.family else []
+        differing += ["family"] if not self.linear and theirs.get("family", Logistic.name) != self.family else []
         columns = columns_of(study.parties)
         if not differing and columns[self.response.name].categories != self.response.categories:
             differing = ["list of categories of the response"]
@@ -208,7 +213,7 @@ class _Own:
         from unpooled.estimation.priors import ridge
         from unpooled.models.glm.families import public_estimator
 
-        if self.model == "bayes":
+        if self.linear:
             return ridge()
         shifted = any(self.parameters.get(role) for role in ("exposure", "offset"))
         try:
@@ -219,8 +224,8 @@ class _Own:
     def _response(self, path: Path, values: NDArray[Any]) -> NDArray[Any]:
         """Return the response as numbers, 1 for the second of two classes; of several their labels."""
         classes = self.response.categories
-        several = self.model != "bayes" and self.family == MULTINOMIAL
-        sorts = several or (self.model != "bayes" and self.family in TWO_CLASSES)
+        several = not self.linear and self.family == MULTINOMIAL
+        sorts = several or (not self.linear and self.family in TWO_CLASSES)
         if sorts != (classes is not None):
             asked = "has categories" if several else "has two categories" if sorts else "is a number"
             msg = f"prior: public rows need a response that {asked}: {self.response.name!r} is declared otherwise"

@@ -19,6 +19,7 @@ MODEL = Model(
     outlook,
     results=(PlsResult,),
     terms=terms,
+    predicting=terms,
     households=True,
     template=TEMPLATE,
     releases={
