@@ -429,7 +429,7 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     return with_digests(patch, digest)
 
 
-@breaks("fragments that whoever knows a simulation's seed can work out")
+@breaks("fragments that a simulation's seed is enough to work out")
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("bayes")
     stream = KeySource.stream

@@ -78,7 +78,7 @@ def audit_orders(
 
 @dataclass(slots=True)
 class _Forger:
-    """The steps of a model, which forge while they are told to."""
+    """The steps of a model, which forge while `forging` is set."""
 
     forging: bool = False
     forged: bool = False

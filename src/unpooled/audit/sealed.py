@@ -1,4 +1,4 @@
-"""What parties seal for each other: no salt and no fragment occurs twice, and fragments rest on secrets that a simulation does not know.
+"""Messages that parties seal for each other: no salt and no fragment occurs twice, and fragments rest on secrets that a simulation does not know.
 
 The study runs with parties of this process, whose keys are here: every fragment of a sum is opened as the node opens it for which it is sealed.
 """
