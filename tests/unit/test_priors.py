@@ -533,7 +533,7 @@ def test_rounds_of_times_tell_nothing_of_how_intervals_differ() -> None:
     """The law of what rounds find: their covariance is that of the slopes and of one level that all intervals share."""
     from unpooled.aggregation.life_table import LifeTable
     from unpooled.models import load
-    from unpooled.models.glm.shapes import Intervals
+    from unpooled.models.glm.intervals import Intervals
 
     own: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (0, 365), "cuts": [90, 180]}
     design = load("glm").compile(PrivateGLM("survival", random_state=0, **own).plan(400, 2).study).design
@@ -544,6 +544,23 @@ def test_rounds_of_times_tell_nothing_of_how_intervals_differ() -> None:
     level = np.array([0, 0, 1, 1, 1]) / math.sqrt(3)
     assert level @ told @ level == pytest.approx(1 / (3 * 0.5))
     assert np.linalg.eigvalsh(told[2:, 2:])[:2] == pytest.approx([0.0, 0.0], abs=1e-5)
+
+
+def test_of_slopes_that_a_step_on_times_does_not_tell_rounds_still_tell() -> None:
+    """Correlated columns and a small budget hide directions of the step; a misleading model must not fill them."""
+    slopes, asked = np.array([0.7, -0.6, 0.5, -0.4]), {"epsilon": 0.7, "delta": 1e-6, "bounds": (-8, 8)}
+    off: dict[str, list[float]] = {"none": [], "bad": []}
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = np.sqrt(0.5) * rng.normal(size=(4000, 1)) + np.sqrt(0.5) * rng.normal(size=(4000, 4))
+        until = rng.exponential(300 * np.exp(-X @ slopes))
+        for name, prior in (("none", None), ("bad", {f"x{j}": float(b) for j, b in enumerate(-slopes)})):
+            own = {"y_bounds": (0, 365), "cuts": [90, 180], "random_state": seed, "prior": prior, **asked}
+            model = PrivateGLM("survival", method="newton", **own).fit(X, np.minimum(until, 365), event=until <= 365)
+            off[name].append(float(np.square(model.coef_ - slopes).sum()))
+            hidden = model.summary().not_determined
+    assert hidden
+    assert np.mean(off["bad"]) < 2 * np.mean(off["none"]) + 0.02
 
 
 @pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (8.0, "newton")])

@@ -22,10 +22,11 @@ from unpooled.models.glm.cutting import Cutting
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.drawing import Drawing
 from unpooled.models.glm.fit import GlmFit
+from unpooled.models.glm.intervals import Intervals
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rounds import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
-from unpooled.models.glm.shapes import Contrasts, Intervals
+from unpooled.models.glm.shapes import Contrasts
 from unpooled.models.glm.shaping import shape_of
 from unpooled.protocol.terms import finite
 

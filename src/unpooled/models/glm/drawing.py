@@ -79,7 +79,8 @@ class Drawing:
         """Return what the estimates say, less the base rate; of directions that the step does not tell, rounds still tell something."""
         told, hidden = told_of(estimates, self.fit.back, nearer)
         told = Told(told.precision, told.score - told.precision @ self.fit.shape.start)
-        return told if self.rounds is None or not hidden.size else told.plus(np.linalg.qr(hidden)[0], *self.rounds)
+        along = self.fit.shape.in_rounds(hidden)
+        return told if self.rounds is None or not along.any() else told.plus(np.linalg.qr(along)[0], *self.rounds)
 
     def _drawn(self, told: Told) -> tuple[Row, Matrix, Row, Row]:
         """Return (mean, covariance, weights, their deviations); slopes are typical where those of one linear predictor explain a response together."""

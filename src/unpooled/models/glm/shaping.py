@@ -8,8 +8,9 @@ import numpy as np
 
 from unpooled.aggregation.life_table import LifeTable
 from unpooled.families import RowFamily
+from unpooled.models.glm.intervals import Intervals
 from unpooled.models.glm.multinomial import ClassRates, Softmax
-from unpooled.models.glm.shapes import Contrasts, GlmShape, Intervals
+from unpooled.models.glm.shapes import Contrasts, GlmShape
 from unpooled.models.glm.survival import FOLLOWED, ExitCells
 
 if TYPE_CHECKING:
