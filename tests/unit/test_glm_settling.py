@@ -38,12 +38,15 @@ def test_the_way_is_about_as_good_as_if_its_variance_were_known(farther: float, 
     size, stated = 12, 1e-5
     draws = rng.normal(size=(400, size)) @ rng.normal(size=(size, size))
     weighted, met = draws.T @ draws, 9.0 * np.eye(size)
-    errors = np.zeros(2)
+    errors, distances = np.zeros(2), []
     for _ in range(60):
         way = np.sqrt(farther * stated) * rng.normal(size=size)
         score = weighted @ way + 3 * rng.normal(size=size)
         believed = weighted * stated
         known = believed.T @ np.linalg.solve(believed @ weighted + met / farther, score)
-        found = coordinator._believed_move(weighted, believed, met, score)
+        found, left = coordinator._believed_move(weighted, stated, met, score)
         errors += [(found - way) @ weighted @ (found - way), (known - way) @ weighted @ (known - way)]
+        distances.append((found - way) @ np.linalg.solve(left, found - way) / size)
     assert errors[0] < 1.2 * errors[1]
+    # The way is about as far from the mean as the covariance says; where steps may be far longer it says more than is true, never less.
+    assert np.mean(distances) < 1.3

@@ -210,7 +210,8 @@ def _believed_move(weighted: Matrix, variances: Row | float, met: Matrix, score:
         logs.append(-0.5 * float(whitened @ whitened) - float(np.log(root.diagonal()).sum()))
         means.append(farther * believed.T @ solve_triangular(root.T, whitened))
         spreads.append(np.diag(farther * np.broadcast_to(variances, score.shape)) - gain.T @ gain)
-    evidence = np.array(logs) + np.log([0.5, *[0.5 / (len(_FARTHER) - 1)] * (len(_FARTHER) - 1)])
+    others = len(_FARTHER) - 1
+    evidence = np.array(logs) + np.log([0.5, *[0.5 / max(others, 1)] * others])
     weights = np.exp(evidence - evidence.max())
     weights /= weights.sum()
     mean = np.average(means, axis=0, weights=weights)
