@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +37,8 @@ _REACH, _RATE_REACH, _RATE_POINTS, _LEAST_RATE = 3.0, 4.0, 25, 0.5
 _MEAN, _LOG_DEVIATION = 0.3, (0.2, 0.7)
 #: Points of a cell; draws of the posterior.
 _POINTS, DRAWS = 5, 64
-_BISECTIONS = 50
+#: Halvings of the interval of a constant: to about 10^-8.
+_BISECTIONS = 32
 #: How far a cell's count of rows is believed to be from that of normal scores: as a part of it, and as a part of all rows.
 _MISFIT, _STRAY = 0.5, 0.02
 _TINY = 1e-9
@@ -215,8 +216,8 @@ def _constants(
     )
     rates = np.linspace(*ends, _RATE_POINTS)
     believed = np.exp(-(((rates - released.base) / spread) ** 2 - ((near - released.base) / spread) ** 2) / 2)
-    reach = slopes[:, None] * np.abs(points).max() + 40.0
-    low, high = np.repeat(-reach, rates.size, axis=1), np.repeat(reach, rates.size, axis=1)
+    odds, reach = logit(rates), slopes[:, None] * np.abs(points).max() + _TINY
+    low, high = odds - reach, odds + reach
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         mean = (expit(middle[..., None, None] + slopes[:, None, None, None] * points).mean(axis=-1) * parts).sum(axis=-1)
