@@ -417,6 +417,13 @@ def test_columns_of_several_parties_are_drawn_from_their_joint_release() -> None
     assert "intervals are credible" in str(told.fit(*rows(2000, 0)).summary())
     with pytest.raises(UsageError, match='not with "sines"'):
         PrivateLinearRegression(parties=2, prior=GOOD, method="sines", **OWN).plan(400, 5)
+    for method, epsilon, refused in (("auto", 0.3, True), ("moments", 0.3, False), ("auto", 2.0, False)):
+        asked = PrivateLinearRegression(parties=2, prior=GOOD, method=method, epsilon=epsilon, **OWN)
+        if refused:
+            with pytest.raises(UsageError, match="the noise of the response's mean hides how far"):
+                asked.plan(400, 5)
+        else:
+            assert asked.plan(400, 5).design.parameters.method == method
 
 
 # --- generalised linear models -------------------------------------------------------------------------------------------

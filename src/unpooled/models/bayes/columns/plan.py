@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AUTO, MOMENTS, SINES = "auto", "moments", "sines"
 _TWO = 2
+#: With earlier models, below this k = n mu / d the noise of the response's mean alone is about as large as its deviation.
+WORTH_PRIOR = 6.0
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,16 +72,18 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     if parameters.prior and parameters.method == SINES:
         msg = f'prior goes with method = "{MOMENTS}", whose release says how far the models agree, and not with "{SINES}"'
         raise UsageError(msg)
+    strong = strength(len(design.layout.coding.attribute), design.rows, design.budget)
+    if parameters.prior and parameters.method == AUTO and strong < WORTH_PRIOR:
+        msg = (
+            f"with {design.rows} rows and this epsilon the noise of the response's mean hides how far the rows agree with earlier models: ask for more "
+            f'rows or a larger epsilon, use the earlier model as it is, or ask for method = "{MOMENTS}" all the same'
+        )
+        raise UsageError(msg)
     two = len(design.parties) == _TWO
     if parameters.method == SINES and not two:
         msg = f'method = "{SINES}" needs two parties, and this study has {len(design.parties)}: use method = "{MOMENTS}"'
         raise UsageError(msg)
-    weak = (
-        two
-        and not parameters.formula
-        and not parameters.prior
-        and strength(len(design.layout.coding.attribute), design.rows, design.budget) < WORTH_MOMENTS
-    )
+    weak = two and not parameters.formula and not parameters.prior and strong < WORTH_MOMENTS
     by_sines = parameters.method == SINES or (parameters.method == AUTO and weak)
     return SineDesign.of(study, parameters, budget) if by_sines else design
 
