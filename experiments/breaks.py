@@ -102,7 +102,7 @@ def audited(one: dict[str, Any] | None) -> tuple[str, float]:
         )
         lines = [line for line in found.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         first = (
-            lines[0].split(" ")[1].partition("::")[2]
+            (lines[0].split(" ")[1].partition("::")[2] or f"{lines[0].split(' ')[1]}, which cannot be loaded")
             if lines
             else ("" if found.returncode == 0 else "nothing could be collected")
         )
