@@ -6,6 +6,7 @@ import pickle
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,13 @@ from test_interface import ESTIMATORS as FITTED
 from test_interface import fits
 from world import FULL
 
+from unpooled.audit.made_up import made_up
+from unpooled.audit.sealed import audit_sealed
 from unpooled.audit.transcripts import canaries
 from unpooled.errors import UnpooledError
+from unpooled.models import load
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.testing.traces import *
 
@@ -71,3 +77,17 @@ def test_a_refusal_has_no_value_of_the_data(broken: str) -> None:
     assert refused or broken == "beyond the bounds"
     assert "secret" not in text
     assert not any(value.decode()[:9] in text for value in values)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("mode", ["distributed", "trusted", "local"])
+def test_what_is_sealed_is_judged_alike_whatever_its_length(mode: str) -> None:
+    """A fragment that is no seed may have the length of one: then it is neither a secret nor a repetition."""
+    found = []
+    for columns in range(1, 6):
+        every = tuple(Column(name, -1.0, 1.0) for name in (*(f"x{j}" for j in range(columns)), "y"))
+        cards = tuple(Card(name, 20, every) for name in ("north", "south", "west"))
+        asked: dict[str, Any] = {"parameters": {"response": "y"}, "trust": {"aggregation": mode}, "derived": ()}
+        study, tables = made_up(load("bayes"), Study("bayes", cards, 1.0, 1e-6, **asked), 20)
+        found += audit_sealed(load("bayes"), study, tables, registry=load)
+    assert found == []

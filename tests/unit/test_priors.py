@@ -615,6 +615,20 @@ def test_several_classes_are_drawn_to_coefficients_of_each(epsilon: float, metho
             PrivateGLM("multinomial", prior=wrong, **own).plan(400, 3)
 
 
+def test_two_classes_of_the_multinomial_family_take_the_models_of_two_classes() -> None:
+    """A fit of two classes has one line of coefficients: those of the second class, and none of the first."""
+    X, y = classes(600, 0)
+    own: dict[str, Any] = {"epsilon": 2.0, "bounds": (-4, 4), "classes": (0, 1), "random_state": 0}
+    fitted_ = LogisticRegression().fit(X[:300], y[:300])
+    for prior in (fitted_, (X[:300], y[:300])):
+        model = PrivateGLM("multinomial", prior=prior, **own).fit(X, y)
+        (earlier,) = model.plan_.study.parameters["prior"]
+        assert {name.partition(":")[0] for name in earlier["coefficients"]} == {"0", "1"}
+        assert model.drawn_.weights[0].weight > 0.3
+    (earlier,) = PrivateGLM("multinomial", prior=fitted_, **own).plan(600, 5).study.parameters["prior"]
+    assert earlier["coefficients"]["1: x0"] - earlier["coefficients"]["0: x0"] == pytest.approx(fitted_.coef_[0, 0])
+
+
 def test_times_refuse_public_rows_and_an_intercept() -> None:
     own: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (0, 365), "cuts": []}
     for prior, words in (

@@ -92,19 +92,20 @@ def _sealed(model: Model, study: Study, parties: Mapping[str, Party]) -> Iterato
 def _fragments(
     model: Model, study: Study, parties: Mapping[str, Party], messages: list[tuple[Place, Sealed]]
 ) -> dict[Place, bytes]:
-    """Return the seeds among the fragments of sums, opened by the nodes that they are sealed for."""
+    """Return the seeds among the fragments of sums, opened by the nodes that they are sealed for: all but a sender's last, which is what is left."""
     plan, found = model.compile(study), dict[Place, bytes]()
+    last = {(sender, step, index): node for (sender, node, step, index), _ in messages}
     for place, part in messages:
         sender, node, step, index = place
+        if last[sender, step, index] == node:
+            continue
         own, local = plan.part(step)
         names = [r.name for r in own.releases if (r.party, r.step) == (sender, local) and r.mechanism.takes is Summand]
         for name in names:
             context = own.hash.encode()
             words = (*purpose_of(name, index, sender, node), part.salt)
             key = parties[node].identity.shared_key(context, parties[sender].identity.agreement_key(context), *words)
-            fragment = AESGCM(key).decrypt(_NONCE, part.ciphertext, None)
-            if len(fragment) == len(key):  # a seed; the last node gets what is left
-                found[place] = fragment
+            found[place] = AESGCM(key).decrypt(_NONCE, part.ciphertext, None)
     return found
 
 

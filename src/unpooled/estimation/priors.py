@@ -51,9 +51,16 @@ def _is_prior(value: object) -> bool:
 PRIORS = ParameterKind(_WORDS, _is_prior)
 
 
-def _models(prior: Any, columns: Sequence[Column], fitted: Callable[[], Any], *, formula: bool) -> list[EarlierModel]:  # noqa: ANN401 - as above
+def _models(
+    prior: Any,  # noqa: ANN401 - as above
+    columns: Sequence[Column],
+    fitted: Callable[[], Any],
+    *,
+    formula: bool,
+    by_class: bool,
+) -> list[EarlierModel]:
     named = prior if _names_several(prior) else {"prior": prior}
-    return [_model(str(name), one, columns, fitted, formula=formula) for name, one in named.items()]
+    return [_model(str(name), one, columns, fitted, formula=formula, by_class=by_class) for name, one in named.items()]
 
 
 def released_origins(values: Iterable[Any]) -> tuple[ReleasedInput, ...]:
@@ -74,6 +81,11 @@ class Earlier:
 
     prior: Prior
 
+    @property
+    def _by_class(self) -> bool:
+        """Return True if every class has coefficients of its own."""
+        return False
+
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows."""
         return ridge()
@@ -84,14 +96,19 @@ class Earlier:
         if self.prior is None:
             return {}
         formula = bool(estimator._formula_parameter)
-        return {PRIOR: msgspec.to_builtins(_models(self.prior, columns, self._publicly, formula=formula))}
+        return {
+            PRIOR: msgspec.to_builtins(
+                _models(self.prior, columns, self._publicly, formula=formula, by_class=self._by_class)
+            )
+        }
 
     def _earlier(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
         """Return the earlier models of moments that were released before, whose coefficients have these names."""
         if self.prior is None:
             return ()
         estimator: Any = self
-        found = tuple(_models(self.prior, estimator._columns, self._publicly, formula=estimator._made is not None))
+        made = estimator._made is not None
+        found = tuple(_models(self.prior, estimator._columns, self._publicly, formula=made, by_class=self._by_class))
         check_models(found, names, intercept=True)
         return found
 
@@ -126,6 +143,7 @@ def _model(
     fitted: Callable[[], Any],
     *,
     formula: bool,
+    by_class: bool,
 ) -> EarlierModel:
     if isinstance(given, Mapping):
         return _of_numbers(name, given)
@@ -134,9 +152,9 @@ def _model(
     if isinstance(given, tuple) and len(given) == _PAIR:
         if formula:
             raise UsageError("prior: public rows go without a formula; fit them yourself, and pass the coefficients by name")
-        return _of_rows(name, given, columns, fitted())
+        return _of_rows(name, given, columns, fitted(), by_class=by_class)
     if hasattr(given, "coef_"):
-        return _of_numbers(name, _of_fitted(given, columns))
+        return _of_numbers(name, _of_fitted(given, columns, by_class=by_class))
     if hasattr(given, "get_params"):
         msg = f"prior {name!r} is not fitted (a clone is not): fit it, and pass model.as_prior(), which stays what it is"
         raise UsageError(msg)
@@ -169,24 +187,33 @@ def named_coefficients(estimator: Any) -> dict[str, float]:  # noqa: ANN401 - a 
 def _named(names: Sequence[str], classes: Iterable[Any], slopes: Any, constants: Any) -> dict[str, float]:  # noqa: ANN401 - arrays of any shape
     """Return slopes and constants by name, class after class where there are several."""
     if labels := [text_of(np.asarray(label).item()) for label in classes]:
-        table = np.column_stack([slopes, constants])
+        table = np.column_stack([np.atleast_2d(slopes), constants])
+        if len(table) < len(labels):  # log odds of the second class against the first
+            table = np.vstack([0 * table, table])
         return dict(zip(class_terms(labels, (*names, CONSTANT_TERM)), table.ravel().tolist(), strict=True))
     found = dict(zip(names, np.ravel(slopes).tolist(), strict=True))
     return found | ({CONSTANT_TERM: float(constants[0])} if len(constants) else {})
 
 
-def _of_fitted(model: Any, columns: Sequence[Column]) -> dict[str, float]:  # noqa: ANN401 - a linear model of another package
+def _of_fitted(model: Any, columns: Sequence[Column], *, by_class: bool) -> dict[str, float]:  # noqa: ANN401 - a linear model of another package
     values, constants = np.asarray(model.coef_), np.ravel(getattr(model, "intercept_", ()))
     given = getattr(model, "feature_names_in_", None)
     names = [column.name for column in columns] if given is None else [str(name) for name in given]
-    several = constants.size > 1
-    if values.size != len(names) * (constants.size if several else 1):
+    several = constants.size > 1 or (by_class and hasattr(model, "classes_"))
+    if values.size != len(names) * max(constants.size, 1):
         msg = f"prior: the fitted model has {values.size} coefficients and {len(names)} columns: pass them by name"
         raise UsageError(msg)
     return _named(names, model.classes_ if several else (), values, constants)
 
 
-def _of_rows(name: str, given: tuple[Any, ...], columns: Sequence[Column], estimator: Any) -> EarlierModel:  # noqa: ANN401 - scikit-learn's
+def _of_rows(
+    name: str,
+    given: tuple[Any, ...],
+    columns: Sequence[Column],
+    estimator: Any,  # noqa: ANN401 - scikit-learn's
+    *,
+    by_class: bool,
+) -> EarlierModel:
     """Return the fit of public rows (X, y) to their standardised columns."""
     X, y = given
     # A column at a time: a frame of numbers and words has no type of its own.
@@ -198,7 +225,7 @@ def _of_rows(name: str, given: tuple[Any, ...], columns: Sequence[Column], estim
     if len(held) != len(columns) or any(one.shape != response.shape or one.ndim != 1 for one in values):
         msg = f"prior {name!r}: public rows are a pair (X, y) of {len(columns)} columns and a response for each row"
         raise UsageError(msg)
-    return of_public_rows(name, values, response, columns, estimator)
+    return of_public_rows(name, values, response, columns, estimator, by_class=by_class)
 
 
 def of_public_rows(
@@ -207,6 +234,8 @@ def of_public_rows(
     response: NDArray[Any],
     columns: Sequence[Column],
     estimator: Any,  # noqa: ANN401 - scikit-learn's
+    *,
+    by_class: bool = False,
 ) -> EarlierModel:
     """Return the fit of a response to the standardised columns of public rows, a vector of values for each column."""
     from sklearn.pipeline import make_pipeline
@@ -221,4 +250,4 @@ def of_public_rows(
     scale, middle = fitted[0].scale_, fitted[0].mean_
     slopes = np.atleast_2d(fitted[1].coef_) / scale
     constants = np.ravel(fitted[1].intercept_) - slopes @ middle
-    return _of_numbers(name, _named(coding.coded_names, fitted[1].classes_ if constants.size > 1 else (), slopes, constants))
+    return _of_numbers(name, _named(coding.coded_names, fitted[1].classes_ if by_class else (), slopes, constants))

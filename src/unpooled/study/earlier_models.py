@@ -198,7 +198,8 @@ class _Own:
             table = read_table(path, tuple(column.name for column in columns), declared=columns)
             values = [_present(path, column, table[column.name]) for column in columns]
             response = self._response(path, values.pop())
-            found = of_public_rows(path.name, values, response, self.features, estimator)
+            several = not self.linear and self.family == MULTINOMIAL
+            found = of_public_rows(path.name, values, response, self.features, estimator, by_class=several)
         except DataError as error:
             msg = f"prior: {error}"
             raise StudyError(msg) from None

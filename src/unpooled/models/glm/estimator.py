@@ -242,6 +242,10 @@ class PrivateGLM(Earlier, GlmPredictions):
         self.fit_intercept = fit_intercept
         self.formula = formula
 
+    @property
+    def _by_class(self) -> bool:
+        return self.family == MULTINOMIAL
+
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows: this family without privacy."""
         return public_estimator(self.family, shifted=bool(self._shifted))
@@ -264,14 +268,12 @@ class PrivateGLM(Earlier, GlmPredictions):
             return replace(declared, classes=classes, response=response, derived=(*declared.derived, *more))
         if self.y_bounds is None and y is None:
             raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
-        return replace(declared, response=self._range(y), derived=self._derived())
+        read = self.bounds is None or self.y_bounds is None
+        return replace(declared, response=self._range(y), derived=(BOUNDS,) if read else ())
 
     @property
     def _classifies(self) -> bool:
         return any(self.family == name for name in (*TWO_CLASSES, MULTINOMIAL))  # before it is known to be a word
-
-    def _derived(self) -> tuple[str, ...]:
-        return () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
 
     def _range(self, y: NDArray[Any] | None) -> Column:
         """Return the declared range of the response; one that is read off the data begins where the family's does."""
@@ -293,18 +295,16 @@ class PrivateGLM(Earlier, GlmPredictions):
             if bounds is not None
         ]
         extra += check_weights_bounds(self.weights_bounds)
-        if self.family == SURVIVAL:
-            extra.append(Column(EVENT, 0.0, 1.0))
+        extra += [Column(EVENT, 0.0, 1.0)] if self.family == SURVIVAL else []
         columns = (*declared.columns, *extra, declared.response)
-        shifted = self._shifted
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) and self.method == GlmMethod.MOMENTS else None
         parameters = {
             "response": RESPONSE,
             "family": self.family,
             "dispersion": self.dispersion if isinstance(self.dispersion, str) else float(self.dispersion),
             "covariance": self.covariance,
-            "exposure": EXPOSURE if EXPOSURE in shifted else "",
-            "offset": OFFSET if OFFSET in shifted else "",
+            "exposure": EXPOSURE if EXPOSURE in self._shifted else "",
+            "offset": OFFSET if OFFSET in self._shifted else "",
             "event": EVENT if self.family == SURVIVAL else "",
             "cuts": None if self.cuts is None else [float(cut) for cut in self.cuts],
             "ridge": float(self.ridge),
