@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
@@ -90,12 +91,19 @@ def calibrated(
     if not epsilon * (1 - SAFETY) > constants:
         raise UsageError("the penalty is too small for this epsilon: raise it")
 
-    def scaled(inverse: float) -> list[GaussianObjective]:
-        return [replace(fit, scale=1 / inverse) for fit in made]
+    scale = _scale(tuple(made), epsilon * (1 - SAFETY), delta * (1 - SAFETY), unit, tuple(beside))
+    return [replace(fit, scale=scale) for fit in made]
+
+
+@lru_cache(maxsize=256)  # every party, and every step of a run, compiles the plan anew
+def _scale(
+    made: tuple[GaussianObjective, ...], epsilon: float, delta: float, unit: Unit, beside: tuple[Event, ...]
+) -> float:
+    """Return the least scale at which these fits, and what is released beside them, cost (epsilon, delta)."""
 
     def curve(inverse: float) -> float:
-        return Composition([*beside, *(fit.event(unit) for fit in scaled(inverse))]).delta(epsilon * (1 - SAFETY))
+        return Composition([*beside, *(replace(fit, scale=1 / inverse).event(unit) for fit in made)]).delta(epsilon)
 
     longest = max(fit.longest * fit.bound for fit in made)
-    found = largest(curve, delta * (1 - SAFETY), 1e-9 / longest, 1e4 / longest, "Gaussian objective perturbation")
-    return scaled(found / (1 + SAFETY))
+    found = largest(curve, delta, 1e-9 / longest, 1e4 / longest, "Gaussian objective perturbation")
+    return 1 / (found / (1 + SAFETY))
