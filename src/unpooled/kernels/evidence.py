@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -34,6 +34,8 @@ _LEAST = 1e-3
 _ROUNDS = 4
 #: Of several Grams and priors, those whose evidence is less than exp(-6) of the largest are left out.
 _UNLIKELY = 6.0
+#: Numbers in one stack of matrices, which a cache of 256 KB holds next to another.
+_AT_ONCE = 1 << 14
 #: With no more coefficients than this, two threads of BLAS wait for each other longer than they work.
 _ALONE = 700
 
@@ -63,11 +65,6 @@ class NoisyMoments:
     basis: Matrix | None = None
 
     @cached_property
-    def _aware(self) -> NoiseAware:
-        """Return the noise-aware regression of these moments, shared by the posteriors under all priors."""
-        return NoiseAware(self.gram, self.cross, self.gram_variance, self.cross_variance, self.basis)
-
-    @cached_property
     def likely(self) -> list[tuple[float, NoisyMoments]]:
         """Return the moments for every Gram that the release leaves likely, with the logarithm of its weight."""
         if self.gram_prior is None:
@@ -77,53 +74,97 @@ class NoisyMoments:
             for each in likely_grams(self.gram, self.gram_variance, self.rows, self.gram_prior)
         ] or [(0.0, self)]
 
-    def log_evidence(self, prior: Vector, noise_variance: float) -> float:
-        """Return the log evidence of the cross moments, given M, under coefficients of these prior variances."""
-        m, second = self._aware.psd, np.diag(prior)
-        covariance = (m * prior) @ m + noise_variance * m
-        covariance += noisy_gram.noise_covariance_in(self.basis, second, self.gram_variance, self.cross_variance)
-        covariance[np.diag_indices(prior.size)] += 1e-9 * self.rows
-        lower = np.linalg.cholesky(covariance)
-        scaled = solve_triangular(lower, self.cross, lower=True)
-        return float(-0.5 * scaled @ scaled - np.log(lower.diagonal()).sum())
-
-    def posterior(self, prior: Vector, noise_variance: float) -> tuple[Vector, Matrix]:
-        """Noise-aware, for coefficients of these prior variances."""
-        return self._aware.posterior(1 / prior, 1 / noise_variance)
-
-    def _roughly(self, prior: Vector, noise_variance: float) -> Vector:
-        """Return its mean, close enough for a residual variance."""
-        return self._aware.posterior(1 / prior, 1 / noise_variance, ROUGHLY)[0]
-
-    def residual_variance(self, squares: float, prior: Vector) -> float:
-        """Return the noise variance that the sum of squares of the response leaves, at the posterior of this prior."""
-        squares = max(squares, _LEAST * _LEAST * self.rows)
-        m, least = self._aware.psd, _LEAST * squares / self.rows
-        found = squares / self.rows / 2
-        for _ in range(_ROUNDS):
-            b = self._roughly(prior, found)
-            left = (squares - 2 * b @ self.cross + b @ m @ b) / self.rows
-            found = float(np.clip(left, least, squares / self.rows))
-        return found
-
     def averaged(self, squares: float, priors: Sequence[Vector], noise_variance: float | None = None) -> AveragedPosterior:
         """Return the posterior averaged by evidence over the likely Grams and over several prior variances of all coefficients.
 
         ``squares`` is the noisy sum of y^2, from which the residual variance follows where it is not given.
         """
         with _threads(self.cross.size):
-            asked = []
-            for weight, known in self.likely:
-                for prior in priors:
-                    noise = noise_variance or known.residual_variance(squares, prior)
-                    asked.append((weight + known.log_evidence(prior, noise), known, prior, noise))
-            least = max(each[0] for each in asked) - _UNLIKELY if len(self.likely) > 1 else -np.inf
-            found = [
-                (evidence, *known.posterior(prior, noise), noise, float(prior[0]))
-                for evidence, known, prior, noise in asked
-                if evidence >= least
+            asked = [
+                Candidate(weight, psd, known.gram_variance, known.basis, prior)
+                for weight, known in self.likely
+                for psd in (noisy_gram.psd_part(known.gram),)
+                for prior in priors
             ]
-            return _mixture(found)
+            noise, evidence = np.empty(len(asked)), np.empty(len(asked))
+            for part in _parts(len(asked), self.cross.size):
+                some = Candidates(self, asked[part])
+                noise[part] = some.residual_variance(squares) if noise_variance is None else noise_variance
+                evidence[part] = some.log_evidence(noise[part])
+            least = evidence.max() - _UNLIKELY if len(self.likely) > 1 else -np.inf
+            likely = np.flatnonzero(evidence >= least)
+            return self.mixture([asked[k] for k in likely.tolist()], evidence[likely], noise[likely])
+
+    def mixture(self, asked: Sequence[Candidate], evidence: Vector, noise: Vector) -> AveragedPosterior:
+        """Return the posteriors of candidates weighted by their evidence: its covariance holds how far their means are apart."""
+        weights = np.exp(evidence - evidence.max())
+        weights /= weights.sum()
+        means, covariance = np.empty((len(asked), self.cross.size)), np.zeros((self.cross.size, self.cross.size))
+        for part in _parts(len(asked), self.cross.size):
+            means[part], covariances = Candidates(self, asked[part]).posterior(noise[part])
+            covariance += np.einsum("k,kij->ij", weights[part], covariances)
+        mean = weights @ means
+        apart = means - mean
+        covariance += (weights * apart.T) @ apart
+        prior = float(weights @ np.array([one.prior[0] for one in asked]))
+        return AveragedPosterior(mean, covariance, float(weights @ noise), prior)
+
+
+class Candidate(NamedTuple):
+    """A Gram that is likely, with the logarithm of its weight, and the prior variances of the coefficients."""
+
+    log_weight: float
+    psd: Matrix
+    gram_variance: Matrix
+    basis: Matrix | None
+    prior: Vector
+
+
+class Candidates:
+    """Several candidates for the same cross moments: their residual variances, evidence and posteriors."""
+
+    def __init__(self, moments: NoisyMoments, asked: Sequence[Candidate]) -> None:
+        self.moments, self.log_weights = moments, np.array([one.log_weight for one in asked])
+        self.psd, self.prior = np.stack([one.psd for one in asked]), np.stack([one.prior for one in asked])
+        self.gram_variance = np.stack([one.gram_variance for one in asked])
+        bases = [one.basis for one in asked if one.basis is not None]
+        self.basis = np.stack(bases) if bases else None
+        self._aware = NoiseAware(
+            self.psd, moments.cross, self.gram_variance, moments.cross_variance, 1 / self.prior, self.basis
+        )
+
+    def log_evidence(self, noise_variance: Vector) -> Vector:
+        """Return the log evidence of the cross moments, given the Grams, with the logarithm of their weights."""
+        m, cross, rows = self.psd, self.moments.cross, self.moments.rows
+        one = np.eye(cross.size)
+        second = one * self.prior[:, None, :]
+        covariance = (m * self.prior[:, None, :]) @ m + noise_variance[:, None, None] * m + 1e-9 * rows * one
+        covariance += noisy_gram.noise_covariance_in(self.basis, second, self.gram_variance, self.moments.cross_variance)
+        lower = np.linalg.cholesky(covariance)
+        scaled = np.array([solve_triangular(each, cross, lower=True, check_finite=False) for each in lower])
+        logs = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
+        return np.asarray(self.log_weights - 0.5 * np.square(scaled).sum(axis=1) - logs)
+
+    def posterior(self, noise_variance: Vector) -> tuple[Matrix, NDArray[np.float64]]:
+        """Return the means and the covariances of the noise-aware posteriors."""
+        return self._aware.posterior(1 / noise_variance)
+
+    def residual_variance(self, squares: float) -> Vector:
+        """Return the noise variance that the sum of squares of the response leaves, at the posterior of each candidate."""
+        rows, cross = self.moments.rows, self.moments.cross
+        squares = max(squares, _LEAST * _LEAST * rows)
+        found = np.full(len(self.psd), squares / rows / 2)
+        for _ in range(_ROUNDS):
+            b, _ = self._aware.posterior(1 / found, ROUGHLY)  # close enough for a residual variance
+            left = (squares - 2 * b @ cross + np.einsum("ki,kij,kj->k", b, self.psd, b)) / rows
+            found = np.clip(left, _LEAST * squares / rows, squares / rows)
+        return found
+
+
+def _parts(count: int, size: int) -> list[slice]:
+    """Return parts of a list of candidates whose matrices fit into memory together."""
+    step = max(1, _AT_ONCE // max(size, 1) ** 2)
+    return [slice(start, start + step) for start in range(0, count, step)]
 
 
 def _threads(size: int) -> AbstractContextManager[None]:
@@ -131,30 +172,21 @@ def _threads(size: int) -> AbstractContextManager[None]:
     return one_thread() if size <= _ALONE else nullcontext()
 
 
-def _mixture(found: Sequence[tuple[float, Vector, Matrix, float, float]]) -> AveragedPosterior:
-    """Posteriors weighted by their evidence: its covariance holds how far their means are apart."""
-    evidence = np.array([each[0] for each in found])
-    weights = np.exp(evidence - evidence.max())
-    weights /= weights.sum()
-    mean = np.asarray(sum(w * each[1] for w, each in zip(weights, found, strict=True)))
-    covariance = np.asarray(
-        sum(w * (each[2] + np.outer(each[1] - mean, each[1] - mean)) for w, each in zip(weights, found, strict=True))
-    )
-    noise, prior = (float(sum(w * each[i] for w, each in zip(weights, found, strict=True))) for i in (3, 4))
-    return AveragedPosterior(mean, covariance, noise, prior)
-
-
 def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Matrix]:
     """Return the posterior mean and covariance of t - b from noisy residual moments g = M (t - b) + e; t is the rows' own least squares solution.
 
     Its spread about b is averaged by evidence from ``least``, the deviation that the rounds before are known to have, upwards.
     """
-    size, found = moments.cross.size, []
-    with _threads(size):
-        for deviation in np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14).tolist():
-            prior = np.full(size, deviation**2)
-            # The state is a number of these rows: no sampling noise is between it and their moments (Theorem B.8).
-            evidence = moments.log_evidence(prior, 0.0)
-            found.append((evidence, *moments.posterior(prior, 1e-8), 0.0, deviation**2))
-        best = _mixture(found)
+    deviations, psd = np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14), noisy_gram.psd_part(moments.gram)
+    priors = [np.full(moments.cross.size, deviation**2) for deviation in deviations.tolist()]
+    asked = [Candidate(0.0, psd, moments.gram_variance, moments.basis, prior) for prior in priors]
+    with _threads(moments.cross.size):
+        # The state is a number of these rows: no sampling noise is between it and their moments (Theorem B.8).
+        evidence = np.concatenate(
+            [
+                Candidates(moments, asked[part]).log_evidence(np.zeros(len(asked[part])))
+                for part in _parts(len(asked), psd.shape[0])
+            ]
+        )
+        best = moments.mixture(asked, evidence, np.full(len(asked), 1e-8))
     return best.mean, best.covariance

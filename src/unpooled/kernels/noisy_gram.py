@@ -60,9 +60,10 @@ def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
 
 
 def noise_covariance(second: Matrix, gram_variance: Matrix, cross_variance: Vector) -> Matrix:
-    """Cov(e - N b) for E[b b^T] = ``second``: the formula at the top."""
+    """Cov(e - N b) for E[b b^T] = ``second``: the formula at the top, for one matrix or for a stack of them."""
     covariance = gram_variance * second
-    np.fill_diagonal(covariance, gram_variance @ second.diagonal() + cross_variance)
+    squares = np.diagonal(second, axis1=-2, axis2=-1)
+    _diagonals(covariance)[...] = (gram_variance @ squares[..., None])[..., 0] + cross_variance
     return covariance
 
 
@@ -70,10 +71,17 @@ def noise_covariance_in(basis: Matrix | None, second: Matrix, gram_variance: Mat
     """Return the same where the entries of the Gram are independent in the coordinates of an orthonormal basis; None: in their own."""
     if basis is None:
         return noise_covariance(second, gram_variance, cross_variance)
-    turned = noise_covariance(basis.T @ second @ basis, gram_variance, np.zeros_like(cross_variance))
-    covariance = basis @ turned @ basis.T
-    covariance[np.diag_indices(cross_variance.size)] += cross_variance
-    return np.asarray(covariance)
+    back = np.swapaxes(basis, -1, -2)
+    covariance = np.asarray(
+        basis @ noise_covariance(back @ second @ basis, gram_variance, np.zeros_like(cross_variance)) @ back
+    )
+    _diagonals(covariance)[...] += cross_variance
+    return covariance
+
+
+def _diagonals(matrices: Matrix) -> Matrix:
+    """Return a view of the diagonal of every matrix that can be written to."""
+    return np.asarray(np.einsum("...ii->...i", matrices))
 
 
 def naive_posterior(gram: Matrix, cross: Vector, prior: Vector, noise_precision: float) -> tuple[Vector, Matrix]:

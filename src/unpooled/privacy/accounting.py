@@ -280,7 +280,7 @@ class Composition:
     def _delta(self, epsilon: float) -> float:
         options = []
         if self.tails:
-            options.append(self._tailed(epsilon - self._constants))
+            options.append(_tailed(tuple(sorted(self.tails.items())), epsilon - self._constants, self.numbers))
         elif self._rho_only == 0:
             # Exact for Gaussians alone; with pure events, one (pure_epsilon, 0) composed with the Gaussian curve.
             left = epsilon - self.pure_epsilon
@@ -290,29 +290,6 @@ class Composition:
         return min(
             1.0, min(options) + max(math.exp(min(self._log_charge(epsilon), 0.0)), _LEAST * (self.total_variation > 0))
         )
-
-    def _tailed(self, left: float) -> float:
-        """With losses known by their tails: the mean, over those, of what the others cost (Theorem F.21)."""
-        tails = tuple(sorted(self.tails.items()))
-        if self._rho_only:
-            # Releases known by zCDP: every point takes long, so there are few.
-            def others(epsilons: Vector) -> Vector:
-                return np.array([zcdp_delta(e, self.rho) if e >= 0 else 1.0 for e in epsilons.tolist()])
-
-            width, points = math.sqrt(2 * self.rho), _FEW
-        else:
-            left -= self.pure_epsilon
-
-            def others(epsilons: Vector) -> Vector:
-                return gaussian_curve(epsilons, self.mu)
-
-            width, points = self.mu, _MANY
-        law = summed(tails, left, width)
-        if width:
-            return law.beside(left, others, edges_of(left, width, points))
-        if sum(self.tails.values()) == 1 and left >= 0:  # alone: its theorem's own curve, without a grid
-            return min(1.0, math.fsum(n * gaussian_delta(left, m) for n, m in tails[0][0]))
-        return law.above(left)
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon that these rules prove at this delta (infinite when nothing is proved)."""
@@ -360,6 +337,27 @@ class Composition:
 
     def __add__(self, other: Composition) -> Composition:
         return Composition(self.events + other.events, self.one_of + other.one_of)
+
+
+@lru_cache(maxsize=1 << 14)  # a page asks for the same points of the same curves again and again
+def _tailed(tails: tuple[tuple[Tail, int], ...], left: float, others: Numbers) -> float:
+    """With losses known by their tails: the mean, over those, of what the others cost (Theorem F.21)."""
+    mu, rho = math.sqrt(others.gaussian), others.rho if others.rho_only else 0.0
+    left -= 0.0 if rho else others.pure_epsilon
+    # Releases known by zCDP: every point takes long, so there are few.
+    width, points = (math.sqrt(2 * rho), _FEW) if rho else (mu, _MANY)
+
+    def curve(epsilons: Vector) -> Vector:
+        if not rho:
+            return gaussian_curve(epsilons, mu)
+        return np.array([zcdp_delta(e, rho) if e >= 0 else 1.0 for e in epsilons.tolist()])
+
+    law = summed(tails, left, width)
+    if width:
+        return law.beside(left, curve, edges_of(left, width, points))
+    if sum(count for _, count in tails) == 1 and left >= 0:  # alone: its theorem's own curve, without a grid
+        return min(1.0, math.fsum(n * gaussian_delta(left, m) for n, m in tails[0][0]))
+    return law.above(left)
 
 
 # --- zero-concentrated differential privacy ------------------------------------------------------------------------------

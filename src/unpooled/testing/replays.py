@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 
 import msgspec
 import pytest
@@ -52,18 +53,19 @@ def offered(model: Model, study: Study) -> bool:
 
 @pytest.mark.no_cover
 def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(case: Case) -> None:
-    """Made-up data are audited under the other unit, and under the other adjacency if the model has it; at full size under all of them."""
+    """Made-up data are audited under the other unit or the other adjacency, in turn from case to case; at full size under all of them."""
     model = load(case.model)
     own = (case.study.unit, case.study.adjacency)
     every = list(itertools.product(units_of(case.study), Adjacency))
-    for unit, adjacency in (
-        every if FULL else [pair for pair in every if sum(a != b for a, b in zip(pair, own, strict=True)) == 1]
-    ):
-        asked = quick(msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency)))
-        if not offered(model, asked):
-            continue
-        study, tables = made_up(model, asked, rows=10)
-        assert all(tables[card.name].n_rows == card.rows <= 10 for card in study.parties)
-        report = replay(model, study, tables, registry=load, rounds=1)
+    others = every if FULL else [pair for pair in every if sum(a != b for a, b in zip(pair, own, strict=True)) == 1]
+    asked = [
+        quick(msgspec.structs.replace(case.study, unit=str(unit), adjacency=str(adjacency))) for unit, adjacency in others
+    ]
+    found = [study for study in asked if offered(model, study)]
+    turn = zlib.crc32(case.name.encode()) % max(len(found), 1)
+    for study in found if FULL else found[turn : turn + 1]:
+        made, tables = made_up(model, study, rows=10)
+        assert all(tables[card.name].n_rows == card.rows <= 10 for card in made.parties)
+        report = replay(model, made, tables, registry=load, rounds=1)
         assert report.passed, str(report)
         assert report.neighbours > 10

@@ -99,7 +99,7 @@ def calibrated(
 def _scale(
     made: tuple[GaussianObjective, ...], epsilon: float, delta: float, unit: Unit, beside: tuple[Event, ...]
 ) -> float:
-    """Return the least scale at which these fits, and what is released beside them, cost (epsilon, delta)."""
+    """Return the least scale at which these fits cost (epsilon, delta) together with what else is released."""
 
     def curve(inverse: float) -> float:
         return Composition([*beside, *(replace(fit, scale=1 / inverse).event(unit) for fit in made)]).delta(epsilon)
