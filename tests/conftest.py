@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import zlib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
+from coverage_floor import carries  # noqa: E402
 
 pytest_plugins = ["unpooled.testing"]
 
 #: Tests that took long when `make seconds` ran last: they are in `make test-slow`, a line each.
 SLOW = Path(__file__).with_name("slow.txt")
+#: Tests that are measured where coverage is (`make measured`).
+MEASURED = Path(__file__).with_name("measured.txt")
 #: Where the seconds that every test took when it was last run here are kept between runs.
 SECONDS = "unpooled/seconds"
 took: dict[str, float] = {}
@@ -38,11 +42,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that tests/slow.txt lists; for the inner loop, leave out what is known to take long and did not fail last."""
+    """Mark the tests that tests/slow.txt lists, and those that coverage does not need; for the inner loop, leave out what is known to take long and did not fail last."""
     listed = set(SLOW.read_text().splitlines())
     for item in items:
         if item.nodeid.partition("@")[0] in listed:
             item.add_marker("slow")
+    if config.pluginmanager.hasplugin("_cov") and os.environ.get("MEASURED") != "all":
+        measured = set(MEASURED.read_text().splitlines())
+        # What a module runs when it is imported counts as covered only if no test without measurement imports it first.
+        for file in filter(carries, map(str, Path("src/unpooled").rglob("*.py"))):
+            import_module(file.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+        for item in items:
+            if item.nodeid.partition("@")[0].partition("[")[0] not in measured:
+                item.add_marker("no_cover")
     most, cache = config.getoption("--at-most"), getattr(config, "cache", None)
     if most is None or cache is None:
         return

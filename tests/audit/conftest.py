@@ -6,6 +6,3 @@ import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "contract"), str(Path(__file__).parents[2])]
-
-# The lines that a module runs when it is imported count as covered only if no test without measurement (no_cover) imports it first.
-import unpooled.privacy.statement  # noqa: E402, F401

@@ -44,7 +44,6 @@ def sums(epsilon: float, adjacency: str = "replace", columns: tuple[Column, ...]
     return Study("describe", cards, epsilon, 1e-6, unit="record", adjacency=adjacency, derived=())
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_without_noise_they_are_right_and_with_it_not_above_the_claim(adjacency: str) -> None:
@@ -61,7 +60,6 @@ def test_without_noise_they_are_right_and_with_it_not_above_the_claim(adjacency:
         assert power.allowed < 0.9
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_where_the_noise_is_broken_they_refute_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     weaker(monkeypatch, lambda values, _scale: 0 * values)
@@ -70,7 +68,6 @@ def test_where_the_noise_is_broken_they_refute_the_claim(monkeypatch: pytest.Mon
     assert found["tracing"].as_released == found["tracing"].without_noise > 0.9
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_weak_claim_lets_them_be_right() -> None:
     found = attacked(sums(200.0, columns=WIDE[:3]), 40)

@@ -12,7 +12,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from broken import BROKEN
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("what", BROKEN)
 def test_it_is_caught_and_its_honest_form_is_not(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:

@@ -12,8 +12,6 @@ from unpooled.audit import empirical_epsilon
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import gaussian_epsilon
 
-pytestmark = pytest.mark.no_cover
-
 
 @pytest.mark.parametrize("scale", [2.0, 0.7])
 def test_laplace_noise_is_bounded_from_below_and_never_from_above(scale: float) -> None:

@@ -30,7 +30,7 @@ from unpooled.protocol.party import Party
 from unpooled.testing.faults import *
 from unpooled.testing.processes import REFUSED, World, entries_of, fork, gather, spelled
 
-pytestmark = [pytest.mark.no_cover, pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 #: The cases of each model, which share its deaths; reduced to the first of each.
 CASES_OF: dict[str, list[str]] = {}
 for found in CASES:

@@ -36,7 +36,6 @@ from unpooled.study.rules import policy_of
 from unpooled.testing.damage import Attacked, campaign
 from unpooled.testing.fuzz import *
 
-pytestmark = pytest.mark.no_cover
 COUNT = sized(100_000, 2_000)
 #: Models whose messages, between them, hold every kind of part.
 SPOKEN = ("describe", "pride", "bayes", "stacking")

@@ -130,7 +130,6 @@ def test_shapes_names_and_forms_that_depend_on_data_are_caught() -> None:
         assert not list(differences(ours, ours))
 
 
-@pytest.mark.no_cover
 def test_rows_whose_guarantee_covers_the_response_are_audited_with_other_responses() -> None:
     case = CASES["lasso"]()
     study = msgspec.structs.replace(case.study, unit="record")
@@ -142,7 +141,6 @@ def test_rows_whose_guarantee_covers_the_response_are_audited_with_other_respons
     assert not {f"{name}.pick", f"{name}.mean"} & set(report.unmeasured)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("missing", ["absent", "indicator"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_value_gone_missing_that_leaves_another_row_is_audited(
@@ -186,7 +184,6 @@ def rounds_study(method: str, unit: str, adjacency: str) -> tuple[Study, dict[st
     return asked, tables
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
@@ -199,7 +196,6 @@ def test_rounds_of_the_regression_are_audited_in_every_unit(method: str, unit: U
     assert "descent" in reached or (unit is Unit.ATTRIBUTE and adjacency == "zero-out")
 
 
-@pytest.mark.no_cover
 def test_rounds_whose_products_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def uncut(residual, square, fine, farthest, longest) -> None:
         residual[:] = np.trunc(np.clip(residual * fine, -farthest, farthest))

@@ -22,7 +22,6 @@ from unpooled.privacy.bounds.coding import Coding
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 
-pytestmark = pytest.mark.no_cover
 KEPT = Path(__file__).with_name("pairs.json")
 
 

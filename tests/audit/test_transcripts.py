@@ -33,7 +33,6 @@ from test_estimation import ESTIMATORS  # noqa: E402 - of another folder
 KEEPING = ("pride", "pride-classifier", "pride-counts")
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", ESTIMATORS if FULL else [*KEEPING, "bayes", "pls"])
 def test_a_saved_model_has_no_value_of_the_data(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +47,6 @@ def test_a_saved_model_has_no_value_of_the_data(name: str, monkeypatch: pytest.M
     assert not any(value in saved for value in hidden)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("broken", ["beyond the bounds", "missing", "another class", "another number of rows", "words"])
 def test_a_refusal_has_no_value_of_the_data(broken: str) -> None:
     kind, own, y = ESTIMATORS["stacking"]
@@ -79,7 +77,6 @@ def test_a_refusal_has_no_value_of_the_data(broken: str) -> None:
     assert not any(value.decode()[:9] in text for value in values)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("mode", ["distributed", "trusted", "local"])
 def test_what_is_sealed_is_judged_alike_whatever_its_length(mode: str) -> None:
     """A fragment that is no seed may have the length of one: then it is neither a secret nor a repetition."""

@@ -9,10 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# The lines that a module runs when it is imported count as covered only if no test without measurement (no_cover) imports it first.
 from elsewhere import Declare, declaring
 
-import unpooled.privacy.statement  # noqa: F401
 from unpooled.protocol.entries import OWN
 
 #: The name of a case that is no model's plain one: "glm, survival".

@@ -61,7 +61,7 @@ FAST = {
     "lasso-published",
     "pls-published",
 }
-ROWS = [pytest.param(row, marks=() if row in FAST else (pytest.mark.slow, pytest.mark.no_cover)) for row in row_names()]
+ROWS = [pytest.param(row, marks=() if row in FAST else pytest.mark.slow) for row in row_names()]
 
 
 class Parties:

@@ -58,7 +58,6 @@ def pytest_of(python: Path | str, folder: Path, *options: str, **more: str) -> s
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_its_tests_pass_in_a_fresh_environment_into_which_it_is_installed(tmp_path: Path) -> None:
     """The environment sees the pinned packages of this one; unpooled and the example are installed into it, without a network."""
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
@@ -112,7 +111,6 @@ def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(forgets: boo
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_a_module_without_cases_fails_in_words_and_markers_are_declared(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["unpooled.testing"]\n')
     (tmp_path / "test_nothing.py").write_text("from unpooled.testing.keys import *\nfrom unpooled.testing.shown import *\n")

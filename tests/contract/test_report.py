@@ -29,7 +29,6 @@ from unpooled.testing.results import has_a_page, ran
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_a_simulation_has_a_page_that_says_so(tmp_path: Path) -> None:
     has_a_page(CASES["describe"](), tmp_path, simulated=True)
 

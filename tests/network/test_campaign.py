@@ -35,7 +35,6 @@ def desks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, dic
 
 
 @pytest.mark.network
-@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["party killed after its debit", "answer lost", "party started twice"])
 def test_a_sampled_fault_loses_nothing(kind: str, desks: tuple[World, dict[str, Process]], tmp_path: Path) -> None:
     point = next(point for point in sampled(60, PARTIES, STEPS, FRAMES) if point.kind == kind)
@@ -43,7 +42,6 @@ def test_a_sampled_fault_loses_nothing(kind: str, desks: tuple[World, dict[str, 
 
 
 @pytest.mark.network
-@pytest.mark.no_cover
 def test_a_party_that_forgets_and_one_that_answers_anew_are_found(
     desks: tuple[World, dict[str, Process]], tmp_path: Path
 ) -> None:

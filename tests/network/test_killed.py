@@ -82,7 +82,6 @@ def spent(world: World, name: str) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("model", sorted(RELEASING) if FULL else ["describe"])
 @pytest.mark.parametrize(("point", "debited"), [("debited", True), ("asked", False), ("stored", True)][: sized(3, 1)])
 def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: Path) -> None:
@@ -113,7 +112,6 @@ def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_real_noise_is_drawn_once(tmp_path: Path) -> None:
     """Without a simulation seed, noise comes from a key that only the party has: killed after its debit or after it stored its
     reply, it sends the coordinators of two transcripts the very same bytes."""

@@ -17,8 +17,6 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
 
-pytestmark = pytest.mark.no_cover
-
 D, DELTA, SETS = 5, 1e-5, 200
 NAMES = [f"x{j}" for j in range(D)]
 #: (n, epsilon): what naive intervals covered in an independent simulation of the same kind.

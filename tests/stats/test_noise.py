@@ -131,7 +131,6 @@ def test_agrees_with_opendp(scale: float) -> None:
 # --- the fast path never disagrees with the exact path -----------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 def test_quantile_error_is_far_inside_the_band() -> None:
     """|computed / true - 1| stays below 2^-47 (the band is 2^-44), at random and at the branch points of AS 241."""
     rng = np.random.default_rng(1)
@@ -265,7 +264,6 @@ def long_tail(tail: mpmath.mpf, first: int, blocks: int) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("scale", [1.0, 700.0, 2.0**19])
 @pytest.mark.parametrize("z", [5.0, 24.0, 40.0])
 def test_the_law_is_exact_in_ratio_far_beyond_any_tail_that_is_ever_drawn(scale: float, z: float) -> None:
@@ -281,7 +279,6 @@ def test_the_law_is_exact_in_ratio_far_beyond_any_tail_that_is_ever_drawn(scale:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("scale", "m"), [(1.0, 40), (3.0, 120), (3.0, 21), (40.0, 1600)])
 def test_the_table_goes_on_where_it_ends(scale: float, m: int) -> None:
     blocks = 12
@@ -406,7 +403,6 @@ def choice_p_value(scores: np.ndarray, rate: float, signed: bool, name: str, law
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("name", CHOICES)
 def test_choice_frequencies_match_the_closed_form(name: str, signed: bool) -> None:

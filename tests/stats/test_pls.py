@@ -12,8 +12,6 @@ from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
 from unpooled.models.pls.frame import Frame
 
-pytestmark = pytest.mark.no_cover
-
 DELTA, RUNS = 0.01, 12
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
-
-pytestmark = pytest.mark.no_cover
 
 D, RUNS, SIZES = 5, 40, (1000, 10_000, 100_000)
 

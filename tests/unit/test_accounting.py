@@ -486,7 +486,6 @@ compositions = st.builds(
 )
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @quick
 @given(compositions, st.floats(-10, -0.5).map(lambda x: 10**x))

@@ -44,7 +44,6 @@ EXACT = {**DECLARED, "epsilon": math.inf}
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
 @parametrize_with_checks(

@@ -231,7 +231,6 @@ def test_a_value_of_the_arm_is_priced_as_the_whole_row() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_intervals_of_differences_hold_their_level() -> None:
     """Played on the law of the planned release: a number and a share, two arms that differ by .2 standard deviations."""
     columns = (Column("arm", categories=("usual", "new")), Column("x", -4.0, 4.0), Column("ill", categories=("no", "yes")))

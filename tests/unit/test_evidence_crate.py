@@ -83,7 +83,6 @@ def findings(folder: Path, *shapes: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries among each other
 @pytest.mark.parametrize("folder", ["crate", "bare"])
 def test_a_crate_keeps_to_the_profile(ran: Path, folder: str) -> None:
@@ -103,7 +102,6 @@ def test_a_crate_keeps_to_the_profile(ran: Path, folder: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries among each other
 def test_a_crate_that_breaks_the_profile_is_caught(ran: Path, tmp_path: Path) -> None:
     whole = (ran / "crate/ro-crate-metadata.json").read_text()

@@ -336,7 +336,6 @@ def test_refusals_write_nothing(world: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_findings_of_an_audit_are_those_of_the_audit(world: Path) -> None:
     command(world, "dossier", "study.toml", "--audit")
     found = json.loads(command(world, "audit", "study.toml", "--json"))

@@ -80,7 +80,6 @@ CASES = [
 
 
 @pytest.mark.minutes
-@pytest.mark.no_cover
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("share", [0.2, 0.5])
 def test_line_search_reaches_the_lasso(sparse, share):
@@ -105,7 +104,6 @@ def test_line_search_reaches_the_lasso(sparse, share):
 
 @pytest.mark.slow
 @pytest.mark.minutes
-@pytest.mark.no_cover
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)
 def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
@@ -130,7 +128,6 @@ def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
         assert values[-1] < values[0]
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("shape", ["ball", "blocks"])
 @pytest.mark.parametrize("name", ["all", "nice"])
 def test_the_logistic_loss_converges(shape, name):
@@ -160,7 +157,6 @@ def test_the_logistic_line_search_is_exact():
 # --- theory -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)
 def test_the_mean_excess_stays_under_theorem_1(shape, name, rule):
     blocks = BALL if shape == "ball" else LABELS
@@ -280,7 +276,6 @@ def test_the_bound_by_hand():
 # --- samplings ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("sampling", "size"),
     [
@@ -331,7 +326,6 @@ def test_paths_depend_on_the_seed_alone():
 # --- arithmetic ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("blocks", [None, 5])
 @pytest.mark.parametrize("rule", ["standard", "line-search"])
 @pytest.mark.parametrize("law", ["all", "distributed", "blocks"])
@@ -427,7 +421,6 @@ def picked(fit):
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("kind", ["sparse", "dense", "sampled", "logistic"])
 @pytest.mark.parametrize("share", [0.15, 1.0])

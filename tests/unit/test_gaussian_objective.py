@@ -195,7 +195,6 @@ def of_classes(law, count: int = 25, points: int = 301) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_no_softmax_exceeds_the_bound_and_with_a_scalar_jacobian_some_do() -> None:
     """Theorem S.14."""

@@ -455,7 +455,6 @@ def test_a_base_rate_stays_as_far_from_its_ends_as_its_noise() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", list(ROW_FAMILIES))
 def test_newton_steps_find_the_truth_and_their_intervals_cover_it(family: str) -> None:
@@ -700,7 +699,6 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize(
     ("family", "adjacency"),
@@ -746,7 +744,6 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.minutes
-@pytest.mark.no_cover
 @pytest.mark.parametrize("rows", ["unit", "shorten"] if FULL else ["shorten"])
 def test_moments_are_audited_too(rows: str) -> None:
     rng = np.random.default_rng(1)
@@ -818,7 +815,6 @@ def test_requests_along_a_direction_carry_what_the_plan_says() -> None:
 
 @pytest.mark.slow
 @pytest.mark.minutes
-@pytest.mark.no_cover
 def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     def uncut(residual, square, fine, farthest, longest) -> None:
         del square, longest
@@ -842,7 +838,6 @@ def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @parametrize_with_checks(
     [PrivateGLM(epsilon=INF, bounds=(-20, 20)), PrivateGLM("poisson", epsilon=INF, bounds=(-20, 20), y_bounds=(0, 500))]
 )

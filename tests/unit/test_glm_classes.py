@@ -452,7 +452,6 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_studies_are_audited_in_every_unit(adjacency: str) -> None:

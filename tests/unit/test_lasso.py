@@ -718,7 +718,6 @@ def test_parties_hold_every_column_once(parties, match: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @parametrize_with_checks([PrivateLasso(2, rounds=60, epsilon=math.inf, bounds=(-20, 20), y_bounds=(-300, 300))])
 def test_scikit_learns_contract(estimator, check) -> None:
@@ -802,7 +801,6 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None:
     model = PrivateLasso(4, radius=1.0, epsilon=1.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-2, 2))

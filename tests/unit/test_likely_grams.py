@@ -21,8 +21,6 @@ from unpooled.kernels.noisy_gram import noise_covariance_in, noise_level
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
 
-pytestmark = pytest.mark.no_cover
-
 Array = np.ndarray
 NO_STILL = np.empty((0, 0))
 

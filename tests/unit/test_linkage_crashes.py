@@ -33,7 +33,7 @@ from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import DiskKeeper
 
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
-pytestmark = [pytest.mark.minutes, pytest.mark.no_cover]
+pytestmark = pytest.mark.minutes
 
 MODEL = load("link")
 #: Where processes die, turn by turn: an alignment is written down; an answer is computed and kept but not stored, then stored but not sent;

@@ -368,7 +368,6 @@ def test_bounds_of_a_norm_give_a_design_of_that_norm() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("wide", [1.0, 8.0, 15.0])
 def test_what_a_release_cannot_tell_is_called_not_identified(wide: float) -> None:
     """G16: ranges 8 to 15 times wider than the data leave eigenvalues that are noise; intervals in their directions cover too little."""

@@ -10,8 +10,6 @@ from unpooled.aggregation import once
 from unpooled.kernels import noise_aware, noisy_gram
 from unpooled.kernels.evidence import AveragedPosterior, NoisyMoments
 
-pytestmark = pytest.mark.no_cover
-
 
 def textbook(known: NoisyMoments, prior: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """The fixed point of Theorem B.4 by half steps, every system solved anew."""

@@ -13,8 +13,6 @@ from unpooled.kernels import noise_aware, noisy_gram
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
 
-pytestmark = pytest.mark.no_cover
-
 RNG = np.random.default_rng(2)
 
 

@@ -12,8 +12,6 @@ from world import sized
 
 from unpooled.kernels.pareto_tail import _SCALES, _SHAPES, CUTS, _cells, missing_mean
 
-pytestmark = pytest.mark.no_cover
-
 LAWS = {
     "exponential": stats.expon(),
     "log-normal": stats.lognorm(1.0),

@@ -70,14 +70,12 @@ EXACT = {"epsilon": math.inf, "basis": "none"}
 # --- scikit-learn -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @parametrize_with_checks([PrivatePLSRegression(**EXACT), PrivatePLSRegression(1, **EXACT)])
 def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("count", range(1, 11))
 def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     ours, wanted = PrivatePLSRegression(count, **EXACT).fit(X, Y), PLSRegression(count, scale=False).fit(X, Y)
@@ -752,7 +750,6 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("basis", ["none", "dct"])
 def test_the_attack_fails_on_the_sound_model(basis: str, epsilon: float) -> None:

@@ -103,7 +103,6 @@ json.dump([np.ravel(model.b_).tolist(), np.ravel(model.predict(Z)).tolist()], sy
 """
 
 
-@pytest.mark.no_cover
 @pytest.mark.skipif(
     not os.environ.get("UNPOOLED_DIPLSLIB"),
     reason="UNPOOLED_DIPLSLIB names no Python with diPLSlib (its own environment: it wants scikit-learn < 1.8)",

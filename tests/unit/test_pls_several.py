@@ -105,7 +105,6 @@ def laboratories(n: int = 30) -> tuple[Study, dict[str, Table]]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize(("unit", "adjacency"), [("record", "replace"), ("record", "zero-out"), ("attribute", "replace")])
 def test_two_responses_are_audited(unit: str, adjacency: str) -> None:
@@ -116,7 +115,6 @@ def test_two_responses_are_audited(unit: str, adjacency: str) -> None:
     assert max(report.largest.values()) > 0.3
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_second_response_as_heavy_as_the_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the root of two both together are longer than one (Theorem C.5)."""

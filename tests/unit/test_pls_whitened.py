@@ -122,7 +122,6 @@ def test_whitening_takes_few_directions_from_few_spectra() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_the_outlook_of_pls_falls_with_epsilon_and_knows_when_nothing_is_to_be_had(monkeypatch) -> None:
     monkeypatch.setattr(outlooks, "RUNS", 4)

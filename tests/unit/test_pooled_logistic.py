@@ -177,7 +177,6 @@ def scores(model: PrivateLogisticRegression, X, y) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_it_does_not_matter_over_how_many_sites_rows_are_split() -> None:
     found: dict[int, list[float]] = {}

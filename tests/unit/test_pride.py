@@ -234,7 +234,6 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("kind", KINDS)
@@ -297,7 +296,6 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
     assert np.linalg.norm(quiet - truth) < 1e-3 * np.linalg.norm(truth)
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
@@ -811,7 +809,6 @@ CHECKED = ("logistic", "multinomial", "quantile", "poisson") if FULL else ("pois
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
 @parametrize_with_checks(

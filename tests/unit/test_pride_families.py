@@ -601,7 +601,6 @@ def test_labels_of_text_are_no_numbers() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", ALL if FULL else ["poisson", "cox"])
 def test_outlooks_know_the_family(family: str) -> None:

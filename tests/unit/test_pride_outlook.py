@@ -28,7 +28,6 @@ def test_a_field_is_worth_a_study_at_large_epsilon_only() -> None:
     assert outlook.to_dict()["nothing_released"] == outlook.nothing_released
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_categories_and_classes_are_made_up_too() -> None:
     bounds = {"a": (0, 1), "b": ["u", "v", "w"], "c": (0, 5), "d": (-1, 1)}

@@ -451,7 +451,6 @@ def test_sites_together_find_what_one_finds(aggregation: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("method", ["refinement", "gradient", "moments", "mean"])
 @pytest.mark.parametrize("power", [-20, -7, 7, 20])
 def test_units_of_two_change_nothing(monkeypatch, method: str, power: int) -> None:

@@ -15,8 +15,6 @@ from threadpoolctl import threadpool_info
 from unpooled.kernels.ridge import RidgePath, gram, noise_aware_smoothing, product, shrink_singular_values
 from unpooled.kernels.threads import one_thread
 
-pytestmark = pytest.mark.no_cover
-
 ALPHAS = np.array([1e-3, 0.3, 10.0, 1e4])
 SHAPES = [(40, 7), (24, 60), (30, 30)]
 

@@ -17,8 +17,6 @@ from unpooled.kernels.newton import NewtonPath
 from unpooled.papers import sdca as module
 from unpooled.papers.sdca import sdca
 
-pytestmark = pytest.mark.no_cover
-
 SHAPES = [(60, 8), (25, 70), (40, 40)]
 
 

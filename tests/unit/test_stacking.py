@@ -359,7 +359,6 @@ def test_a_prior_pulls_the_weights_to_it() -> None:
         PrivateLogisticRegression(**options, prior=[1.0]).fit(X, Y)
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 @parametrize_with_checks(
     [

@@ -324,7 +324,6 @@ def test_many_tables_at_once_are_each_by_itself() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_the_null_law_has_the_size_that_it_says() -> None:
     """600 studies under the null law with noise; five errors of a share."""
     rng, deviation, rejected = np.random.default_rng(3), 5.0, 0

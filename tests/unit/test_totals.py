@@ -384,7 +384,6 @@ def test_no_coalition_within_t_lowers_the_noise_below_the_plan(n: int, tolerate:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_coalition_that_takes_its_noise_out_is_left_with_the_planned_variance(monkeypatch) -> None:
     """Simulated: the opened sum less everything that T colluders and the client who asks know of it (Theorem B.1)."""
@@ -1056,7 +1055,6 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", STUDIES)
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:
     """Theorem B.2."""
