@@ -31,7 +31,7 @@ from unpooled.protocol.messages import (
 from unpooled.testing.cases import Case, open_message, parties, sized, transcript_of
 from unpooled.testing.mutants import parts_of, places, wild
 
-ROUNDS = sized(250, 120)
+ROUNDS = sized(250, 60)
 
 
 def pieces(case: Case) -> tuple[list[tuple[str, bytes, str]], list[str]]:

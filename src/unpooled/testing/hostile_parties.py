@@ -23,7 +23,7 @@ from unpooled.testing.cases import FULL, Case, parties, sized
 from unpooled.testing.mutants import mutants, places, with_body
 
 #: Mutated replies per study.
-MUTANTS = sized(6000, 50)
+MUTANTS = sized(6000, 30)
 
 
 def honest(case: Case) -> list[tuple[Ask, bytes]]:
