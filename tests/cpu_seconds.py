@@ -14,11 +14,10 @@ from pathlib import Path
 import tomli_w
 
 FILE = Path(__file__).with_name("cpu_seconds.toml")
-#: Tests of the lane `test` that take more CPU seconds than this move to the lane `slow` (tests/slow.txt), where they stay.
-MOST = 1.5
+#: Tests of the lane `test` that take more CPU seconds than this move to the lane `slow` (tests/slow.txt), where they stay, unless coverage needs them.
+MOST = 0.8
 SLOW = Path(__file__).with_name("slow.txt")
-#: Tests of the lane `test` that stay there however long they take: they cover branches that `make test` must cover.
-KEPT = ("tests/unit/test_classes.py::test_a_plan_without_data", "tests/unit/test_front_door.py::test_the_page_of_a_party")
+MEASURED = Path(__file__).with_name("measured.txt")
 LANES = ("test", "slow", "audit", "network")
 
 
@@ -44,7 +43,8 @@ def main() -> None:
             sums[folder(nodeid)] += spent
         found[lane] = {name: {"tests": counts[name], "seconds": round(sums[name])} for name in sorted(counts)}
     FILE.write_text(tomli_w.dumps(found))
-    moved = {nodeid for nodeid, spent in read("test").items() if spent > MOST and not nodeid.startswith(KEPT)}
+    kept = set(MEASURED.read_text().splitlines())
+    moved = {nodeid for nodeid, spent in read("test").items() if spent > MOST and nodeid.partition("[")[0] not in kept}
     SLOW.write_text("".join(f"{nodeid}\n" for nodeid in sorted(moved | set(SLOW.read_text().splitlines()))))
 
 

@@ -52,7 +52,7 @@ from unpooled.protocol.party import Party
 MODEL = load("bayes")
 COLUMNS = (Column("a", -1.0, 3.0), Column("y", -4.0, 4.0))
 ROWS = 5
-MANY = sized(100, 40)
+MANY = sized(100, 25)
 #: Parties, how many may be lost, how many are.
 LOST = ((3, 1, 1), (10, 2, 1), (10, 2, 2), (20, 5, 5), (MANY, 3, 3))
 

@@ -153,9 +153,6 @@ class Store:
         if anchor := self._anchor:
             anchor.write(old, new)
         self.connection.execute("COMMIT")
-        if self.path is None:  # in memory nobody else writes, and nothing has to be settled
-            self._catch_up()
-            return
         # COMMIT gave the lock back, and other processes may have written since: step 4 is to settle like anyone else.
         try:
             with self.locked():
