@@ -105,6 +105,23 @@ def test_where_a_factor_fails_systems_are_solved_as_they_stand() -> None:
     assert mean.sum() == pytest.approx(1.0, rel=0.1)
 
 
+@pytest.mark.parametrize("size", [3, 40])
+def test_a_candidate_whose_factor_fails_leaves_the_others_as_they_are(size: int) -> None:
+    """Small matrices go into one call, which fails as a whole; large ones are factorised one by one."""
+    known, _ = moments(size - 1, 20.0, seed=1)
+    indefinite = known.gram - 1e9 * np.eye(size)
+    psd = np.stack([noisy_gram.psd_part(known.gram), indefinite, noisy_gram.psd_part(2 * known.gram)])
+    variances, priors = np.stack([known.gram_variance] * 3), np.full((3, size), 2.0)
+    each = noise_aware.NoiseAware(psd, known.cross, variances, known.cross_variance, priors)
+    means, covariances = each.posterior(np.full(3, 3.0))
+    for k in (0, 2):
+        alone = noise_aware.NoiseAware(
+            psd[k : k + 1], known.cross, variances[:1], known.cross_variance, priors[:1]
+        ).posterior(np.full(1, 3.0))
+        assert near(means[k], alone[0][0])
+        assert near(covariances[k], alone[1][0])
+
+
 def test_a_fit_works_its_posterior_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     X = rng.uniform(-1, 1, (300, 2))

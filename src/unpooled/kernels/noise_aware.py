@@ -96,7 +96,10 @@ class NoiseAware:
             at, before = at[on], mean[on]
             images = [each[on] for each in (*images[-_DEPTH:], image)]
             residuals = [each[on] for each in (*residuals[-_DEPTH:], residual)]
-            second = _combined(images, residuals)
+            try:
+                second = _combined(images, residuals)
+            except LinAlgError:  # numbers beyond all bounds
+                break
         return left + at.tolist()
 
     def _slowly(self, at: int, sampling: Matrix) -> tuple[Vector, Matrix]:
