@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,12 @@ class Law:
     cuts: tuple[float, ...]
     scales: Floats
     means: Floats
+
+    @cached_property
+    def chances(self) -> Floats:
+        """Return the probability of every cell (means x deviations x cells)."""
+        ends = np.array([-np.inf, *(-cut for cut in reversed(self.cuts)), *self.cuts, np.inf])
+        return np.asarray(np.diff(ndtr((ends - self.means[:, None, None]) / self.scales[:, None]), axis=-1))
 
     def of(self, columns: int) -> Law:
         """Return the law of this many columns of one length together."""
@@ -151,8 +158,7 @@ class CountedScales(Scales):
 def _normal(counts: Floats, deviations: Floats, rows: int, law: Law) -> tuple[tuple[float, ...], float]:
     """Return ((mean, deviation, error of the mean, variance, error of the variance), evidence) of a normal law in half widths, given noisy counts."""
     scales, means = law.scales[:, None], law.means
-    ends = np.array([-np.inf, *(-cut for cut in reversed(law.cuts)), *law.cuts, np.inf])
-    expected = rows * np.diff(ndtr((ends - means[:, None, None]) / scales), axis=-1)
+    expected = rows * law.chances
     variance = np.square(deviations) + expected + 1.0
     before = -np.square(means / _MEAN)[:, None] / 2 - np.square(np.log(scales[:, 0] / law.deviation) / law.width) / 2
     log = before - (np.square(counts - expected) / variance + np.log(variance)).sum(axis=-1) / 2

@@ -36,8 +36,8 @@ class Assumed(NamedTuple):
 
 
 _BISECTIONS = 60
-#: Iterations by which the constants of classes arrive at their rates, and the rows that these are taken from.
-_RATES_FOUND, _RATES_FROM = 200, 2000
+#: Iterations by which the constants of classes arrive at their rates, the step that ends them, and the rows that rates are taken from.
+_RATES_FOUND, _RATES_NEAR, _RATES_FROM = 200, 1e-9, 2000
 #: Part of the persons who leave before the end of follow-up.
 _LEAVING = 0.5
 
@@ -133,7 +133,10 @@ def _classes(
     asked = np.append(rate, np.full(classes - 1, (1 - rate) / (classes - 1)))
     constants = np.log(asked)
     for _ in range(_RATES_FOUND):
-        constants += np.log(asked / family.mean(u[:_RATES_FROM] + constants).mean(axis=0))
+        step = np.log(asked / family.mean(u[:_RATES_FROM] + constants).mean(axis=0))
+        constants += step
+        if np.abs(step).max() < _RATES_NEAR:
+            break
     mean = family.mean(u + constants)
     y = family.drawn(mean, rng)
     _add_weights(design, columns, count, rng)
