@@ -64,7 +64,7 @@ def studies(draw: st.DrawFn, study: Study) -> Study:
     )
 
 
-ROUNDS = sized(400, 120)
+ROUNDS = sized(400, 250)
 
 
 #: The keys that lead to a place in the text of a study.
