@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from pathlib import Path
 
 import pytest
-from cpu_seconds import FILE, LANES, folder
+from cpu_seconds import FILE, LANES, MEASURED, SLOW, folder
 
 COSTS: dict[str, dict[str, dict[str, int]]] = tomllib.loads(FILE.read_text())
 #: The most CPU seconds of a lane: four minutes on two cores for `make test`, and ten seconds for each of the six issues that ended since.
@@ -35,3 +36,13 @@ def test_the_file_counts_the_tests_that_are_collected(request: pytest.FixtureReq
         assert abs(count - said) <= max(10, 0.1 * said), (
             f"{name} has {count} tests and the file says {said}: run `make seconds`"
         )
+
+
+@pytest.mark.parametrize("listed", [MEASURED, SLOW], ids=lambda file: file.stem)
+def test_every_test_that_a_list_names_is_there(listed: Path) -> None:
+    for nodeid in {line.partition("[")[0] for line in listed.read_text().splitlines()}:
+        file, name = Path(nodeid.partition("::")[0]), nodeid.rpartition("::")[2]
+        assert file.is_file(), nodeid
+        if name.startswith("test_"):  # else a page, or the example of a docstring
+            text = file.read_text()
+            assert f"def {name}(" in text or ("unpooled.testing." in text and "import *" in text), nodeid

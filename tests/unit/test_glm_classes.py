@@ -23,6 +23,7 @@ from unpooled.audit.replay import replay
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import class_rows
 from unpooled.models import fitted, load
+from unpooled.models.glm import made_up
 from unpooled.models.glm.multinomial import ClassRates, ClassResponses, ClassRows, Softmax
 from unpooled.models.glm.plan import MOST_ENTRIES
 from unpooled.models.glm.shapes import Contrasts
@@ -477,3 +478,16 @@ def test_a_diagnosis_is_of_one_linear_predictor() -> None:
     X, y = simulated()
     with pytest.raises(UsageError, match="a diagnosis is of one linear predictor"):
         unpooled.diagnose(glm(epsilon=INF).fit(X, y), X, y, epsilon=1.0)
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.2])
+@pytest.mark.parametrize("signal", [0.0, 1.0, 5.0])
+def test_made_up_classes_have_the_assumed_rates(signal: float, rate: float) -> None:
+    """Of the rows that the constants are taken from: one class is as rare as assumed, the others are equally frequent."""
+    cards = (Card("a", 500, (Column("x", -1.0, 1.0), Column("z", -1.0, 1.0), Column("y", categories=("u", "v", "w")))),)
+    study = Study("glm", cards, 1.0, 1e-6, parameters={"response": "y", "family": "multinomial"}, derived=())
+    design = load("glm").compile(study).design
+    assumed = made_up.Assumed(signal, rate, 0.3, 4.0, "normal")
+    _, _, means = made_up.made_up(design, made_up._RATES_FROM, assumed, np.random.default_rng(0))
+    wanted = [rate, (1 - rate) / 2, (1 - rate) / 2]
+    assert means.mean(axis=0) == pytest.approx(wanted, abs=1e-6)

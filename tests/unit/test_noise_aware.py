@@ -105,6 +105,20 @@ def test_where_a_factor_fails_systems_are_solved_as_they_stand() -> None:
     assert mean.sum() == pytest.approx(1.0, rel=0.1)
 
 
+@pytest.mark.parametrize("noise", [0.3, 20.0, 300.0])
+@pytest.mark.parametrize("size", [6, 40])
+def test_quick_steps_suffice_for_ordinary_moments(size: int, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half steps arrive too, after ten times as many: where they are needed for nothing, quick steps lead nowhere."""
+
+    def refused(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(noise_aware.NoiseAware, "_slowly", refused)
+    known, squares = moments(size - 1, noise, seed=2)
+    found = known.averaged(squares, [np.full(size, t * t) for t in (0.1, 0.3, 1.0)])
+    assert np.isfinite(found.mean).all()
+
+
 @pytest.mark.parametrize("size", [3, 40])
 def test_a_candidate_whose_factor_fails_leaves_the_others_as_they_are(size: int) -> None:
     """Small matrices go into one call, which fails as a whole; large ones are factorised one by one."""

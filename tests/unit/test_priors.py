@@ -788,3 +788,13 @@ def test_no_warning_is_missed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PrivateLinearRegression(epsilon=0.2, random_state=0, prior=GOOD, **OWN).fit(*rows(300, 0))
+
+
+def test_public_rows_that_lack_a_class_are_refused() -> None:
+    """The coefficients of such a class would be 0, which is a belief that nobody stated."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (60, 2)), np.repeat([0.0, 1.0, 2.0], 20)
+    asked = {"epsilon": 3.0, "delta": 1e-6, "bounds": (-1, 1), "classes": (0, 1, 2), "random_state": 0}
+    with pytest.raises(UsageError, match="none of the class 2"):
+        PrivateGLM("multinomial", prior=(X[:40], y[:40]), **asked).fit(X, y)
+    assert PrivateGLM("multinomial", prior=(X, y), **asked).fit(X, y).drawn_ is not None

@@ -14,7 +14,7 @@ from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.formula_columns import coded_by
 from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.origin import PRIOR, origins_of
@@ -57,10 +57,10 @@ def _models(
     fitted: Callable[[], Any],
     *,
     formula: bool,
-    by_class: bool,
+    classes: Sequence[str] = (),
 ) -> list[EarlierModel]:
     named = prior if _names_several(prior) else {"prior": prior}
-    return [_model(str(name), one, columns, fitted, formula=formula, by_class=by_class) for name, one in named.items()]
+    return [_model(str(name), one, columns, fitted, formula=formula, classes=classes) for name, one in named.items()]
 
 
 def released_origins(values: Iterable[Any]) -> tuple[ReleasedInput, ...]:
@@ -81,26 +81,20 @@ class Earlier:
 
     prior: Prior
 
-    @property
-    def _by_class(self) -> bool:
-        """Return True if every class has coefficients of its own."""
-        return False
-
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows."""
         return ridge()
 
-    def _prior_parameter(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """Return the study's parameter; none without earlier models, so that such a study keeps its hash."""
+    def _prior_parameter(self, columns: Sequence[Column], classes: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the study's parameter; none without earlier models, so that such a study keeps its hash.
+
+        ``classes``: those that have coefficients of their own.
+        """
         estimator: Any = self  # an estimator has more than this part of it says
         if self.prior is None:
             return {}
         formula = bool(estimator._formula_parameter)
-        return {
-            PRIOR: msgspec.to_builtins(
-                _models(self.prior, columns, self._publicly, formula=formula, by_class=self._by_class)
-            )
-        }
+        return {PRIOR: msgspec.to_builtins(_models(self.prior, columns, self._publicly, formula=formula, classes=classes))}
 
     def _earlier(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
         """Return the earlier models of moments that were released before, whose coefficients have these names."""
@@ -108,7 +102,7 @@ class Earlier:
             return ()
         estimator: Any = self
         made = estimator._made is not None
-        found = tuple(_models(self.prior, estimator._columns, self._publicly, formula=made, by_class=self._by_class))
+        found = tuple(_models(self.prior, estimator._columns, self._publicly, formula=made))
         check_models(found, names, intercept=True)
         return found
 
@@ -143,7 +137,7 @@ def _model(
     fitted: Callable[[], Any],
     *,
     formula: bool,
-    by_class: bool,
+    classes: Sequence[str],
 ) -> EarlierModel:
     if isinstance(given, Mapping):
         return _of_numbers(name, given)
@@ -152,9 +146,9 @@ def _model(
     if isinstance(given, tuple) and len(given) == _PAIR:
         if formula:
             raise UsageError("prior: public rows go without a formula; fit them yourself, and pass the coefficients by name")
-        return _of_rows(name, given, columns, fitted(), by_class=by_class)
+        return _of_rows(name, given, columns, fitted(), classes)
     if hasattr(given, "coef_"):
-        return _of_numbers(name, _of_fitted(given, columns, by_class=by_class))
+        return _of_numbers(name, _of_fitted(given, columns, by_class=bool(classes)))
     if hasattr(given, "get_params"):
         msg = f"prior {name!r} is not fitted (a clone is not): fit it, and pass model.as_prior(), which stays what it is"
         raise UsageError(msg)
@@ -211,8 +205,7 @@ def _of_rows(
     given: tuple[Any, ...],
     columns: Sequence[Column],
     estimator: Any,  # noqa: ANN401 - scikit-learn's
-    *,
-    by_class: bool,
+    classes: Sequence[str],
 ) -> EarlierModel:
     """Return the fit of public rows (X, y) to their standardised columns."""
     X, y = given
@@ -225,7 +218,10 @@ def _of_rows(
     if len(held) != len(columns) or any(one.shape != response.shape or one.ndim != 1 for one in values):
         msg = f"prior {name!r}: public rows are a pair (X, y) of {len(columns)} columns and a response for each row"
         raise UsageError(msg)
-    return of_public_rows(name, values, response, columns, estimator, by_class=by_class)
+    if lacking := sorted(set(classes) - {text_of(one) for one in np.unique(response).tolist()}):
+        msg = f"prior {name!r}: the public rows have none of the class {listed(lacking)}, so they say nothing of its coefficients"
+        raise UsageError(msg)
+    return of_public_rows(name, values, response, columns, estimator, by_class=bool(classes))
 
 
 def of_public_rows(

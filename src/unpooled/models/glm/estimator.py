@@ -242,10 +242,6 @@ class PrivateGLM(Earlier, GlmPredictions):
         self.fit_intercept = fit_intercept
         self.formula = formula
 
-    @property
-    def _by_class(self) -> bool:
-        return self.family == MULTINOMIAL
-
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows: this family without privacy."""
         return public_estimator(self.family, shifted=bool(self._shifted))
@@ -319,7 +315,8 @@ class PrivateGLM(Earlier, GlmPredictions):
         if self.weights_bounds is not None:  # without weights a study keeps its hash
             parameters["weights"] = WEIGHT
         parameters |= asked_effects(self.site_effects)
-        parameters |= self._prior_parameter(declared.columns)
+        several = declared.response.categories if self.family == MULTINOMIAL else None
+        parameters |= self._prior_parameter(declared.columns, several or ())
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
