@@ -2,6 +2,8 @@
 # `make check` is for the inner loop, `make test-full` for statistical tests at full size.
 PYTHON ?= python3
 BIN := .venv/bin
+FAST := not slow and not network and not network_slow
+RUN := $(BIN)/pytest -q -n 2 --dist loadgroup --ignore tests/audit --ignore tests/browser
 
 .PHONY: demo check test measured test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
 
@@ -11,23 +13,28 @@ demo: .venv/core.stamp
 # Seconds: unit tests that took less than a twentieth of one when they were last run here (the first time all), those that failed last first.
 check: .venv/dev.stamp
 	$(BIN)/ruff check -q .
-	$(BIN)/pytest -q -n 2 --ff --no-header --at-most 0.05 -m "not minutes and not slow and not network and not network_slow" tests/unit
+	$(BIN)/pytest -q -n 2 --ff --no-header --at-most 0.05 -m "not minutes and $(FAST)" tests/unit
 
 # Minutes: everything but attacks, statistics, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
 # covered fully by branch, by the tests that tests/measured.txt lists.
 test: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --ignore tests/browser --cpu=build/cpu/$(if $(COVERAGE),covered.json --cov --cov-report=term:skip-covered,test.json)
-	$(if $(COVERAGE),$(BIN)/python tests/coverage_floor.py)
+ifdef COVERAGE
+	$(RUN) -m "$(FAST) and not no_cover" --cpu=build/cpu/covered.json --cov --cov-report=term:skip-covered
+	$(BIN)/python tests/coverage_floor.py
+	$(RUN) -m "$(FAST) and no_cover" --cpu=build/cpu/others.json
+else
+	$(RUN) -m "$(FAST)" --cpu=build/cpu/test.json
+endif
 
 # Which tests are run under coverage, from a run that measures them all (a quarter of an hour), into tests/measured.txt; run it where COVERAGE=1 finds a
 # branch that some test runs.
 measured: .venv/dev.stamp
-	MEASURED=all $(BIN)/pytest -q -n 2 --dist loadgroup -m "not slow and not network and not network_slow" --ignore tests/audit --ignore tests/browser --cpu=build/cpu/all.json --cov --cov-context=test --cov-report=
+	MEASURED=all $(RUN) -m "$(FAST)" --cpu=build/cpu/all.json --cov --cov-context=test --cov-report=
 	$(BIN)/python tests/measured.py build/cpu/all.json
 
 # Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size.
 test-slow: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "slow and not network and not network_slow" --ignore tests/audit --ignore tests/browser --cpu=build/cpu/slow.json
+	$(RUN) -m "slow and not network and not network_slow" --cpu=build/cpu/slow.json
 
 # Minutes: every model attacked, and everything that is broken on purpose caught.
 audit: .venv/dev.stamp
@@ -67,7 +74,7 @@ test-pythons:
 	  test -x .venv-$$v/bin/python || python$$v -m venv .venv-$$v || exit; \
 	  .venv-$$v/bin/pip install -q --disable-pip-version-check --require-hashes -r requirements/dev.txt || exit; \
 	  .venv-$$v/bin/pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . || exit; \
-	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and not slow and not network and not network_slow" $(UNIT) || exit; \
+	  .venv-$$v/bin/pytest -q -n 2 --no-header -m "not minutes and $(FAST)" $(UNIT) || exit; \
 	done
 
 # The R package, built and checked with the command of .venv; left out by name where R or a package that it needs is not here. r-full also builds

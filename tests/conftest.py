@@ -5,7 +5,6 @@ import json
 import os
 import sys
 import zlib
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,12 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
-from coverage_floor import carries  # noqa: E402
 
 pytest_plugins = ["unpooled.testing"]
 
 #: Tests that took long when `make seconds` ran last: they are in `make test-slow`, a line each.
 SLOW = Path(__file__).with_name("slow.txt")
-#: Tests that are measured where coverage is (`make measured`).
+#: Tests that `make test COVERAGE=1` runs under coverage (`make measured`); all others are marked no_cover.
 MEASURED = Path(__file__).with_name("measured.txt")
 #: Where the seconds that every test took when it was last run here are kept between runs.
 SECONDS = "unpooled/seconds"
@@ -47,11 +45,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.partition("@")[0] in listed:
             item.add_marker("slow")
-    if config.pluginmanager.hasplugin("_cov") and os.environ.get("MEASURED") != "all":
+    if os.environ.get("MEASURED") != "all":
         measured = set(MEASURED.read_text().splitlines())
-        # What a module runs when it is imported counts as covered only if no test without measurement imports it first.
-        for file in filter(carries, map(str, Path("src/unpooled").rglob("*.py"))):
-            import_module(file.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         for item in items:
             if item.nodeid.partition("@")[0].partition("[")[0] not in measured:
                 item.add_marker("no_cover")
