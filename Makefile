@@ -3,9 +3,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 FAST := not slow and not network and not network_slow
-RUN := $(BIN)/pytest -q -n 2 --dist loadgroup --ignore tests/audit --ignore tests/browser
+# Three workers for two processors: some tests wait. Each loads all tests, which takes a third of the time where bytecode is kept.
+WORKERS := -n 3 --dist loadgroup
+RUN := $(BIN)/pytest -q $(WORKERS) --ignore tests/audit --ignore tests/browser
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test measured test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test bytecode measured test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -32,13 +35,17 @@ measured: .venv/dev.stamp
 	MEASURED=all $(RUN) -m "$(FAST)" --cpu=build/cpu/all.json --cov --cov-context=test --cov-report=
 	$(BIN)/python tests/measured.py build/cpu/all.json
 
+# Bytecode of package and tests, which the workers would otherwise each make for themselves.
+bytecode: .venv/dev.stamp
+	$(BIN)/pytest -q --collect-only > /dev/null
+
 # Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size.
 test-slow: .venv/dev.stamp
 	$(RUN) -m "slow and not network and not network_slow" --cpu=build/cpu/slow.json
 
 # Minutes: every model attacked, and everything that is broken on purpose caught.
 audit: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup tests/audit --cpu=build/cpu/audit.json
+	$(BIN)/pytest -q $(WORKERS) tests/audit --cpu=build/cpu/audit.json
 
 # So many small faults in what the guarantee rests on, each of which a test should notice; ends after so many minutes. The first run measures
 # which test runs which line (half an hour), into build/mutants. docs/audit.md has what came of it.
@@ -49,12 +56,12 @@ mutants: .venv/dev.stamp
 
 # Audits, mutated replies, deaths, random plans and properties, and statistical tests at full size (`sized` in tests/world.py).
 test-full: .venv/dev.stamp
-	UNPOOLED_FULL=1 $(BIN)/pytest -q -n 2 --dist loadgroup -m "" --timeout 3600
+	UNPOOLED_FULL=1 $(BIN)/pytest -q $(WORKERS) -m "" --timeout 3600
 
 # The tests that start the network engine; walks the registry of models. CI runs those that start it once and wait for no time-outs.
 NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
-	$(BIN)/pytest -q -n 2 --dist loadgroup -m "$(NETWORK)" tests/network --cpu=build/cpu/network.json
+	$(BIN)/pytest -q $(WORKERS) -m "$(NETWORK)" tests/network --cpu=build/cpu/network.json
 
 # The pages of the console in a headless Chromium, by the real command; skipped by name where chromium or chromedriver is missing. Screenshots of
 # every page stay in build/console.
