@@ -77,16 +77,20 @@ class MoreauEnvelope:
     def _roots(self, u: Vector, y: Vector) -> Vector:
         reach = self.variance * self.loss.pull(u, y)
         low, high = np.minimum(u, u + reach), np.maximum(u, u + reach)
-        v = u + reach / (1 + self.variance * self.loss.weight(u, y))
+        # From the last roots along their slopes, which are near; else a first step from u.
+        near, step = (self._last[2], u - self._last[0]) if self._last and self._last[1] is y else (u, reach)
+        v = np.clip(near + step / (1 + self.variance * self.loss.weight(near, y)), low, high)
         last = np.full(u.shape, np.inf)
         for _ in range(_ITERATIONS):
-            excess = v - self.variance * self.loss.pull(v, y) - u
-            size = np.abs(excess)
-            open_ = size > _PRECISION * (1 + np.abs(u) + np.abs(v))
+            moved, pulled = v - u, self.variance * self.loss.pull(v, y)
+            excess, weight = moved - pulled, self.variance * self.loss.weight(v, y)
+            size, step = np.abs(excess), excess / (1 + weight)
+            # Once a step is within rounding of v: the excess itself is not, where t f' is steep.
+            open_ = np.abs(step) > _PRECISION * (1 + np.abs(u) + np.abs(v))
             if not open_.any():
                 break
             low, high = np.where(excess < 0, v, low), np.where(excess > 0, v, high)
-            tried = v - excess / (1 + self.variance * self.loss.weight(v, y))
+            tried = v - step
             # The middle instead of a step out of the bracket, and after one that did not halve the excess: where f'' is next to 0 on one
             # side of the root Newton's steps would go to and fro.
             tried = np.where((tried > low) & (tried < high) & (size <= last / 2), tried, (low + high) / 2)

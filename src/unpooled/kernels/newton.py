@@ -20,7 +20,7 @@ objectives, so that the condition can be tested down to the last step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -128,8 +128,9 @@ class _Problem:
     def minimise(self, alpha: float, tolerance: float = _TOLERANCE, start: _Point | None = None) -> _Point:
         """Damped Newton until the gradient is small, or rounding keeps every step from decreasing the objective."""
         point, limit, settled = start or self._start(), tolerance * self._scale, False
+        decisions = point.fitted + point.intercept
         for iteration in range(_ITERATIONS):
-            unknowns, decisions = point.unknowns, point.fitted + point.intercept
+            unknowns = point.unknowns
             pull, weights = self.loss.pull(decisions, self.target), self.loss.weight(decisions, self.target)
             slope = alpha * unknowns - (pull if self.dual else self.basis.T @ pull)
             square = float(slope @ (self.basis @ slope if self.dual else slope))
@@ -141,11 +142,14 @@ class _Problem:
                 return here
             step, change, _ = self._newton_step(alpha, point, pull, weights)
             moved = self.basis @ step
-            settled = float(np.abs(moved + change).max(initial=0.0)) <= _SETTLED
-            length = self._step_length(alpha, point, pull, step, moved, change)
+            gain = moved + change
+            settled = float(np.abs(gain).max(initial=0.0)) <= _SETTLED
+            length = self._step_length(alpha, point, decisions, pull, step, moved, gain)
             if length == 0:
                 return here
             point = _Point(unknowns + length * step, point.intercept + length * change, point.fitted + length * moved)
+            # As the loss has seen them when the step's length was found: bit by bit, so that nothing is worked out again.
+            decisions = decisions + length * gain
         msg = f"Newton's method: gradient {norm:g} after {_ITERATIONS} iterations at penalty {alpha:g}"
         raise ArithmeticError(msg)
 
@@ -202,9 +206,10 @@ class _Problem:
         determinant = 2 * float(np.log(factor.diagonal()).sum()) - factor.shape[0] * math.log(alpha)
         return step, change, determinant + (math.log(schur / total) if eliminate else 0.0)
 
-    def _step_length(self, alpha: float, point: _Point, pull: Vector, step: Vector, moved: Vector, change: float) -> float:
+    def _step_length(
+        self, alpha: float, point: _Point, decisions: Vector, pull: Vector, step: Vector, moved: Vector, gain: Vector
+    ) -> float:
         """Return the first of 1, 1/2, 1/4, .. that satisfies Armijo's condition, 0 if none does."""
-        decisions, gain = point.fitted + point.intercept, moved + change
         linear = alpha * float(step @ (point.fitted if self.dual else point.unknowns))
         square = alpha / 2 * float(step @ (moved if self.dual else step))
         descent, length = linear - float(pull @ gain), 1.0
@@ -224,16 +229,22 @@ def _lower_gram(rows: Matrix) -> Matrix:
     return lower
 
 
+def _raise_diagonal(matrix: Matrix, amount: float) -> None:
+    """Add a number to the diagonal of a matrix, in place."""
+    diagonal = np.einsum("ii->i", matrix)
+    diagonal += amount
+
+
 def _solve(lower: Matrix, alpha: float, right: Matrix) -> tuple[Matrix, Matrix]:
     """Return Cholesky factor of A + alpha I, A given by its lower triangle, and the solution for these right-hand sides."""
     if lower.size == 0:
         return lower, right
-    lower[np.diag_indices_from(lower)] += alpha
+    _raise_diagonal(lower, alpha)
     symmetric = lower if lower.flags.f_contiguous else lower.T  # a C-ordered matrix is given in full
     factor, solved, info = lapack.dposv(symmetric, right, lower=1)
     while info:  # alpha is below the rounding of A: any positive definite matrix near A gives a descent direction
         alpha = max(10 * alpha, 1e-15 * float(symmetric.trace()))
-        symmetric[np.diag_indices_from(symmetric)] += alpha
+        _raise_diagonal(symmetric, alpha)
         factor, solved, info = lapack.dposv(symmetric, right, lower=1)
     return factor, solved
 
@@ -250,6 +261,8 @@ class NewtonPath:
     loss: Loss
     column_means: Vector
     fit_intercept: bool
+    #: Where the last evidence of a dual problem (True), or another one (False), was found: the next penalty is mostly near.
+    _near: dict[bool, _Point] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, design: Matrix, target: Vector, loss: Loss, *, fit_intercept: bool = True) -> NewtonPath:
@@ -335,7 +348,7 @@ class NewtonPath:
         with one_thread():
             problem = self._problem(alpha)[0]
             try:
-                point = problem.minimise(alpha)
+                point = self._near[problem.dual] = problem.minimise(alpha, start=self._near.get(problem.dual))
             except ArithmeticError:
                 return _WORST
             objective, determinant = problem.objective(alpha, point), problem.log_determinant(alpha, point)

@@ -237,8 +237,11 @@ class RidgePath:
 
 
 def lowest(criterion: Callable[[float], float], grid: Vector, precision: float = 1e-6) -> float:
-    """Where a criterion of a positive number is smallest: the best of an increasing grid, refined between its neighbours."""
-    best = int(np.argmin([criterion(float(x)) for x in grid]))
+    """Return the positive number of smallest criterion: the best of an increasing grid, refined between its neighbours.
+
+    The grid is walked downwards: a criterion that solves for a penalty may start from the solution of the larger one before.
+    """
+    best = int(np.argmin([criterion(float(x)) for x in grid[::-1]][::-1]))
     bounds = np.log(grid[max(best - 1, 0)]), np.log(grid[min(best + 1, grid.size - 1)])
     found = minimize_scalar(lambda x: criterion(math.exp(x)), bounds=bounds, method="bounded", options={"xatol": precision})
     return math.exp(found.x)
