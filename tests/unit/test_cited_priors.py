@@ -22,6 +22,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Study
+from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Target
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.transcript import Transcript
@@ -214,19 +215,28 @@ def test_a_run_that_protects_nobody_is_cited_for_other_people_alone(tmp_path: Pa
         cited(tmp_path, "bayes", 'response = "stay"\nprior_rows = "others"\nprior = ["run:study.run", "run:copy.run"]')
 
 
-def cited_from_case(folder: Path, name: str, **more: object) -> tuple[dict, Study, object]:
-    """Run a contract case, and cite its run in a study like it: (the earlier model, that study, the result)."""
+def cited_from_case(folder: Path, name: str, times: int = 1, **more: object) -> tuple[dict, Study, object]:
+    """Run a contract case, and cite its run in a study like it: (the earlier model, that study, the result).
+
+    With ``times`` above 1 it has every row so often, and next to no noise.
+    """
     sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
     from cases import CASES
 
     case, transcript = CASES[name](), Transcript()
+    if times > 1:
+        tables = {name: Table({one: np.tile(own[one], times) for one in own.names}) for name, own in case.tables.items()}
+        cards = tuple(msgspec.structs.replace(card, rows=tables[card.name].n_rows) for card in case.study.parties)
+        case = dataclasses.replace(
+            case, study=msgspec.structs.replace(case.study, parties=cards, epsilon=1000.0), tables=tables
+        )
     model = case.study.model
     plan = load(model).compile(case.study)
     people = in_process(in_cases(case, dataclasses.replace(Policy.in_process(), allow_simulation=True)))
     outcome = drive(load(model), plan, people, transcript)
     write_record(folder, plan, outcome, transcript.entries)
-    asked = case.study.parameters | {"prior": "run:.", "prior_rows": "others"} | more
-    parameters, origins = with_cited(model, asked, case.study.parties, folder)
+    later = case.study.parameters | {"prior": "run:.", "prior_rows": "others"} | more
+    parameters, origins = with_cited(model, later, case.study.parties, folder)
     (earlier,) = parameters["prior"]
     return earlier, msgspec.structs.replace(case.study, parameters=parameters, origins=origins), outcome.result
 
@@ -249,6 +259,41 @@ def test_a_run_of_classes_and_one_of_times_are_cited(tmp_path: Path) -> None:
         assert len(earlier["coefficients"]) == len(slopes) + constants
         assert earlier["intercept"] == 0.0
         assert "Other people's data supplied the prior" in str(load("glm").compile(study).statement)
+
+
+def test_an_effect_is_drawn_to_that_of_a_run_which_means_the_same(tmp_path: Path) -> None:
+    """Whatever the effect rests on is the same there: outcome, treatment and its control, estimand, family, horizon."""
+    (tmp_path / "noise").mkdir()
+    with pytest.raises(StudyError, match=r"has no effect .not identified"):
+        cited_from_case(tmp_path / "noise", "effects")
+    earlier, study, result = cited_from_case(tmp_path, "effects", times=20)
+    assert earlier["coefficients"] == {"ATE": result.effect.value}
+    assert "Other people's data supplied the prior" in str(load("effects").compile(study).statement)
+    own = {name: value for name, value in study.parameters.items() if name != "prior"} | {"prior_rows": "others"}
+
+    def refused(cards: tuple[Card, ...] = study.parties, prior: str = "run:.", **changes: object) -> str:
+        with pytest.raises(StudyError) as caught:
+            with_cited("effects", own | {"prior": prior} | changes, cards, tmp_path)
+        return str(caught.value)
+
+    assert "another estimand" in refused(estimand="ATT")
+    assert "another family" in refused(family="gamma")
+    turned = [
+        msgspec.structs.replace(
+            card,
+            columns=tuple(
+                msgspec.structs.replace(c, categories=c.categories[::-1]) if c.name == own["treatment"] else c
+                for c in card.columns
+            ),
+        )
+        for card in study.parties
+    ]
+    assert "another list of categories of the treatment" in refused(tuple(turned))
+    assert "public rows (old.csv) go without a treatment" in refused(prior="rows:old.csv", prior_rows="")
+    with pytest.raises(StudyError, match="a run of model 'effects'"):
+        with_cited(
+            "bayes", {"response": "stay", "prior": "run:.", "prior_rows": "others"}, (Card("north", 9, (STAY,)),), tmp_path
+        )
 
 
 def test_spectra_start_from_a_run_and_from_public_spectra(tmp_path: Path) -> None:

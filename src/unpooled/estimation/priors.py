@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.estimates import CONSTANT_TERM
@@ -68,8 +69,18 @@ def released_origins(values: Iterable[Any]) -> tuple[ReleasedInput, ...]:
     found: list[Any] = []
     for value in values:
         several = list(value.values()) if isinstance(value, Mapping) else [value]
-        found += [value, *(one.as_prior() for one in several if hasattr(one, "as_prior") and hasattr(one, "coef_"))]
+        found += [value, *(one.as_prior() for one in several if _is_fit_of_ours(one))]
     return origins_of(*found)
+
+
+def _is_fit_of_ours(given: object) -> bool:
+    if not hasattr(given, "as_prior"):
+        return False
+    try:
+        check_is_fitted(given)
+    except NotFittedError:
+        return False
+    return True
 
 
 #: Classes that a file of a fit with earlier models holds.
@@ -85,6 +96,10 @@ class Earlier:
         """Return the estimator that makes an earlier model of public rows."""
         return ridge()
 
+    def _named_numbers(self) -> dict[str, float]:
+        """Return the numbers, by name, to which a later fit may be drawn."""
+        return named_coefficients(self)
+
     def _prior_parameter(self, columns: Sequence[Column], classes: Sequence[str] = ()) -> dict[str, Any]:
         """Return the study's parameter; none without earlier models, so that such a study keeps its hash.
 
@@ -93,7 +108,7 @@ class Earlier:
         estimator: Any = self  # an estimator has more than this part of it says
         if self.prior is None:
             return {}
-        formula = bool(estimator._formula_parameter)
+        formula = bool(getattr(estimator, "_formula_parameter", None))
         return {PRIOR: msgspec.to_builtins(_models(self.prior, columns, self._publicly, formula=formula, classes=classes))}
 
     def _earlier(self, names: Sequence[str]) -> tuple[EarlierModel, ...]:
@@ -109,7 +124,8 @@ class Earlier:
     def _saved_fields(self) -> dict[str, Any]:
         """Return what a file holds: the earlier models as numbers, whatever they were given as."""
         found: dict[str, Any] = super()._saved_fields()  # type: ignore[misc]
-        if self.prior is not None and not isinstance(self.prior, Mapping):
+        given = list(self.prior.values()) if _names_several(self.prior) else [self.prior]
+        if self.prior is not None and not all(isinstance(one, Mapping) for one in given):
             estimator: Any = self
             models = estimator.plan_.study.parameters[PRIOR]
             numbers = {one["name"]: {**one["coefficients"], CONSTANT_TERM: one["intercept"]} for one in models}
@@ -122,7 +138,7 @@ class Earlier:
         ``.of_others()`` of it declares that this model's people are not those of the later fit, so that nobody pays for both.
         """
         check_is_fitted(self)
-        found, plan = named_coefficients(self), getattr(self, "plan_", None)
+        found, plan = self._named_numbers(), getattr(self, "plan_", None)
         return found if plan is None else plan.sourced(PRIOR, found)
 
 
@@ -141,7 +157,7 @@ def _model(
 ) -> EarlierModel:
     if isinstance(given, Mapping):
         return _of_numbers(name, given)
-    if hasattr(given, "as_prior") and hasattr(given, "coef_"):
+    if _is_fit_of_ours(given):
         return _of_numbers(name, given.as_prior())
     if isinstance(given, tuple) and len(given) == _PAIR:
         if formula:

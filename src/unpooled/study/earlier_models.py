@@ -1,4 +1,4 @@
-"""``prior`` in a study file of ``bayes``, ``glm`` or ``pls``: earlier models, as numbers, out of an earlier run, or of a file of public rows.
+"""``prior`` in a study file of ``bayes``, ``effects``, ``glm`` or ``pls``: earlier models, as numbers, out of an earlier run, or of a file of public rows.
 
 The study holds the numbers alone: they are public, and every party compiles its plan from them.
 """
@@ -22,6 +22,7 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
 from unpooled.study.data import read_table
+from unpooled.study.earlier_effects import EarlierEffects, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Card, Study
 
 #: The models that are drawn to earlier ones.
-MODELS = ("bayes", "glm", "pls")
+MODELS = ("bayes", "effects", "glm", "pls")
 #: Those whose response is a number and whose mean is a linear function.
 _LINEAR = ("bayes", "pls")
 #: What a citation of a file of public rows begins with.
@@ -60,7 +61,8 @@ def with_earlier_models(
     citations = Citations.of(PRIOR, found, folder, cites=cites)
     if not any(isinstance(one, str) for one in several):
         return found, ()
-    own = _Own(model, found, columns_of(cards))
+    columns = columns_of(cards)
+    own = EarlierEffects(found, columns) if model == "effects" else _Own(model, found, columns)
     models, origins = list[tuple[str, EarlierModel]](), list["ReleasedInput"]()
     runs = dict[str, Path]()
     for one in several:
@@ -92,11 +94,7 @@ def _of_table(given: object) -> EarlierModel:
 
 def columns_of(cards: Iterable[Card]) -> dict[str, Column]:
     """Return the declared columns of all cards, by name."""
-    found: dict[str, Column] = {}
-    for card in cards:
-        for column in card.columns:
-            found.setdefault(column.name, column)
-    return found
+    return by_name(column for card in cards for column in card.columns)
 
 
 class _Own:

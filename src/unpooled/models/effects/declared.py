@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from unpooled.aggregation.priors import EarlierModel, check_models
 from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
 from unpooled.formula.arithmetic import quoted
@@ -86,6 +87,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[str, ...] = ()
     #: Of the intervals that are reported.
     level: float = 0.95
+    #: Earlier estimates of the same effect, by the name of the estimand, to which this one is drawn (``aggregation/priors.py``).
+    prior: tuple[EarlierModel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ def _check_words(p: Parameters) -> None:
             "event (the declared column that says whether there was one), horizon (the time at which people are alive or not) and cuts go with "
             "family = 'survival', which needs the first two"
         )
+    check_models(p.prior, (p.estimand,), intercept=False)
     if p.estimand == Estimand.TREATED and p.estimator == Estimator.OUTCOME:
         raise UsageError("the g-formula is for estimand 'ATE': the effect on the treated comes with 'aipw' or 'iptw'")
 

@@ -12,6 +12,7 @@ from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.models import load
 from unpooled.models.effects.cells import middle_of, spread_of
 from unpooled.models.effects.declared import OUTCOME, PROPENSITY, DeclaredEffect, Estimand, Estimator, OutcomeFamily
+from unpooled.models.effects.earlier import drawn_effect
 from unpooled.models.effects.plan import SUMS
 from unpooled.models.effects.result import BalanceLine, EffectNumber, EffectResult, Overlap
 from unpooled.protocol.messages import Array
@@ -200,6 +201,7 @@ def effect(found: Found) -> EffectResult:
         () if found.exits is None or overlap is None else _life_tables(found, overlap),
         lines.get(PROPENSITY, ()),
         lines[OUTCOME],
+        drawn_effect(design.declared, number),
     )
 
 

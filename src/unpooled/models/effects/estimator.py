@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.life_table import LifeTable
+from unpooled.aggregation.priors import DrawnTo
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, StudyEstimator
 from unpooled.estimation.households import counts_of, planned_counts, row_cards, site_tables
 from unpooled.estimation.parameters import FLAG, LIST, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import table_of
 from unpooled.formula.arithmetic import quoted
 from unpooled.models.effects import MODEL
 from unpooled.models.effects.figures import figure
-from unpooled.models.effects.result import BalanceLine, EffectNumber, EffectResult, Overlap
-from unpooled.models.effects.terms import foot, line, terms
+from unpooled.models.effects.result import BalanceLine, DrawnEffect, EffectNumber, EffectResult, Overlap
+from unpooled.models.effects.terms import effect_line, foot, terms
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.protocol.messages import Array
@@ -49,7 +51,7 @@ class EffectSummary:
         return as_html(self.terms, "; ".join((*self.notes, self.statement)))
 
 
-class TreatmentEffect(StudyEstimator):
+class TreatmentEffect(Earlier, StudyEstimator):
     """The effect of a treatment on row-split data, adjusted for covariates: by weights, by an outcome model, or by both.
 
     Parameters
@@ -82,6 +84,9 @@ class TreatmentEffect(StudyEstimator):
         Propensities are kept between this number and 1 less it.
     level : float, default 0.95
         Of the intervals.
+    prior : mapping, fitted model, or a mapping from names to several of these, optional
+        Earlier estimates of the same effect (docs/prior.md), as ``{"ATE": -1.5}``, to which this one is drawn as far as the rows agree; its
+        interval is then credible.
     max_passes : int, default 105
         The most passes over every party's data for each of both models.
     epsilon : float, default 1.0
@@ -116,6 +121,8 @@ class TreatmentEffect(StudyEstimator):
     effect_ : ResultTerm
         The effect: ``estimate``, ``std_error`` (its part by ``privacy``), ``conf_low``, ``conf_high``, ``p_value``. None where the data do not
         tell it: ``result_.why`` says why.
+    drawn_ : DrawnTo
+        The weight of each earlier estimate, and how far they drew the effect; absent without ``prior``.
     result_ : EffectResult
         Everything that a reader judges it by: ``means`` of the arms, ``overlap``, ``balance``, what was cut, and the lines of both models.
     statement_, plan_, ledger_, communication_
@@ -150,11 +157,14 @@ class TreatmentEffect(StudyEstimator):
         | taking("cuts", NUMBERS, NONE)
         | taking("overlap level", NUMBER)
         | taking("max_passes", WHOLE)
+        | taking("prior", PRIORS, NONE)
     )
     _saved_types: ClassVar = (
         *StudyEstimator._saved_types,  # noqa: SLF001 - its base
         Array,
+        *SAVED,
         BalanceLine,
+        DrawnEffect,
         EffectResult,
         EffectNumber,
         LifeTable,
@@ -178,6 +188,7 @@ class TreatmentEffect(StudyEstimator):
         cuts: Sequence[float] | None = None,
         overlap: float = 0.05,
         level: float = 0.95,
+        prior: Prior = None,
         max_passes: int = 105,
         epsilon: float = 1.0,
         delta: float | None = None,
@@ -207,6 +218,7 @@ class TreatmentEffect(StudyEstimator):
         self.cuts = cuts
         self.overlap = overlap
         self.level = level
+        self.prior = prior
         self.max_passes = max_passes
         self.unit = unit
         self.rows_per_household = rows_per_household
@@ -273,6 +285,7 @@ class TreatmentEffect(StudyEstimator):
             "nodes": [str(node) for node in self.nodes],
             "level": float(self.level),
         }
+        parameters |= self._prior_parameter(())
         cards = row_cards(counts, known.columns(names))
         return self._asked(cards, parameters, (), {AGGREGATION: self.aggregation})
 
@@ -297,7 +310,23 @@ class TreatmentEffect(StudyEstimator):
         """Return the effect with its interval; None where the data do not tell it."""
         check_is_fitted(self)
         one = self.result_.effect
-        return None if one is None else line(self.result_, one, self.result_.estimand, tested=True)
+        return None if one is None else effect_line(self.result_, one, self.result_.estimand)
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - as its base
+        raise UsageError("prior: public rows go without a treatment: estimate their effect yourself, and pass it by name")
+
+    def _named_numbers(self) -> dict[str, float]:
+        if self.effect_ is None:
+            msg = f"this fit has no effect for a later one to be drawn to: {self.result_.why}"
+            raise UsageError(msg)
+        return {self.estimand: self.effect_.estimate}
+
+    @property
+    def drawn_(self) -> DrawnTo:
+        """Return the weight of each earlier estimate, and how far they drew the effect; absent without ``prior`` and without an effect."""
+        if self.result_.drawn is None:
+            raise AttributeError("drawn_: no effect was drawn to earlier ones")
+        return self.result_.drawn.drawn
 
     def summary(self) -> EffectSummary:
         """Return the effect, the means of the arms and the balance of the covariates, with what a reader must know."""

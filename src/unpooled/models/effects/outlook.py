@@ -15,7 +15,7 @@ from unpooled.aggregation.drawing import ACCENT, OTHER, SOFT
 from unpooled.errors import UsageError
 from unpooled.estimation.imagined import Imagined, imagine
 from unpooled.estimation.made_up import made_up_features
-from unpooled.estimation.outlook import EPSILONS, Expected, Outlook, Range, check_range, drawn, in_words
+from unpooled.estimation.outlook import EPSILONS, Expected, Outlook, Range, check_range, drawn, in_words, without_prior
 from unpooled.models.effects.coordinator import coordinate
 from unpooled.models.effects.declared import OutcomeFamily
 from unpooled.models.effects.party import STATISTICS
@@ -98,6 +98,7 @@ def outlook(
     ``r2``: the part of the variance of the outcome that the covariates explain; ``selection``: the deviation of the log odds of treatment;
     ``correlation`` of the covariates; ``ranges``: half a declared range in deviations.
     """
+    study, left = without_prior(study)
     check_range("r2", r2, 0.0, 0.99)
     check_range("selection", selection, 0.0, 3.0)
     check_range("correlation", correlation, 0.0, 0.99)
@@ -119,6 +120,7 @@ def outlook(
         in_words("selection", selection),
         in_words("correlation", correlation),
         in_words("ranges", ranges),
+        *left,
     )
     return EffectOutlook(
         "effects",

@@ -11,6 +11,7 @@ import msgspec
 
 from unpooled.aggregation.contained import releases_under, union, within_budget
 from unpooled.aggregation.modes import aggregation_of
+from unpooled.aggregation.priors import assumed
 from unpooled.aggregation.residual_cells import ResidualCells
 from unpooled.aggregation.rounds import plan_of_totals, totals_of
 from unpooled.aggregation.totals import Aggregation, Summed
@@ -188,7 +189,7 @@ def compile_plan(study: Study) -> Plan:
         releases=(*releases_under(dict(parts)), *own.releases),
         public=union(plan.public for _, plan in parts),
         not_protected=union((own.not_protected, *(plan.not_protected for _, plan in parts))),
-        assumptions=union((own.assumptions, *(plan.assumptions for _, plan in parts))),
+        assumptions=union((own.assumptions, *(plan.assumptions for _, plan in parts), assumed(study, p.prior))),
         trusted=union((own.trusted, *(plan.trusted for _, plan in parts))),
         notes=tuple(_notes(dict(parts), declared, shares)),
         parts=dict(parts),

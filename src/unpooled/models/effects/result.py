@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from unpooled.aggregation.life_table import LifeTable
+from unpooled.aggregation.priors import DrawnTo
 from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import ResultTerm
 
@@ -16,6 +17,14 @@ class EffectNumber(msgspec.Struct, frozen=True):
     value: float
     std_error: float
     privacy: float
+
+
+class DrawnEffect(msgspec.Struct, frozen=True):
+    """The posterior of an effect about earlier estimates of it: its mean and deviation, and how they drew it."""
+
+    value: float
+    deviation: float
+    drawn: DrawnTo
 
 
 class Overlap(msgspec.Struct, frozen=True):
@@ -67,3 +76,5 @@ class EffectResult(msgspec.Struct, frozen=True):
     #: The lines of the models that it adjusts by.
     propensity: tuple[ResultTerm, ...] = ()
     outcome: tuple[ResultTerm, ...] = ()
+    #: The same effect with earlier estimates of it, where the study names some.
+    drawn: DrawnEffect | None = None

@@ -21,5 +21,6 @@ covariates = "."                    # what is adjusted for, as the right side of
 # overlap = 0.05                    # propensities are kept between this number and 1 less it
 # max_passes = 105                  # the most passes over every party's data for each of both models
 # tolerate = 0                      # parties that may collude or drop out
+# prior = []                        # earlier estimates of the same effect, to which it is drawn: { name = "2024", coefficients = { ATE = -1.5 } }
 # level = 0.95                      # of the intervals""",
 )

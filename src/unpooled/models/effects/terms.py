@@ -6,6 +6,7 @@ import itertools
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from unpooled.aggregation.priors import words
 from unpooled.models.effects.declared import Estimand
 from unpooled.protocol.step import Panel
 from unpooled.protocol.terms import ResultTerm
@@ -27,7 +28,7 @@ def terms(plan: Plan, result: EffectResult) -> tuple[ResultTerm, ...]:  # noqa: 
     lines = []
     if result.effect is not None:
         control, treated = result.arms
-        lines.append(line(result, result.effect, f"{result.estimand}: {treated} - {control}", tested=True))
+        lines.append(effect_line(result, result.effect, f"{result.estimand}: {treated} - {control}"))
     lines += [line(result, one, f"mean outcome, {one.name}") for one in result.means]
     for when in ("before", "after"):
         for one in result.balance:
@@ -35,6 +36,15 @@ def terms(plan: Plan, result: EffectResult) -> tuple[ResultTerm, ...]:  # noqa: 
             if noise <= _TOLD:
                 lines.append(ResultTerm(one.term, value, privacy=noise, group=f"standardised difference {when} weighting"))
     return tuple(lines)
+
+
+def effect_line(result: EffectResult, alone: EffectNumber, name: str) -> ResultTerm:
+    """Return the effect with its interval and test; drawn to earlier estimates, its posterior with a credible interval and no test."""
+    if result.drawn is None:
+        return line(result, alone, name, tested=True)
+    own = result.drawn
+    half = NormalDist().inv_cdf(0.5 + result.level / 2) * own.deviation
+    return ResultTerm(name, own.value, own.deviation, conf_low=own.value - half, conf_high=own.value + half)
 
 
 def line(result: EffectResult, one: EffectNumber, name: str, *, tested: bool = False) -> ResultTerm:
@@ -65,6 +75,9 @@ def _said(result: EffectResult) -> Iterator[str]:
         yield f"effect of {treated} against {control}: {result.why}"
     whom = "people as those in the treated arm" if result.estimand == Estimand.TREATED else "everybody"
     yield f"{result.estimator}: the mean outcome if {whom} had {treated}, less that if they had {control}; intervals of {result.level:.0%}"
+    if result.effect is not None and result.drawn is not None:
+        yield from words(result.drawn.drawn)
+        yield f"its interval is credible; the rows alone say {result.effect.value:.3g} with a standard error of {result.effect.std_error:.3g}"
     if result.overlap is not None:
         own = result.overlap
         weak = "weak overlap: " if own.weak else ""
@@ -90,7 +103,7 @@ def panels(plan: Plan, result: EffectResult) -> tuple[Panel, ...]:  # noqa: ARG0
 
 def _drawn(result: EffectResult) -> Iterator[Panel]:
     if result.effect is not None:
-        shown = line(result, result.effect, "effect")
+        shown = effect_line(result, result.effect, "effect")
         ends = ((shown.conf_low or 0.0,), (shown.conf_high or 0.0,))
         yield Panel(
             f"{result.estimand} with its {result.level:.0%} interval",
