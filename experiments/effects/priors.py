@@ -62,6 +62,9 @@ def main(full: bool) -> None:
         truth = truths[name]
         declared, told = alone(name, rows, epsilon, runs)
         found = np.array([one for one in told if math.isfinite(one[1])]).reshape(-1, 2)
+        if not found.size:
+            lines.append((name, "any", f"{epsilon:g}", f"{rows}", *["-"] * 6, f"0 of {runs}"))
+            continue
         for kind in EARLIER:
             rng = np.random.default_rng([len(kind), rows])
             earlier = [before(kind, truth, rng) for _ in found]

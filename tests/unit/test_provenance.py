@@ -231,7 +231,8 @@ def weights_of(name: str) -> object:
 def prior_of(name: str) -> object:
     """An earlier model: released weights where the penalty pulls to them, else coefficients."""
     released = name in {"PrivateLogisticRegression", "PrivateStackingClassifier"}
-    return weights_of(name) if released else {"x0": 1.0, "x1": -0.5}
+    numbers = {"ATE": -1.0} if name == "TreatmentEffect" else {"x0": 1.0, "x1": -0.5}
+    return weights_of(name) if released else numbers
 
 
 #: Every parameter of an estimator that takes a public input, and a value for it.

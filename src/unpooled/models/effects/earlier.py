@@ -1,4 +1,4 @@
-"""An effect with earlier estimates of the same effect: how far it is drawn to them. All of it is post-processing (THEORY.md, section 6)."""
+"""An effect with earlier estimates of the same effect: how far it is drawn to them. All of it is post-processing (THEORY.md, section 5)."""
 
 from __future__ import annotations
 
