@@ -63,6 +63,8 @@ class Logistic(RowFamily):
         """log(1 + s(-m)(e^(m-m') - 1)) for short steps; long ones do not cancel."""
         margin, gain = y * u, y * step
         near = np.log1p(expit(-margin) * np.expm1(np.clip(-gain, -1.0, 1.0)))
+        if np.abs(gain).max(initial=0.0) <= 1.0:
+            return np.asarray(near)
         return np.where(np.abs(gain) <= 1.0, near, np.logaddexp(0.0, -margin - gain) - np.logaddexp(0.0, -margin))
 
     @property
