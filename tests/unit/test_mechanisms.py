@@ -652,3 +652,10 @@ def test_the_event_of_a_joint_fragment_holds_the_distance_of_both_parts_and_of_t
     silent = FieldGaussian((Block(3, 1.0),), both(2.0, 3), 0.0, 2)
     assert silent.event(RECORD).kind is Kind.UNBOUNDED
     assert silent.name == "no noise"
+
+
+def test_next_to_no_noise_stays_above_the_smallest_scale_of_the_sampler() -> None:
+    """By a part of 2^-40, in the units of the narrowest block, so that rounding takes no scale below it."""
+    for width in (1.0, 0.3, 2.0**-20):
+        release = calibrated([Block(2, 3 * width), Block(1, width)], 1e-9 * width, 1e6)
+        assert release.scale * width / noise.SMALLEST_SCALE - 1 == pytest.approx(2.0**-40, rel=1e-2, abs=0)

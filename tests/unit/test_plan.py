@@ -29,7 +29,7 @@ from unpooled.privacy.plan import Card, HelperCard, Plan, Release, Study, check_
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
-from unpooled.protocol.local import column_named, columns_of_parties
+from unpooled.protocol.local import _shared, column_named, columns_of_parties
 
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
@@ -663,3 +663,19 @@ def test_what_has_its_default_is_not_in_the_hash() -> None:
         with pytest.raises(UsageError, match="justification is one line"):
             study(justification=text)
     assert plan(0.1, 0.1).hash != plan(0.1, 0.1, justification="a first look").hash
+
+
+def test_parties_of_one_process_compile_a_study_once_and_another_one_anew() -> None:
+    compiled = []
+
+    def counted(asked: Study) -> Plan:
+        compiled.append(asked)
+        return compile_plan(asked)
+
+    model = replace(load("describe"), compile_plan=counted)
+    made = model.compile(study())
+    shared = _shared(model, made)
+    assert shared.compile(msgspec.structs.replace(study())) is made
+    assert len(compiled) == 1
+    assert shared.compile(study(epsilon=2.0)).hash != made.hash
+    assert len(compiled) == 2

@@ -644,3 +644,22 @@ def test_a_table_too_large_to_keep_is_read_again_in_every_round(monkeypatch) -> 
     again = model(method="refinement").fit(X, y)
     assert np.array_equal(again.coef_, kept.coef_)
     assert again.moments_ == kept.moments_
+
+
+@pytest.mark.parametrize(("numbers", "times"), [(100_000, 1), (1_000_000, 3)])
+def test_what_is_made_of_a_small_table_is_made_once(numbers: int, times: int) -> None:
+    """Two million numbers are kept between rounds, twenty are not; and they are made anew for other public numbers."""
+    from unpooled.aggregation import row_blocks
+    from unpooled.privacy.table import Table
+
+    table, made_of = Table({"x": np.arange(20.0)}), []
+
+    def make():
+        made_of.append(1)
+        return iter([table["x"]])
+
+    for _ in range(3):
+        assert [block.sum() for block in row_blocks.remembered(table, "means", numbers, make)] == [190.0]
+    assert len(made_of) == times
+    list(row_blocks.remembered(table, "other means", numbers, make))
+    assert len(made_of) == times + 1

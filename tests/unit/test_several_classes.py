@@ -442,3 +442,12 @@ def test_every_extreme_softmax_reaches_the_residual_that_its_plan_names(seed: in
         p[np.arange(n), labels] -= 1
         gradient = p.T @ rows + b + n * penalty * found
         assert np.linalg.norm(gradient) / n <= mechanism.residual
+
+
+def test_a_solver_may_stop_where_rounding_of_a_gradient_ends() -> None:
+    """2^-48 times the terms of a softmax's gradient, by hand: of three classes, two columns and a minimiser at most 10^6 + 1 long."""
+    mechanism = ObjectivePerturbation(6, 1000, 1.0, 1.0, 0.0, 2.0, 1e-3, centre=1e6, predictors=3)
+    farthest = 1e6 + 1
+    losses, jacobian, penalty = 1 + 3 / 16, 0.5 * farthest * 2, farthest
+    assert mechanism.residual == pytest.approx(2.0**-48 * (losses + jacobian + penalty), rel=1e-12, abs=0)
+    assert ObjectivePerturbation(6, 1000, 1.0, 1.0, 0.0, 2.0, 1e-3, predictors=3).residual == 1e-10

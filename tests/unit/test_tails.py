@@ -222,3 +222,11 @@ def test_a_sum_beside_a_curve_is_the_mean_of_the_curve_and_no_point_less() -> No
         assert found == pytest.approx(exact, rel=1e-8)
         # Never below the mean without any rounding.
         assert found >= float(law @ curve(epsilon - values)) * (1 - 1e-12)
+
+
+def test_the_error_of_a_transform_counts_every_factor_and_the_way_back() -> None:
+    """In units of what one transform of that length may be off: two for one tail, k + 1 for k of them."""
+    tail = ((1, 3.0),)
+    unit = summed(((tail, 1),), 1.0).error / 2
+    assert summed(((tail, 4),), 1.0).error == pytest.approx(5 * unit, rel=1e-12, abs=0)
+    assert summed(((tail, 2), (((1, 5.0),), 1)), 1.0).error == pytest.approx(4 * unit, rel=1e-12, abs=0)
