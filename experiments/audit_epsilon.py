@@ -1,6 +1,6 @@
 """Claimed beside audited: every model, in every unit, adjacency and way to add up that it offers, attacked by likelihood ratio.
 
-The studies are the small ones of ``tests/contract/cases.py`` and, for households, of ``tests/audit/test_households.py``, with twelve made-up
+The studies are the small ones of ``tests/contract/cases.py`` and, for households, of ``tests/audit/test_audited_households.py``, with twelve made-up
 rows a party, so that one of them matters. For each, the worst of some neighbours is looked for (the largest sum of squares of what moved over
 what is declared); then the study is run many times over either, with fresh noise. The attacker knows both and the likelihood ratio of everything
 that was released (:mod:`unpooled.audit.likelihood`). A threshold is chosen on one half of the runs and judged on the other, by Clopper and
@@ -43,8 +43,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contract"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "audit"))
 
 from cases import CASES
-from test_households import MODELS as HOUSEHOLDS
-from test_households import study as of_households
+from test_audited_households import MODELS as HOUSEHOLDS
+from test_audited_households import study as of_households
 
 EPSILONS = (0.5, 1.0, 4.0)
 #: Ways to add up, of the first study of every model that has several; of others the default.

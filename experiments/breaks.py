@@ -35,7 +35,7 @@ TESTS = (
     "tests/audit/test_one_account.py",
     "tests/audit/test_second_account.py",
     "tests/audit/test_transcripts.py",
-    "tests/audit/test_households.py",
+    "tests/audit/test_audited_households.py",
     "tests/audit/test_faults.py",
     "tests/audit/test_search.py",
 )

@@ -20,8 +20,8 @@ import plain_sums
 import pytest
 from cases import CASES
 from scipy.special import expit, softmax
-from test_households import audit as audit_households
-from test_households import study as household_study
+from test_audited_households import audit as audit_households
+from test_audited_households import study as household_study
 
 from unpooled import PrivateBayesianRegression, PrivatePLSRegression
 from unpooled.aggregation import secure_sum

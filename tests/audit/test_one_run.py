@@ -10,7 +10,7 @@ import pytest
 from broken import weaker
 from cases import CASES
 from scipy.stats import binom, norm
-from test_households import study as of_households
+from test_audited_households import study as of_households
 from world import sized
 
 from unpooled.audit.one_run import audit_in_one_run, one_run_epsilon

@@ -80,8 +80,6 @@ OPTIONS = [
     "-x",
     "-p",
     "no:cacheprovider",
-    "-p",
-    "no:xdist",
     "-m",
     "",
     "--no-header",
