@@ -11,20 +11,10 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.kernels.columns import scores
 from unpooled.models import lasso
+from unpooled.models.lasso.declared import LARGEST, SQUARED, Coupling, Parameters, check
 from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, PickRequest
 from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
-from unpooled.models.lasso.plan import (
-    COLUMN,
-    LARGEST,
-    PICK,
-    SQUARED,
-    Coupling,
-    LassoDesign,
-    Parameters,
-    check,
-    grids,
-    widths_of,
-)
+from unpooled.models.lasso.plan import COLUMN, PICK, LassoDesign, grids, widths_of
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters

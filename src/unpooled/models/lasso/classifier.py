@@ -14,10 +14,10 @@ from unpooled.estimation.joint import JOINING
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso import MODEL
+from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import in_place, warn_if_full
 from unpooled.models.lasso.joining import Joining
-from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Column
 
 if TYPE_CHECKING:

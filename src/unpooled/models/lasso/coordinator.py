@@ -14,8 +14,9 @@ import numpy as np
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.errors import ProtocolError
 from unpooled.kernels.l1_ball import quadratic_in_balls
+from unpooled.models.lasso.declared import Coupling
 from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
-from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids
+from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, grids
 from unpooled.models.lasso.refit import ColumnMoments, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease

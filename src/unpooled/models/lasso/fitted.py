@@ -8,8 +8,8 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.models.lasso.classifier import PrivateLassoClassifier
+from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.estimator import PrivateLasso
-from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from unpooled.aggregation.joint.shape import GRID
 from unpooled.errors import UsageError
 from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.models.lasso.coordinator import ColumnCoefficient, LassoResult, fills
+from unpooled.models.lasso.declared import LOGISTIC, Parameters, check_bound, check_form
 from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import LOGISTIC, Parameters, check_bound, check_form
 from unpooled.models.lasso.standard_fit import PENALTY, in_ball, penalised
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters

@@ -10,8 +10,9 @@ import numpy as np
 from unpooled.errors import ProtocolError
 from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.models.lasso.coordinator import LassoResult, fills, in_own_units
+from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import LOGISTIC, grids, shortened
+from unpooled.models.lasso.plan import grids, shortened
 from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, penalised, standards_of
 from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
 from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS

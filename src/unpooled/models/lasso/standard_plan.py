@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unpooled.aggregation.standard import WIDEST
-from unpooled.models.lasso.plan import RESPONSE_KNOWN, Parameters, check, check_bound, grids, widths_of
+from unpooled.models.lasso.declared import Parameters, check, check_bound
+from unpooled.models.lasso.plan import RESPONSE_KNOWN, grids, widths_of
 from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, NoisyChoice, Reach
