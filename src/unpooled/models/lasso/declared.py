@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from unpooled.aggregation.columns.words import PROOF
+from unpooled.aggregation.priors import EarlierModel, check_models
 from unpooled.errors import UsageError
 from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from unpooled.privacy.plan import Study
 
@@ -66,6 +67,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Of joint moments: the most members that may know each other's noise, and whether parties prove that their rows are short.
     tolerate: int = 0
     check: str = PROOF
+    #: Of moments: earlier models of the same response, to which the fit is drawn as far as the release agrees (``aggregation/priors.py``).
+    prior: tuple[EarlierModel, ...] = ()
 
     @property
     def bound(self) -> float | None:
@@ -98,10 +101,24 @@ def check_form(p: Parameters, named: str = "radius_in_half_ranges") -> None:
     _refuse(rules)
 
 
-def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> None:
-    """Refuse what no form does whose parties all hold the response."""
+def check_prior(p: Parameters, names: Sequence[str]) -> None:
+    """Refuse earlier models that cannot be meant of coefficients of these names, and a ball, in which such models need not lie."""
+    if p.prior and p.radius_in_half_ranges is not None:
+        raise UsageError(
+            "prior goes without radius_in_half_ranges (`radius` in Python), for earlier models need not lie in that ball: leave it out, and the noise "
+            "sets a penalty"
+        )
+    check_models(p.prior, names, intercept=True)
+
+
+def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges", *, drawn: bool = False) -> None:
+    """Refuse what no form does whose parties all hold the response; ``drawn``: this one takes earlier models."""
     check_form(p, named)
     rules = (
+        (
+            drawn or not p.prior,
+            'prior goes with method = "moments" or "joint", which releases how far earlier models agree: ask for one of them, or leave prior out',
+        ),
         (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
         (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
         (
