@@ -157,7 +157,7 @@ radius = 1.0                        # eta: bound on the sum of absolute coeffici
 rounds = 20                         # T
 sampled = 0                         # tau: columns that a party looks at per round; 0: all of them
 sketch_rows = 100                   # m: rows of the sketch of shared columns; 0: no sketch
-# radius_in_half_ranges, method, coupling, clip, shares, refit, fit_intercept, response_public, tolerate, check and loss are not for this form""",
+# radius_in_half_ranges, method, coupling, clip, shares, refit, fit_intercept, response_public, tolerate, check, prior and loss are not for this form""",
     delta=1e-05,
     calibration="published",
 )

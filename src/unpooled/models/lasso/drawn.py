@@ -71,39 +71,52 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The part of the fit without earlier models in a fit, the weights of these, and the constant."""
+    """Coefficients that are a mixture of a fit and of earlier models, the weights of these, and the constant; the fit has what is left of a weight of 1."""
 
-    own: float
+    mixed: Vector
     weights: Vector
     constant: float
 
     @classmethod
     def of(cls, own: Vector, models: Matrix, heard: Sequence[Agreement], solve: Solve) -> Mixture:
-        """Return the mixture with the least loss that the release shows, of weights of at least 0 that add up to at most 1.
+        """Return the mixture whose models have the weights with the least loss that the release shows, of at least 0 and at most 1 in all.
 
         ``own`` is the fit without models, and ``models`` has a row for each, both in standardised coefficients of the columns that were ``heard``.
         ``solve`` is a fit in the l1 ball of radius 1, of mixtures in the place of columns: one number for each model is all that is fitted.
         """
         each = np.vstack([own, models])
-        parts = np.split(each, np.cumsum([one.cross.size for one in heard])[:-1], axis=1)
-        gram, cross = np.zeros((len(each), len(each))), np.zeros(len(each))
-        for part, one in zip(parts, heard, strict=True):
-            weighed = part @ one.weigh
-            gram += weighed @ one.gram @ part.T
-            cross += weighed @ one.cross
-            cross[0] -= one.learnt(part[0])
-        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        gram, cross = _said(each, heard, weigh=True)
+        cross[0] -= sum(one.learnt(part) for part, one in zip(_apart(own, heard), heard, strict=True))
+        values, vectors = np.linalg.eigh(gram)
         gram = (vectors * np.maximum(values, _LEAST * max(float(values[-1]), _LEAST))) @ vectors.T
-        left, found = np.arange(len(each)), np.zeros(len(each))
-        while True:
-            weights, constant = solve(gram[np.ix_(left, left)], cross[left], np.zeros(left.size), np.ones(left.size))
-            if (weights >= 0).all():
-                found[left] = weights + 0.0  # no zero has a sign
-                return cls(float(found[0]), found[1:], constant)
-            if left.size == 1:  # nothing goes with the response
-                cross = np.zeros_like(cross)
-            else:
-                left = np.delete(left, int(weights.argmin()))
+        weights, left = np.zeros(len(each)), np.arange(len(each))
+        while left.size:
+            found, _ = solve(gram[np.ix_(left, left)], cross[left], np.zeros(left.size), np.ones(left.size))
+            if (found >= 0).all():
+                weights[left] = found + 0.0  # no zero has a sign
+                break
+            left = np.delete(left, int(found.argmin()))
+        weights[0] = 1 - weights[1:].sum()  # what is left: the fit without models is shrunk as it should be
+        mixed = weights @ each
+        size, told = _said(mixed[None], heard, weigh=False)
+        _, constant = solve(np.maximum(size, _LEAST), told, np.zeros(1), np.ones(1))
+        return cls(mixed, weights[1:], constant)
+
+
+def _said(each: Matrix, heard: Sequence[Agreement], *, weigh: bool) -> tuple[Matrix, Vector]:
+    """Return second moments of linear predictors (a row of coefficients each), and their products with the response."""
+    gram, cross = np.zeros((len(each), len(each))), np.zeros(len(each))
+    for part, one in zip(_apart(each, heard), heard, strict=True):
+        along = part @ one.weigh if weigh else part
+        both = along @ one.gram @ part.T
+        gram += (both + both.T) / 2
+        cross += along @ one.cross
+    return gram, cross
+
+
+def _apart(each: Matrix, heard: Sequence[Agreement]) -> list[Matrix]:
+    """Return the coefficients of the columns of each that was heard."""
+    return np.split(each, np.cumsum([one.cross.size for one in heard])[:-1], axis=-1)
 
 
 def drawn_by(

@@ -216,7 +216,7 @@ class Correlations:
             solve = lambda gram, cross, _, scale: logistic_in_ball(TwoClasses.of(gram, cross / slope, share), scale, 1.0)  # noqa: E731
         agreement = Agreement(np.eye(alone.size), self.gram, self.cross, self.gram, self.noise, self.penalty)
         mixture = Mixture.of(alone / unit, models / unit, [agreement], solve)
-        own = mixture.own * alone + mixture.weights @ models
+        own = mixture.mixed * unit
         return own, replace(
-            mixture, constant=self._constant(own) if clip is None else self._moved(mixture.constant, own / unit)
+            mixture, constant=self._constant(own) if clip is None else self._moved(mixture.constant, mixture.mixed)
         )

@@ -89,11 +89,10 @@ def _drawn(
     names, widths, places = coded_of(plan.study)
     told = rows_of(models, names, intercept=False) * widths
     at = [places.index(place) for place in kept]
-    said = [Agreement.of_party(own, chance, len(kept), alone=len(owns) == 1) for own in owns]
-    mixture = Mixture.of(x / scale, told[:, at] / scale, said, solve)
-    alone = np.zeros(len(places))
-    alone[at] = x
-    mixed = mixture.own * alone + mixture.weights @ told
+    heard = [Agreement.of_party(own, chance, len(kept), alone=len(owns) == 1) for own in owns]
+    mixture = Mixture.of(x / scale, told[:, at] / scale, heard, solve)
+    alone, mixed = np.zeros(len(places)), mixture.weights @ told
+    alone[at], mixed[at] = x, mixture.mixed * scale
     means = np.concatenate([known[name][0] for name in plan.design.parties])
     before, after = (dict(zip(names, (own / widths).tolist(), strict=True)) for own in (alone, mixed))
     drawn = drawn_by(models, mixture, after, before)
