@@ -1,9 +1,8 @@
 """Earlier models of the LASSO: how far predictions are off with them, without them, and how far the earlier model alone is.
 
 Cells were listed before any was run: four forms, the three kinds of `experiments/priors.py` and all three at once, five pairs of epsilon and rows, 20
-seeds. Rows: columns with one common factor (correlation .3), half a declared range of 4 deviations, and a column of three wards of 60, 30 and 10 %, in
-equal parts at the parties. Five columns matter, the second ward among them; they explain half of the variance of a response, or are log odds
-of deviation 2. A good earlier model has these slopes off by 15 %, a useless one has slopes of five other columns, and a misleading one has the
+seeds. Rows: columns with one common factor (correlation .3), half a declared range of 4 deviations, in equal parts at the parties. Five columns
+matter; they explain half of the variance of a response, or are log odds of deviation 2. A good earlier model has these slopes off by 15 %, a useless one has slopes of five other columns, and a misleading one has the
 wrong sign of every second slope. What the fit does was fixed by simulations of other draws (THEORY.md of the LASSO, 1e), and not after a run of this.
 """
 
@@ -15,7 +14,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import polars as pl
 from experiments.common import RESULTS, run, write_table
 from sklearn.metrics import log_loss
 
@@ -23,32 +21,28 @@ from unpooled import PrivateLasso, PrivateLassoClassifier
 
 #: Parties, columns of numbers, and how the fit is asked for.
 FORMS: dict[str, tuple[int, int, dict[str, Any]]] = {
-    "values": (2, 59, {"unit": "attribute"}),
-    "records": (2, 19, {"unit": "record"}),
-    "joint": (2, 19, {"unit": "record", "method": "joint"}),
-    "classes": (2, 19, {"unit": "record"}),
+    "values": (2, 60, {"unit": "attribute"}),
+    "records": (2, 20, {"unit": "record"}),
+    "joint": (2, 20, {"unit": "record", "method": "joint"}),
+    "classes": (2, 20, {"unit": "record"}),
 }
 CELLS = ((0.5, 4000), (1.0, 2000), (1.0, 4000), (3.0, 4000), (1.0, 20_000))
 KINDS, SEEDS, NEW, COMMON = ("good", "useless", "misleading", "all three"), 20, 4000, 0.3
-WARDS, SHARES = ("a", "b", "c"), (0.6, 0.3, 0.1)
 #: The deviation of log odds, and their mean.
 ODDS, RATE = 2.0, -1.0
 
 
-def rows(count: int, numbers: int, rng: np.random.Generator) -> tuple[pl.DataFrame, np.ndarray]:
-    """Return a frame, and its columns with an indicator of each ward."""
-    X = np.sqrt(COMMON) * rng.normal(size=(count, 1)) + np.sqrt(1 - COMMON) * rng.normal(size=(count, numbers))
-    ward = rng.choice(3, count, p=SHARES)
-    frame = pl.DataFrame({f"x{j}": X[:, j] for j in range(numbers)} | {"ward": np.array(WARDS)[ward]})
-    return frame, np.hstack([X, np.eye(3)[ward]])
+def rows(count: int, numbers: int, rng: np.random.Generator) -> np.ndarray:
+    """Return columns with one common factor."""
+    own, common = rng.normal(size=(count, numbers)), rng.normal(size=(count, 1))
+    return np.asarray(np.sqrt(COMMON) * common + np.sqrt(1 - COMMON) * own)
 
 
 def slopes_of(numbers: int, size: float, rng: np.random.Generator) -> np.ndarray:
-    """Return slopes of a linear predictor of this deviation: of four columns and of the second ward."""
-    b = np.zeros(numbers + 3)
-    at = [*rng.choice(numbers, 4, replace=False), numbers + 1]
-    b[at] = rng.uniform(0.5, 1, 5) * rng.choice([-1, 1], 5)
-    return np.asarray(size * b / (rows(20_000, numbers, np.random.default_rng(0))[1] @ b).std())
+    """Return slopes of a linear predictor of this deviation: of five columns."""
+    b = np.zeros(numbers)
+    b[rng.choice(numbers, 5, replace=False)] = rng.uniform(0.5, 1, 5) * rng.choice([-1, 1], 5)
+    return np.asarray(size * b / np.sqrt((1 - COMMON) * (b @ b) + COMMON * b.sum() ** 2))
 
 
 def earlier(kind: str, b: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -61,15 +55,13 @@ def earlier(kind: str, b: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         found[at[::2]] *= -1
         return found
     found = np.zeros_like(b)
-    others = np.setdiff1d(np.arange(b.size - 3), at)
-    found[rng.choice(others, at.size, replace=False)] = wrong[at]
+    found[rng.choice(np.flatnonzero(b == 0), at.size, replace=False)] = wrong[at]
     return np.asarray(found * np.linalg.norm(b) / np.linalg.norm(found))
 
 
 def named(b: np.ndarray) -> dict[str, float]:
     """Return slopes as a parameter."""
-    names = (*(f"x{j}" for j in range(b.size - 3)), *(f"ward = {ward}" for ward in WARDS))
-    return {name: float(value) for name, value in zip(names, b, strict=True) if value}
+    return {f"x{j}": float(b[j]) for j in np.flatnonzero(b)}
 
 
 def error(form: str, predictor: np.ndarray, response: np.ndarray) -> float:
@@ -83,24 +75,23 @@ def cell(form: str, kind: str, epsilon: float, count: int) -> dict[str, list[flo
     """Return the errors of every seed, and the weight of the first model."""
     parties, numbers, asked = FORMS[form]
     two = form == "classes"
-    bounds: dict[str, Any] = {f"x{j}": (-4.0, 4.0) for j in range(numbers)} | {"ward": list(WARDS)}
     found: dict[str, list[float]] = {"with": [], "without": [], "alone": [], "weight": []}
     for seed in range(SEEDS):
         rng = np.random.default_rng([seed, count, numbers])
         b = slopes_of(numbers, ODDS if two else 1.0, rng)
         models = {one: earlier(one, b, rng) for one in KINDS[:3]}
         told = {one: named(models[one]) for one in (KINDS[:3] if kind == "all three" else (kind,))}
-        (frame, X), (new, then) = rows(count, numbers, rng), rows(NEW, numbers, rng)
+        X, new = rows(count, numbers, rng), rows(NEW, numbers, rng)
         if two:
-            y, response = ((rng.random(len(part)) < 1 / (1 + np.exp(-RATE - part @ b))).astype(int) for part in (X, then))
+            y, response = ((rng.random(len(part)) < 1 / (1 + np.exp(-RATE - part @ b))).astype(int) for part in (X, new))
         else:
-            y, response = (part @ b + rng.normal(size=len(part)) for part in (X, then))
+            y, response = (part @ b + rng.normal(size=len(part)) for part in (X, new))
         for name, prior in (("with", told), ("without", None)):
             own = {
                 "parties": parties,
                 "epsilon": epsilon,
                 "delta": 1e-6,
-                "bounds": bounds,
+                "bounds": (-4.0, 4.0),
                 "random_state": seed,
                 "prior": prior,
             }
@@ -109,12 +100,12 @@ def cell(form: str, kind: str, epsilon: float, count: int) -> dict[str, list[flo
                 if two
                 else PrivateLasso(y_bounds=(-6, 6), **own, **asked)
             )
-            model = made.fit(frame, y)
+            model = made.fit(X, y)
             found[name].append(error(form, model.decision_function(new) if two else model.predict(new), response))
             if prior is not None:
                 found["weight"].append(model.drawn_.weights[0].weight)
         best = models["good" if kind == "all three" else kind]
-        found["alone"].append(error(form, (RATE if two else 0.0) + then @ best, response))
+        found["alone"].append(error(form, (RATE if two else 0.0) + new @ best, response))
     return found
 
 
