@@ -270,6 +270,32 @@ def test_spectra_start_from_a_run_and_from_public_spectra(tmp_path: Path) -> Non
         with_cited("pls", asked | {"response": ["one", "two"], "prior": "rows:public.csv"}, study.parties, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["lasso, moments", "lasso, logistic"])
+def test_the_lasso_starts_from_a_run_and_from_public_rows(tmp_path: Path, name: str) -> None:
+    """Its response is a label of every party, called y where the study does not say so, and no card declares it as a column."""
+    earlier, study, result = cited_from_case(tmp_path, name, radius_in_half_ranges=None)
+    assert earlier["coefficients"] == {c.name: c.value for c in result.coefficients} != {}
+    assert earlier["intercept"] == result.intercept
+    assert "Other people's data supplied the prior" in str(load("lasso").compile(study).statement)
+    rng, features = np.random.default_rng(3), [c for card in study.parties for c in card.columns]
+    X = {c.name: rng.choice(c.categories, 80) if c.categories else rng.uniform(*c.range, 80) for c in features}
+    ages = X["age"] - X["age"].mean()
+    X["y"] = np.where(ages > 0, 1.0, -1.0) if name == "lasso, logistic" else ages / 50
+    pl.DataFrame(X).write_csv(tmp_path / "public.csv")
+    asked = study.parameters | {"prior": "rows:public.csv"}
+    found, origins = with_cited("lasso", asked, study.parties, tmp_path)
+    assert origins == ()
+    (rows,) = found["prior"]
+    assert rows["coefficients"]["age"] > 0.01
+    drawn = load("lasso").compile(msgspec.structs.replace(study, parameters=found, origins=()))
+    assert "The earlier models (public.csv) are public" in str(drawn.statement)
+    other = {"logistic": "squared"}.get(study.parameters.get("loss"), "logistic")
+    with pytest.raises(StudyError, match="another loss"):
+        with_cited("lasso", asked | {"prior": "run:.", "prior_rows": "others", "loss": other}, study.parties, tmp_path)
+    with pytest.raises(StudyError, match="name the response first"):
+        with_cited("lasso", asked | {"response": "z"}, study.parties, tmp_path)
+
+
 @pytest.mark.minutes
 def test_one_analysis_of_a_run_is_cited_by_name(tmp_path: Path) -> None:
     parties(tmp_path, *FEATURES, STAY)
@@ -296,9 +322,7 @@ def test_one_analysis_of_a_run_is_cited_by_name(tmp_path: Path) -> None:
     assert compile_study(study).statement.holds
 
 
-@pytest.mark.parametrize(
-    ("model", "parameters"), [("describe", ""), ("lasso", 'response = "y"'), ("stacking", 'split = "samples"')]
-)
+@pytest.mark.parametrize(("model", "parameters"), [("describe", ""), ("stacking", 'split = "samples"')])
 def test_models_without_earlier_ones_refuse_them(tmp_path: Path, model: str, parameters: str) -> None:
     parties(tmp_path, *FEATURES, STAY)
     for given in ('"rows:other.csv"', '["run:study.run"]'):

@@ -19,6 +19,7 @@ from unpooled.families.logistic import Logistic
 from unpooled.models import load
 from unpooled.models.glm.families import FAMILIES, MULTINOMIAL, SURVIVAL, TWO_CLASSES
 from unpooled.models.lasso.declared import LOGISTIC
+from unpooled.models.lasso.declared import Parameters as LassoParameters
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.origin import PRIOR
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 MODELS = ("bayes", "glm", "lasso", "pls")
 #: Those whose response is a number and whose mean is a linear function; the LASSO of a logistic loss has classes of -1 and 1.
 _LINEAR = ("bayes", "lasso", "pls")
-_SIGNED = "lasso"
+_LASSO = "lasso"
 #: What a citation of a file of public rows begins with.
 ROWS = "rows:"
 _WORDS = f'"{RUN}FOLDER" of an earlier run, "{ROWS}FILE" of public rows, or a table with name, coefficients and intercept'
@@ -61,7 +62,8 @@ def with_earlier_models(
     citations = Citations.of(PRIOR, found, folder, cites=cites)
     if not any(isinstance(one, str) for one in several):
         return found, ()
-    own = _Own(model, found, columns_of(cards) | _labels(found, cards))
+    said = _said(model, found)
+    own = _Own(model, said, columns_of(cards) | _labels(said, cards))
     models, origins = list[tuple[str, EarlierModel]](), list["ReleasedInput"]()
     runs = dict[str, Path]()
     for one in several:
@@ -100,6 +102,11 @@ def columns_of(cards: Iterable[Card]) -> dict[str, Column]:
     return found
 
 
+def _said(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the response that a study without that key has."""
+    return ({"response": LassoParameters().response} if model == _LASSO else {}) | dict(parameters)
+
+
 def _labels(parameters: Mapping[str, Any], cards: Iterable[Card]) -> dict[str, Column]:
     """Return the response as a column, where it is a label column of the cards with the range that the parameters declare."""
     name, bound = parameters.get("response"), parameters.get("response_bound", 1.0)
@@ -114,7 +121,7 @@ class _Own:
         self.model, self.parameters, self.columns = model, parameters, columns
         self.linear = model in _LINEAR and parameters.get("loss") != LOGISTIC
         #: Whether classes are -1 and 1.
-        self.signed = model == _SIGNED and not self.linear
+        self.signed = model == _LASSO and not self.linear
         if isinstance(parameters.get("response"), list):
             raise StudyError("prior goes with one response, and this study names several")
         response = columns.get(str(parameters.get("response")))
@@ -152,7 +159,7 @@ class _Own:
         if study.model != self.model:
             msg = f"prior: {run} is a run of model {study.model!r}; a study of {self.model!r} is drawn to a run of {self.model!r}"
             raise StudyError(msg)
-        theirs = study.parameters
+        theirs = _said(study.model, study.parameters)
         differing = [name for name in _ALIKE if (theirs.get(name) or "") != (self.parameters.get(name) or "")]
         differing += ["family"] if not self.linear and theirs.get("family", Logistic.name) != self.family else []
         differing += ["loss"] if (theirs.get("loss") == LOGISTIC) != (self.parameters.get("loss") == LOGISTIC) else []

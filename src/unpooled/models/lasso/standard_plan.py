@@ -49,8 +49,8 @@ _HEARD = 0.85
 PER_COLUMN, FEWEST = 40.0, 4
 #: Below so many n mu for each root of the columns that are kept, only the mean is worth its budget (experiments/lasso/record.py).
 WORTH = 90.0
-#: The same with earlier models, of which one number is learnt: over declared shapes at 60 a good one saves .2 of the variance of y, and a useless
-#: one costs .02; at 45 it costs .1.
+#: The same with earlier models, of each of which one number is learnt: over declared shapes at 60 a good one saves .2 of the variance of y and a
+#: useless one costs .03 at most; at 45 it costs up to .3.
 WORTH_DRAWN = 60.0
 
 
