@@ -97,7 +97,7 @@ def test_what_goes_against_the_response_has_no_weight() -> None:
 
 
 def test_a_fit_that_learnt_noise_is_known_to_have_learnt_it() -> None:
-    """Over many draws its product with the noise is the estimate: a LASSO, and least squares, of noise and a little signal."""
+    """Theorem L.11: over many draws its product with the noise is the estimate, for a LASSO and for least squares of noise and a little signal."""
     rng, size, noise = np.random.default_rng(2), 20, 0.1
     gram = 0.6 * np.eye(size) + 0.4
     signal = gram @ np.append([0.3, -0.2], np.zeros(size - 2))

@@ -30,7 +30,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a release says of standardised coefficients x of some columns: products b'x - x'Gx/2, along directions that are weighed by W."""
+    """Released moments of some columns, which tell how far coefficients x of these agree with the rows: b'x - x'Gx/2, along directions weighed by W."""
 
     weigh: Matrix
     gram: Matrix
@@ -56,7 +56,7 @@ class Agreement:
         return cls(weigh, own.gram / own.level, cross, own.repaired[0] / own.level, noise, float(penalty[0]))
 
     def learnt(self, x: Vector) -> float:
-        """Return how much noise a fit x has learnt, about: the covariance of x with the noise in the products, along the directions as weighed.
+        """Return how much noise a fit x has learnt, about: the covariance of x with the noise in the products, along the directions as weighed (Theorem L.11).
 
         On its columns a LASSO is x = s inv(G) (b - penalty), with s = 1 or how far x was shrunk after that.
         """
