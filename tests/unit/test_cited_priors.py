@@ -16,14 +16,14 @@ from commands import PARTIES, command
 
 from unpooled import PrivateGLM, PrivateLinearRegression, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import StudyError, UsageError
-from unpooled.models import load
+from unpooled.models import fitted, load
 from unpooled.models.stacking.parameters import in_new_words, parameters_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Target
-from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.cited import with_cited
 from unpooled.study.files import read_study, write_card
@@ -214,6 +214,16 @@ def test_a_run_that_protects_nobody_is_cited_for_other_people_alone(tmp_path: Pa
         cited(tmp_path, "bayes", 'response = "stay"\nprior_rows = "others"\nprior = ["run:study.run", "run:copy.run"]')
 
 
+def run_of_case(name: str, study: Study, transcript: Transcript | None = None) -> Outcome:
+    """Run a study over the rows of a contract case."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+    from cases import CASES
+
+    case = dataclasses.replace(CASES[name](), study=study)
+    people = in_process(in_cases(case, dataclasses.replace(Policy.in_process(), allow_simulation=True)))
+    return drive(load(study.model), load(study.model).compile(study), people, transcript)
+
+
 def cited_from_case(folder: Path, name: str, **more: object) -> tuple[dict, Study, object]:
     """Run a contract case, and cite its run in a study like it: (the earlier model, that study, the result)."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
@@ -221,10 +231,8 @@ def cited_from_case(folder: Path, name: str, **more: object) -> tuple[dict, Stud
 
     case, transcript = CASES[name](), Transcript()
     model = case.study.model
-    plan = load(model).compile(case.study)
-    people = in_process(in_cases(case, dataclasses.replace(Policy.in_process(), allow_simulation=True)))
-    outcome = drive(load(model), plan, people, transcript)
-    write_record(folder, plan, outcome, transcript.entries)
+    outcome = run_of_case(name, case.study, transcript)
+    write_record(folder, load(model).compile(case.study), outcome, transcript.entries)
     asked = case.study.parameters | {"prior": "run:.", "prior_rows": "others"} | more
     parameters, origins = with_cited(model, asked, case.study.parties, folder)
     (earlier,) = parameters["prior"]
@@ -289,6 +297,13 @@ def test_the_lasso_starts_from_a_run_and_from_public_rows(tmp_path: Path, name: 
     assert rows["coefficients"]["age"] > 0.01
     drawn = load("lasso").compile(msgspec.structs.replace(study, parameters=found, origins=()))
     assert "The earlier models (public.csv) are public" in str(drawn.statement)
+    # And the study runs: every reader of its result sees the weight.
+    result = run_of_case(name, drawn.study).result
+    (weight,) = result.drawn.weights
+    assert weight.name == "public.csv"
+    assert 0 <= weight.weight <= 1
+    assert "drawn to earlier models" in load("lasso").table(drawn, result)
+    assert fitted(drawn, result).drawn_ == result.drawn
     other = {"logistic": "squared"}.get(study.parameters.get("loss"), "logistic")
     with pytest.raises(StudyError, match="another loss"):
         with_cited("lasso", asked | {"prior": "run:.", "prior_rows": "others", "loss": other}, study.parties, tmp_path)

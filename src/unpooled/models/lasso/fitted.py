@@ -35,4 +35,5 @@ def fitted(plan: Plan, result: LassoResult) -> PrivateLasso | PrivateLassoClassi
     for coefficient in result.coefficients:
         estimator.coef_[place[coefficient.name]] = coefficient.value
     estimator.intercept_ = result.intercept
+    estimator._keep_drawn(result)  # noqa: SLF001 - its own model's
     return estimator.of_study(plan, columns)
