@@ -96,7 +96,10 @@ class Mixture:
                 weights[left] = found + 0.0  # no zero has a sign
                 break
             left = np.delete(left, int(found.argmin()))
-        weights[0] = 1 - weights[1:].sum()  # what is left: the fit without models is shrunk as it should be
+        rest = float(1 - weights[1:].sum())
+        weights[0] = (
+            rest if rest > _LEAST else 0.0
+        )  # the fit without models is shrunk as it should be, and rounding leaves none of it
         mixed = weights @ each
         size, told = _said(mixed[None], heard, weigh=False)
         _, constant = solve(np.maximum(size, _LEAST), told, np.zeros(1), np.ones(1))
