@@ -49,6 +49,7 @@ SAID = {
     "B.8": "The fit takes the rows' own least squares solution as its state, so that sampling variance is added exactly once.",
     "B.9": "Rows shortened by weights: the sampling variance of the weighted solution is at most the mean squared weight times the usual one.",
     "B.10": "Declared weights, clipped to their range and divided by its end, leave every bound of B.5, B.6, F.9.3, F.9.4 and G.1 to G.7 as it stands.",
+    "L.11": r"The covariance of a LASSO with the noise in its products is $\nu^2$ times the trace of the inverse Gram of the columns that it keeps.",
     "C.1": r"No constant times $\max \vert y \vert \max \vert x \vert$ is the sensitivity of a normalised weight vector: that is at most 2, which is attained.",
     "C.2": r"Measured lower bounds on $\varepsilon$ that an observer of the published form can show, where $\varepsilon = 1$ is claimed.",
     "C.3": "Any public matrix and length keep the sensitivity of the release: a basis need not be orthonormal, and whitening costs no privacy.",

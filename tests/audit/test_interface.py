@@ -58,6 +58,7 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
         ("lasso", {"method": "joint", "unit": "record"}),
         ("lasso-classifier", {"method": "joint", "unit": "record"}),
         ("pls", {"method": "moments"}),
+        *((name, {"method": "moments", "radius": None, "prior": {"x0": 1.0}}) for name in ("lasso", "lasso-classifier")),
         ("bayes", {"prior": {"x0": 1.0}}),
         ("glm", {"prior": {"x0": 1.0}}),
         ("pls", {"prior": {"x0": 1.0}}),

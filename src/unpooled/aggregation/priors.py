@@ -57,8 +57,8 @@ class Weight(msgspec.Struct, frozen=True):
 
     name: str
     weight: float
-    #: Its standard deviation after the release.
-    deviation: float
+    #: Its standard deviation after the release; None where the fit has no posterior.
+    deviation: float | None = None
 
 
 class Pull(msgspec.Struct, frozen=True):
@@ -278,9 +278,10 @@ def _mass(levels: Sequence[float]) -> Row:
     return np.log([_WHOLE, *[(1 - _WHOLE) / (len(levels) - 1)] * (len(levels) - 1)])
 
 
-def named(models: Sequence[EarlierModel], weights: Row, deviations: Row) -> tuple[Weight, ...]:
-    """Return the weights of earlier models with their names."""
-    each = zip((model.name for model in models), weights.tolist(), deviations.tolist(), strict=True)
+def named(models: Sequence[EarlierModel], weights: Row, deviations: Row | None = None) -> tuple[Weight, ...]:
+    """Return the weights of earlier models with their names, and with their deviations where there are any."""
+    spreads = [None] * len(models) if deviations is None else deviations.tolist()
+    each = zip((model.name for model in models), weights.tolist(), spreads, strict=True)
     return tuple(Weight(*one) for one in each)
 
 
@@ -327,7 +328,8 @@ def assumed(study: Study, models: Sequence[EarlierModel]) -> tuple[Sentence, ...
 
 def words(drawn: DrawnTo) -> tuple[str, ...]:
     """Return the lines at the foot of a table that say what earlier models did."""
-    weights = listed([f"{w.name!r} {w.weight:.2f} (+-{w.deviation:.2f})" for w in drawn.weights])
+    spreads = ("" if w.deviation is None else f" (+-{w.deviation:.2f})" for w in drawn.weights)
+    weights = listed([f"{w.name!r} {w.weight:.2f}{spread}" for w, spread in zip(drawn.weights, spreads, strict=True)])
     found = [f"drawn to earlier models, with weight of each (1: as it is, 0: not at all): {weights}"]
     far = [pull for pull in drawn.terms if pull.alone is not None]
     if far:

@@ -73,6 +73,7 @@ OWN: dict[str, dict[str, Shown]] = {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
         "sparse_coef_": Shown.RELEASED,
+        "drawn_": Shown.RELEASED,
         "dual_gap_": Shown.RELEASED,
         "n_iter_": Shown.PUBLIC,
         "moments_": Shown.RELEASED,
@@ -81,6 +82,7 @@ OWN: dict[str, dict[str, Shown]] = {
     },
     "PrivateLassoClassifier": {
         "coef_": Shown.RELEASED,
+        "drawn_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
         "moments_": Shown.RELEASED,
         "shared_": Shown.RELEASED,

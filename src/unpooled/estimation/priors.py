@@ -45,6 +45,13 @@ def ridge() -> Any:  # noqa: ANN401 - scikit-learn ships no types
     return BayesianRidge()
 
 
+def log_odds() -> Any:  # noqa: ANN401 - as above
+    """Return logistic regression, of two classes or several, whose penalty is by cross-validation."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    return LogisticRegressionCV(max_iter=1000)
+
+
 def _is_prior(value: object) -> bool:
     return isinstance(value, Mapping | tuple) or hasattr(value, "coef_") or hasattr(value, "get_params")
 

@@ -11,20 +11,10 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.kernels.columns import scores
 from unpooled.models import lasso
+from unpooled.models.lasso.declared import LARGEST, SQUARED, Coupling, Parameters, check
 from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, PickRequest
 from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
-from unpooled.models.lasso.plan import (
-    COLUMN,
-    LARGEST,
-    PICK,
-    SQUARED,
-    Coupling,
-    LassoDesign,
-    Parameters,
-    check,
-    grids,
-    widths_of,
-)
+from unpooled.models.lasso.plan import COLUMN, PICK, LassoDesign, grids, widths_of
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
@@ -167,7 +157,7 @@ radius = 1.0                        # eta: bound on the sum of absolute coeffici
 rounds = 20                         # T
 sampled = 0                         # tau: columns that a party looks at per round; 0: all of them
 sketch_rows = 100                   # m: rows of the sketch of shared columns; 0: no sketch
-# radius_in_half_ranges, method, coupling, clip, shares, refit, fit_intercept, response_public, tolerate, check and loss are not for this form""",
+# radius_in_half_ranges, method, coupling, clip, shares, refit, fit_intercept, response_public, tolerate, check, prior and loss are not for this form""",
     delta=1e-05,
     calibration="published",
 )

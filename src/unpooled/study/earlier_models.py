@@ -1,4 +1,4 @@
-"""``prior`` in a study file of ``bayes``, ``effects``, ``glm`` or ``pls``: earlier models, as numbers, out of an earlier run, or of a file of public rows.
+"""``prior`` in a study file of ``bayes``, ``effects``, ``glm``, ``lasso`` or ``pls``: earlier models, as numbers, or out of an earlier run or public rows.
 
 The study holds the numbers alone: they are public, and every party compiles its plan from them.
 """
@@ -18,7 +18,9 @@ from unpooled.errors import DataError, StudyError, UsageError, listed
 from unpooled.families.logistic import Logistic
 from unpooled.models import load
 from unpooled.models.glm.families import FAMILIES, MULTINOMIAL, SURVIVAL, TWO_CLASSES
-from unpooled.privacy.bounds import Coding
+from unpooled.models.lasso.declared import LOGISTIC
+from unpooled.models.lasso.declared import Parameters as LassoParameters
+from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.origin import PRIOR
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
 from unpooled.study.data import read_table
@@ -29,14 +31,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.bounds import Column
     from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.plan import Card, Study
 
 #: The models that are drawn to earlier ones.
-MODELS = ("bayes", "effects", "glm", "pls")
-#: Those whose response is a number and whose mean is a linear function.
-_LINEAR = ("bayes", "pls")
+MODELS = ("bayes", "effects", "glm", "lasso", "pls")
+#: Those whose response is a number and whose mean is a linear function; the LASSO of a logistic loss has classes of -1 and 1.
+_LINEAR = ("bayes", "lasso", "pls")
+_LASSO = "lasso"
 #: What a citation of a file of public rows begins with.
 ROWS = "rows:"
 _WORDS = f'"{RUN}FOLDER" of an earlier run, "{ROWS}FILE" of public rows, or a table with name, coefficients and intercept'
@@ -61,8 +63,8 @@ def with_earlier_models(
     citations = Citations.of(PRIOR, found, folder, cites=cites)
     if not any(isinstance(one, str) for one in several):
         return found, ()
-    columns = columns_of(cards)
-    own = EarlierEffects(found, columns) if model == "effects" else _Own(model, found, columns)
+    said, columns = _said(model, found), columns_of(cards)
+    own = EarlierEffects(found, columns) if model == "effects" else _Own(model, said, columns | _labels(said, cards))
     models, origins = list[tuple[str, EarlierModel]](), list["ReleasedInput"]()
     runs = dict[str, Path]()
     for one in several:
@@ -97,12 +99,26 @@ def columns_of(cards: Iterable[Card]) -> dict[str, Column]:
     return by_name(column for card in cards for column in card.columns)
 
 
+def _said(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the response that a study without that key has."""
+    return ({"response": LassoParameters().response} if model == _LASSO else {}) | dict(parameters)
+
+
+def _labels(parameters: Mapping[str, Any], cards: Iterable[Card]) -> dict[str, Column]:
+    """Return the response as a column, where it is a label column of the cards with the range that the parameters declare."""
+    name, bound = parameters.get("response"), parameters.get("response_bound", 1.0)
+    held = any(name in card.labels for card in cards) and isinstance(bound, int | float) and bound > 0
+    return {name: Column(name, -float(bound), float(bound))} if held and isinstance(name, str) else {}
+
+
 class _Own:
     """The study that is drawn: what its coefficients are of, and earlier models as it takes them."""
 
     def __init__(self, model: str, parameters: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
         self.model, self.parameters, self.columns = model, parameters, columns
-        self.linear = model in _LINEAR
+        self.linear = model in _LINEAR and parameters.get("loss") != LOGISTIC
+        #: Whether classes are -1 and 1.
+        self.signed = model == _LASSO and not self.linear
         if isinstance(parameters.get("response"), list):
             raise StudyError("prior goes with one response, and this study names several")
         response = columns.get(str(parameters.get("response")))
@@ -140,11 +156,13 @@ class _Own:
         if study.model != self.model:
             msg = f"prior: {run} is a run of model {study.model!r}; a study of {self.model!r} is drawn to a run of {self.model!r}"
             raise StudyError(msg)
-        theirs = study.parameters
+        theirs = _said(study.model, study.parameters)
         differing = [name for name in _ALIKE if (theirs.get(name) or "") != (self.parameters.get(name) or "")]
         differing += ["family"] if not self.linear and theirs.get("family", Logistic.name) != self.family else []
+        differing += ["loss"] if (theirs.get("loss") == LOGISTIC) != (self.parameters.get("loss") == LOGISTIC) else []
         columns = columns_of(study.parties)
-        if not differing and columns[self.response.name].categories != self.response.categories:
+        response = columns.get(self.response.name, self.response)  # a label has no categories
+        if not differing and response.categories != self.response.categories:
             differing = ["list of categories of the response"]
         if differing:
             msg = (
@@ -225,7 +243,7 @@ class _Own:
         classes = self.response.categories
         several = not self.linear and self.family == MULTINOMIAL
         sorts = several or (not self.linear and self.family in TWO_CLASSES)
-        if sorts != (classes is not None):
+        if not self.signed and sorts != (classes is not None):
             asked = "has categories" if several else "has two categories" if sorts else "is a number"
             msg = f"prior: public rows need a response that {asked}: {self.response.name!r} is declared otherwise"
             raise StudyError(msg)
@@ -234,6 +252,7 @@ class _Own:
             raise StudyError(msg)
         two = sorts and not several
         found = np.asarray(values == classes[1], dtype=np.float64) if two and classes is not None else values
+        found = np.asarray(values > 0, dtype=np.float64) if self.signed else found
         held = np.unique(found, return_counts=True)[1]
         if held.size < 2:  # noqa: PLR2004 - nothing to tell apart
             msg = f"prior: {path.name} holds one value of {self.response.name!r} alone, so nothing can be learnt from it"

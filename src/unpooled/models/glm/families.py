@@ -21,7 +21,9 @@ _PUBLIC = 0.01
 
 def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN401 - scikit-learn's own
     """Return the estimator that makes an earlier model of public rows: this family without privacy, and without exposure and offset."""
-    from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
+    from sklearn.linear_model import GammaRegressor, PoissonRegressor
+
+    from unpooled.estimation.priors import log_odds
 
     if family == SURVIVAL:
         raise UsageError(
@@ -32,7 +34,7 @@ def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN
             "prior: public rows go without exposure and offset: fit them yourself, and pass the coefficients by name"
         )
     if family in {*TWO_CLASSES, MULTINOMIAL}:
-        return LogisticRegressionCV(max_iter=1000)
+        return log_odds()
     return GammaRegressor(alpha=_PUBLIC) if family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
 
 

@@ -24,6 +24,7 @@ MODEL = Model(
     covers_labels=frozenset({Unit.RECORD}),
     results=(LassoResult,),
     terms=terms,
+    predicting=terms,
     template=TEMPLATE,
     releases={
         "mean": "the sum of the response",

@@ -12,12 +12,13 @@ from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.joint import JOINING
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
+from unpooled.estimation.priors import PRIORS, SAVED, Prior, log_odds
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso import MODEL
+from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import in_place, warn_if_full
 from unpooled.models.lasso.joining import Joining
-from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Column
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
     method : {"auto", "moments", "joint"}, default "auto"
         "auto" is "moments", of each party's own columns. "joint": the columns of all parties are joined under masks, whole persons are protected
         (``unit="record"``), and one party alone has the classes.
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Earlier models of the same classes (docs/prior.md): log odds of ``classes_[1]``, to which the fit is drawn as far as the release agrees.
     helpers : {1, 0}, default 1
         Of method "joint", whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
     response_at : str, optional
@@ -83,6 +86,8 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
         The constant.
     classes_ : array
         The two labels.
+    drawn_ : DrawnTo
+        The weight of each earlier model, and how far they drew each coefficient; absent without ``prior``.
     shared_ : list
         As of :class:`PrivateLasso`.
     statement_, plan_, ledger_, communication_
@@ -101,7 +106,10 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
     """
 
     _model = MODEL
-    _parameter_constraints: ClassVar = SHARED | taking("radius", NUMBER, NONE) | taking("method", WORD) | JOINING
+    _saved_types: ClassVar = (*DeclaredClassifier._saved_types, *SAVED)  # noqa: SLF001 - its base
+    _parameter_constraints: ClassVar = (
+        SHARED | taking("radius", NUMBER, NONE) | taking("method", WORD) | taking("prior", PRIORS, NONE) | JOINING
+    )
 
     def __init__(
         self,
@@ -116,6 +124,7 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
         adjacency: str = "replace",
         calibration: str = "sound",
         method: str = "auto",
+        prior: Prior = None,
         helpers: int = 1,
         response_at: str | None = None,
         check: str = PROOF,
@@ -129,7 +138,11 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
         self.classes = classes
         self.unit = unit
         self.method = method
+        self.prior = prior
         self.helpers, self.response_at, self.check = helpers, response_at, check
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        return log_odds()
 
     def _study(self, rows: Mapping[str, Any], declared: Declared, holder: str | None = None) -> Study:
         # Classes of -1 and 1 have a half range of 1.
@@ -141,6 +154,7 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
         asked = {"response": RESPONSE, "loss": LOGISTIC, **bound}
         asked |= {} if self.method == Form.AUTO else {"method": self.method}  # without a method a study keeps its hash
+        asked |= self._prior_parameter(declared.columns)
         return self._asked(cards, asked, declared.derived)
 
     def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
@@ -155,6 +169,7 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
             return self
         result = self._run(study, tables_of(study, table, signs)).outcome.result
         warn_if_full(result, stacklevel=2)
+        self._keep_drawn(result)
         self.shared_, self._columns = result.shared, declared.columns
         self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept
         return self

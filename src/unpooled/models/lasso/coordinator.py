@@ -12,10 +12,12 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.moments_file import StoredMoments
+from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.errors import ProtocolError
 from unpooled.kernels.l1_ball import quadratic_in_balls
+from unpooled.models.lasso.declared import Coupling
 from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
-from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, Coupling, grids
+from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, grids
 from unpooled.models.lasso.refit import ColumnMoments, shrunk
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
@@ -72,6 +74,8 @@ class LassoResult(msgspec.Struct, frozen=True):
     binds: bool = False
     #: The released moments of columns that were joined under masks, of which more can be asked.
     moments: StoredMoments | None = None
+    #: The earlier models that the fit was drawn to, and how far; None without any.
+    drawn: DrawnTo | None = None
 
 
 def coordinate(plan: Plan[LassoDesign]) -> Conversation:
@@ -215,6 +219,7 @@ def render(result: LassoResult) -> str:
         lines.append("from moments of standardised columns" if result.coefficients else "no more than the response's mean")
     if result.binds:
         lines.append(f"Note: {BINDS}.")
+    lines += () if result.drawn is None else words(result.drawn)
     return "\n".join(lines)
 
 

@@ -14,6 +14,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
 from unpooled.estimation.joint import JOINING
 from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.priors import PRIORS, SAVED, Prior
 from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso import MODEL
@@ -74,6 +75,8 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         "auto" is "moments", and the rounds of "frank-wolfe" where one of their parameters below is set, for sparse columns, or where ``epsilon=inf`` and a radius is named. Where the
         noise leaves nothing, moments are the mean of y alone: decided before data. "joint": the columns of all
         parties are joined under masks, whole persons are protected (``unit="record"``), and one party alone has y.
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Of methods "moments" and "joint", earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the release agrees.
     coupling : {"ball", "blocks"}, default "ball"
         One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
     rounds : int, default 20
@@ -116,6 +119,8 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         For each round, the coefficients of the scaled columns so far, as {(party, coded column): value}.
     shared_ : tuple
         The columns that were released, in order.
+    drawn_ : DrawnTo
+        The weight of each earlier model, and how far they drew each coefficient; absent without ``prior``.
     dual_gap_ : float or None
         Frank-Wolfe's gap of the noise-free rounds (``epsilon=inf``); None otherwise, for it needs the data.
     n_iter_ : int
@@ -146,6 +151,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 
     _model = MODEL
     _takes_sparse = True
+    _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)  # noqa: SLF001 - its base
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("radius", NUMBER, NONE)
@@ -154,6 +160,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         | taking("coupling method", WORD)
         | taking("shares", NUMBERS)
         | taking("response_public", FLAG)
+        | taking("prior", PRIORS, NONE)
         | JOINING
     )
 
@@ -170,6 +177,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         adjacency: str = "replace",
         calibration: str = "sound",
         method: str = "auto",
+        prior: Prior = None,
         coupling: str = "ball",
         rounds: int = 20,
         sampled: int = 0,
@@ -192,6 +200,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         self.y_bounds = y_bounds
         self.unit = unit
         self.method = method
+        self.prior = prior
         self.coupling = coupling
         self.rounds = rounds
         self.sampled = sampled
@@ -227,7 +236,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
             "method": self.method,
             **self._of_rounds(),
         }
-        parameters |= bound
+        parameters |= bound | self._prior_parameter(declared.columns)
         cards = cards_of(self._groups(declared.names), declared, rows[ALL])
         return self._asked(cards, parameters, declared.derived)
 
@@ -263,6 +272,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
         warn_if_full(result, stacklevel=2)
+        self._keep_drawn(result)
         self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
         self.path_ = walked(self.plan_.design.radius(study), result.path) if result.path else []
         self._columns = columns

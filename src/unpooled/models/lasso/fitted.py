@@ -8,8 +8,8 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.models.lasso.classifier import PrivateLassoClassifier
+from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.estimator import PrivateLasso
-from unpooled.models.lasso.plan import LOGISTIC
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
@@ -35,4 +35,5 @@ def fitted(plan: Plan, result: LassoResult) -> PrivateLasso | PrivateLassoClassi
     for coefficient in result.coefficients:
         estimator.coef_[place[coefficient.name]] = coefficient.value
     estimator.intercept_ = result.intercept
+    estimator._keep_drawn(result)  # noqa: SLF001 - its own model's
     return estimator.of_study(plan, columns)

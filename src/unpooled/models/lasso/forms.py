@@ -10,8 +10,8 @@ from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.models.lasso.coordinator import coordinate as coordinate_rounds
+from unpooled.models.lasso.declared import LOGISTIC, Parameters
 from unpooled.models.lasso.joint import compile_joint, coordinate_joint
-from unpooled.models.lasso.plan import LOGISTIC, Parameters
 from unpooled.models.lasso.plan import compile_plan as compile_rounds
 from unpooled.models.lasso.standard_coordinator import coordinate_standard
 from unpooled.models.lasso.standard_plan import StandardDesign, compile_standard

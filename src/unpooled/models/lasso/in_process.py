@@ -12,7 +12,7 @@ from unpooled.errors import UtilityWarning
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
 from unpooled.models.lasso.coordinator import stepped
-from unpooled.models.lasso.plan import Coupling
+from unpooled.models.lasso.declared import Coupling
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:

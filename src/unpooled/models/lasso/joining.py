@@ -10,6 +10,7 @@ from unpooled.aggregation.columns.words import PROOF
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.priors import Earlier
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso.forms import Form
 from unpooled.privacy.bounds import Coding
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 # ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
 
 
-class Joining:
+class Joining(Earlier):
     """Columns of parties whose joint moments are released: what ``method="joint"`` means."""
 
     helpers: int
@@ -57,6 +58,7 @@ class Joining:
             groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
         )
         asked = {"response": RESPONSE, "method": Form.JOINT.value, "check": self.check, **parameters}
+        asked |= self._prior_parameter(declared.columns)
         return helped(estimator._asked(cards, asked, declared.derived), self.helpers)
 
     def _check_joining(self) -> None:
@@ -80,4 +82,10 @@ class Joining:
         self.intercept_ = result.intercept
         self.moments_ = Moments.of(result.moments)
         self.shared_, self._columns = (), declared.columns
+        self._keep_drawn(result)
         return result
+
+    def _keep_drawn(self, result: Any) -> None:  # noqa: ANN401 - a LassoResult
+        """Keep how earlier models drew the fit, and nothing of a fit before it."""
+        self.__dict__.pop("drawn_", None)
+        self.__dict__.update({} if result.drawn is None else {"drawn_": result.drawn})

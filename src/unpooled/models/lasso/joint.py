@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,13 @@ from unpooled.aggregation.columns.moments import joint_moments
 from unpooled.aggregation.columns.releases import plan_of
 from unpooled.aggregation.derived import centred
 from unpooled.aggregation.joint.shape import GRID
+from unpooled.aggregation.priors import assumed, rows_of
 from unpooled.errors import UsageError
 from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.models.lasso.coordinator import ColumnCoefficient, LassoResult, fills
+from unpooled.models.lasso.declared import LOGISTIC, Parameters, check_bound, check_form, check_prior
+from unpooled.models.lasso.drawn import Agreement, Mixture, drawn_by
 from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import LOGISTIC, Parameters, check_bound, check_form
 from unpooled.models.lasso.standard_fit import PENALTY, in_ball, penalised
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.moments import Moments
+    from unpooled.models.lasso.standard_fit import Solve
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.step import Conversation
 
@@ -45,7 +48,13 @@ def compile_joint(study: Study) -> Plan:
     if p.loss == LOGISTIC and (response.low, response.high) != (-1.0, 1.0):
         msg = f"a logistic loss is of a response of -1 and 1: declare low = -1, high = 1 for {response.name!r}"
         raise UsageError(msg).at(column=response.name)
-    return plan_of(study, design)
+    check_prior(p, _names(design))
+    return plan_of(study, design, assumed(study, p.prior))
+
+
+def _names(design: JointDesign) -> tuple[str, ...]:
+    """Return the names of the coded columns of all parties."""
+    return tuple(name for features in design.features for name in Coding(features, 1).coded_names)
 
 
 def coordinate_joint(plan: Plan[JointDesign]) -> Conversation:
@@ -60,11 +69,15 @@ def result_of(design: JointDesign, study: Study, moments: Moments) -> LassoResul
     layout = moments.layout
     radius = None if p.radius_in_half_ranges is None else p.radius_in_half_ranges * layout.response.half_width
     found = Correlations.of(moments)
-    if p.loss == LOGISTIC:
-        clip = design.limits.response / GRID
-        own, intercept = found.log_odds(clip, p.radius_in_half_ranges)
-    else:
-        own, intercept = found.slopes(radius)
+    clip = design.limits.response / GRID if p.loss == LOGISTIC else None
+    own, intercept = found.slopes(radius) if clip is None else found.log_odds(clip, p.radius_in_half_ranges)
+    drawn = None
+    if p.prior:
+        names, alone = _names(design), own
+        own, mixture = found.drawn(alone, rows_of(p.prior, names, intercept=False), clip)
+        intercept = mixture.constant
+        after, before = (dict(zip(names, slopes.tolist(), strict=True)) for slopes in (own, alone))
+        drawn = drawn_by(p.prior, mixture, after, before)
     widths = layout.half_widths[: own.size]
     coefficients, terms, at = [], [], 0
     for party, features in zip(design.parties, design.features, strict=True):
@@ -75,7 +88,7 @@ def result_of(design: JointDesign, study: Study, moments: Moments) -> LassoResul
                 terms.append(Term(party, column, value * float(widths[at])))
             at += 1
     full = fills(float(np.abs(own * widths).sum()), p.radius_in_half_ranges if p.loss == LOGISTIC else radius)
-    return LassoResult(tuple(coefficients), intercept, tuple(terms), (), (), full, moments.stored())
+    return LassoResult(tuple(coefficients), intercept, tuple(terms), (), (), full, moments.stored(), drawn)
 
 
 @dataclass(frozen=True)
@@ -85,7 +98,8 @@ class Correlations:
     moments: Moments
     gram: Matrix
     cross: Vector
-    #: The penalty of every standardised coefficient, and the variance of the response.
+    #: The deviation of noise and chance in a product with the response, the penalty of every standardised coefficient, and the variance of the response.
+    noise: float
     penalty: float
     spread: float
     #: Whether noise is less than all that columns can explain of the response.
@@ -109,11 +123,10 @@ class Correlations:
         # The response as the clip left it has this deviation.
         chance = math.sqrt(spread) / math.sqrt(rows)
         energy = len(raw) * float(cross_variance[:-1].mean()) / rows**2
-        both = math.sqrt(float(cross_variance[:-1].mean())) / rows, noise * math.sqrt(spread), chance
-        penalty = part * math.sqrt(2 * math.log(max(len(raw), 2))) * math.hypot(*both)
-        return cls(
-            moments, (vectors * values) @ vectors.T, (cross[:-1] - one * cross[-1]) / rows, penalty, spread, energy < spread
-        )
+        both = math.hypot(math.sqrt(float(cross_variance[:-1].mean())) / rows, noise * math.sqrt(spread), chance)
+        penalty = part * math.sqrt(2 * math.log(max(len(raw), 2))) * both
+        gram, products = (vectors * values) @ vectors.T, (cross[:-1] - one * cross[-1]) / rows
+        return cls(moments, gram, products, both, penalty, spread, energy < spread)
 
     @property
     def _scale(self) -> Vector:
@@ -130,13 +143,17 @@ class Correlations:
             t = penalised(self.gram, self.cross, np.full(self.cross.size, self.penalty), np.ones(self.cross.size))
         else:
             t = in_ball(self.gram, self.cross, self._scale, radius) / self._scale
+        slopes, _ = self.moments.frame.of_own_units(np.append(t, 0.0), intercept=True)
+        return slopes, self._constant(slopes)
+
+    def _constant(self, slopes: Vector) -> float:
+        """Return the constant that goes with slopes in the data's own units."""
         frame, layout, size = self.moments.frame, self.moments.layout, self.cross.size
-        slopes, _ = frame.of_own_units(np.append(t, 0.0), intercept=True)
         columns, response = self._means
         means = frame.centres[:size] + frame.widths[:size] * columns
         middle = frame.response_centre + frame.response_width * response
         low, high = layout.response.range
-        return slopes, min(max(middle, low), high) - float(slopes @ means)
+        return min(max(middle, low), high) - float(slopes @ means)
 
     @property
     def _means(self) -> tuple[Vector, float]:
@@ -155,13 +172,9 @@ class Correlations:
 
         A class has two values, so that standardising and clipping leave it a straight line of the class.
         """
-        frame, rows, (columns, middle) = self.moments.frame, self.moments.rows, self._means
-        low, high = np.clip((np.array([-1.0, 1.0]) - frame.response_centre) / frame.response_width, -clip, clip)
-        slope = max(float(high - low) / 2, 1e-3)
-        mean = (middle - float(high + low) / 2) / slope
-        share = min(max((1 + mean) / 2, 1 / rows), 1 - 1 / rows)
+        frame, size = self.moments.frame, self.cross.size
+        slope, share = self._classes(clip)
         classes = TwoClasses.of(self.gram, self.cross / slope, share)
-        size = self.cross.size
         scale = self.moments.layout.half_widths[:size] / frame.widths[:size]
         if not self.tells:
             w, constant = np.zeros(size), math.log(share / (1 - share))
@@ -171,7 +184,39 @@ class Correlations:
         else:
             x, constant = logistic_in_ball(classes, scale, radius)
             w = x / scale
-        # Standardised columns have these means where the released ones were not exact.
-        constant -= float(columns @ w)
         own = w / frame.widths[:size]
-        return own, constant - float(own @ frame.centres[:size])
+        return own, self._moved(constant, w)
+
+    def _classes(self, clip: float) -> tuple[float, float]:
+        """Return the slope of the clipped, standardised response along the class, and the share of the second class."""
+        frame, rows, (_, middle) = self.moments.frame, self.moments.rows, self._means
+        low, high = np.clip((np.array([-1.0, 1.0]) - frame.response_centre) / frame.response_width, -clip, clip)
+        slope = max(float(high - low) / 2, 1e-3)
+        mean = (middle - float(high + low) / 2) / slope
+        return slope, min(max((1 + mean) / 2, 1 / rows), 1 - 1 / rows)
+
+    def _moved(self, constant: float, w: Vector) -> float:
+        """Return the constant of standardised log odds for columns in the data's own units."""
+        frame, size = self.moments.frame, self.cross.size
+        # Standardised columns have these means where the released ones were not exact.
+        constant -= float(self._means[0] @ w)
+        return constant - float(w / frame.widths[:size] @ frame.centres[:size])
+
+    def drawn(self, alone: Vector, models: Matrix, clip: float | None) -> tuple[Vector, Mixture]:
+        """Return the slopes of the mixture of a fit with earlier models (a row each), all in the data's own units, and the mixture with their constant.
+
+        ``clip`` is that of the response of two classes, whose slopes are log odds.
+        """
+        frame = self.moments.frame
+        unit = (1.0 if clip is not None else frame.response_width) / frame.widths[: self.cross.size]
+        if clip is None:
+            solve: Solve = lambda gram, cross, _, scale: (in_ball(gram, cross, scale, 1.0), 0.0)  # noqa: E731 - as the other one
+        else:
+            slope, share = self._classes(clip)
+            solve = lambda gram, cross, _, scale: logistic_in_ball(TwoClasses.of(gram, cross / slope, share), scale, 1.0)  # noqa: E731
+        agreement = Agreement(np.eye(alone.size), self.gram, self.cross, self.gram, self.noise, self.penalty)
+        mixture = Mixture.of(alone / unit, models / unit, [agreement], solve)
+        own = mixture.mixed * unit
+        return own, replace(
+            mixture, constant=self._constant(own) if clip is None else self._moved(mixture.constant, mixture.mixed)
+        )

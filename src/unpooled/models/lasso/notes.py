@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.models.lasso.plan import SQUARED
+from unpooled.models.lasso.declared import SQUARED
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan

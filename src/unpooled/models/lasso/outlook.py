@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.estimation.joint_outlook import MADE_UP, MadeUp
 from unpooled.estimation.made_up import SHAPES, checked_shapes, shapes_in_words, standard_columns
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
 from unpooled.models.lasso.joint import Correlations
@@ -52,6 +52,7 @@ def outlook(
     check_range("correlation", correlation, 0.0, 0.999)
     check_range("relevant", relevant, 1, 1e6)
     shapes = checked_shapes(shapes)
+    study, left = without_prior(study)
     plans: dict[float, Plan] = {}
     alone: list[float] = []
 
@@ -87,6 +88,7 @@ def outlook(
         words += [shapes_in_words(shapes), in_words("correlation of columns", correlation)]
     if form is not Form.ROUNDS and study.parameters.get("radius_in_half_ranges") is not None:
         words.append("a radius that just holds the coefficients")
+    words += left
     return Outlook(
         f"lasso ({form.value})",
         study.parties[0].rows,

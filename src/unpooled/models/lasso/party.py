@@ -14,6 +14,7 @@ import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.kernels.columns import Columns, scores
+from unpooled.models.lasso.declared import LARGEST, LOGISTIC, Coupling, Parameters
 from unpooled.models.lasso.messages import (
     Bid,
     ColumnReply,
@@ -31,18 +32,14 @@ from unpooled.models.lasso.plan import (
     COLUMN,
     COLUMNS_WEIGHT,
     CONSTANT_WEIGHT,
-    LARGEST,
     LEADING,
-    LOGISTIC,
     MEAN,
     MEAN_GRID,
     PICK,
     REFIT,
     RESPONSE_WEIGHT,
     SCORE,
-    Coupling,
     LassoDesign,
-    Parameters,
     grids,
     shortened,
 )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
 import numpy as np
 
-from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
+from unpooled.models.lasso.declared import Coupling, Parameters, check, check_bound
 from unpooled.privacy.accounting import SAFETY, budget_rho
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.exposure import Exposure
@@ -22,7 +20,7 @@ from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 MEAN, PICK, SCORE, COLUMN, REFIT = "mean", "pick", "score", "column", "refit"
 #: Products of two grids, summed over the rows, must stay exact in float64.
 _EXACT_BITS = 53
-#: Numbers of a study, and of released columns, are smaller than this: their products and sums then neither overflow nor lose their grid.
-LARGEST = 1e90
 RESPONSE_KNOWN = Sentence(
     "lasso.response-known",
     "The response at the parties: every party knows it. The guarantee for a whole record covers it; the guarantee for one value is for the "
@@ -44,60 +40,6 @@ RESPONSE_WEIGHT, CONSTANT_WEIGHT, COLUMNS_WEIGHT = 0.5, 0.25, 0.825
 LEADING = 3
 #: Grid of the response's mean, and the part of the budget that pays for it.
 MEAN_GRID, _MEAN_SHARE = 1 << 20, 0.02
-
-
-#: Losses.
-SQUARED, LOGISTIC = "squared", "logistic"
-
-
-class Coupling(StrEnum):
-    """One ball for all coefficients, of which one party steps per round, or a ball for each party, of which all step."""
-
-    BALL = "ball"
-    BLOCKS = "blocks"
-
-
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a LASSO study."""
-
-    response: str = "y"
-    #: "moments", "frank-wolfe", "joint", or "auto": joint moments where the study has a helper; the rounds where one of their own parameters is
-    #: set, or without noise; else moments.
-    method: str = "auto"
-    #: Bound on |y|: the response is centred by nobody, so give deviations from a public middle.
-    response_bound: float = 1.0
-    #: Bound on the sum of absolute coefficients of columns scaled by their declared half width, in half ranges of the response
-    #: (``response_bound``; for a logistic loss, whose responses are -1 and 1, in log odds). None: moments have a penalty that follows from
-    #: the noise in the place of a bound, the rounds take one half range.
-    radius_in_half_ranges: float | None = None
-    #: The same bound in units of the response, for a form that takes it so.
-    radius: float | None = None
-    coupling: str = Coupling.BALL
-    rounds: int = 20
-    #: Columns that a party looks at per round; 0: all of them.
-    sampled: int = 0
-    #: C: predictions are clipped to +-C where they enter a score; 0: as :meth:`Setup.clip` chooses.
-    clip: float = 0.0
-    #: Parts of the rest for columns, picks and scores (the last goes to the others under "blocks").
-    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
-    #: Part of the budget that pays for moments of the chosen columns, from which their coefficients are fitted anew; 0: they are not.
-    refit: float = 0.25
-    #: Fit a constant beside the columns: the response's noisy mean, and centred columns.
-    fit_intercept: bool = True
-    #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
-    response_public: bool = False
-    #: "squared", or "logistic" for a response of -1 and 1 (a value above 0 counts as 1): from moments alone.
-    loss: str = SQUARED
-    #: Rows m of the Gaussian sketch of shared columns, for a form that has one; 0: no sketch.
-    sketch_rows: int = 0
-    #: Of joint moments: the most members that may know each other's noise, and whether parties prove that their rows are short.
-    tolerate: int = 0
-    check: str = PROOF
-
-    @property
-    def bound(self) -> float | None:
-        """Return the bound on the sum of absolute coefficients of coded columns, in units of the response (or in log odds); None where none is named."""
-        return None if self.radius_in_half_ranges is None else self.radius_in_half_ranges * self.response_bound
 
 
 @dataclass(frozen=True)
@@ -205,72 +147,6 @@ def clip_ceiling(response_bound: float, rows: int, choice_epsilon: float) -> flo
     them loosely makes picks noisier. Simulations (`experiments/lasso/private.py`) are flat around this value.
     """
     return response_bound * rows * choice_epsilon / 1200 - response_bound
-
-
-def check_bound(p: Parameters) -> None:
-    """Refuse the bound that another form and older versions have."""
-    if p.radius is not None:
-        raise UsageError(
-            "radius was in units of the response and is now radius_in_half_ranges, in half ranges of it: write radius divided by response_bound "
-            "(for a logistic loss the same number), or leave both out and the fit needs no bound"
-        )
-
-
-def _refuse(rules: Iterable[tuple[bool, str]]) -> None:
-    for holds, what in rules:
-        if not holds:
-            raise UsageError(what)
-
-
-def check_form(p: Parameters, named: str = "radius_in_half_ranges") -> None:
-    """Refuse what no form of the LASSO does. ``named`` is the parameter that bounds the coefficients."""
-    size = getattr(p, named)
-    rules = (
-        (size is None or 1 / LARGEST < size < LARGEST, f"{named} must be a positive number below {LARGEST:g}"),
-        (p.loss in {SQUARED, LOGISTIC}, f"loss is {SQUARED!r} or {LOGISTIC!r}"),
-    )
-    _refuse(rules)
-
-
-def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges") -> None:
-    """Refuse what no form does whose parties all hold the response."""
-    check_form(p, named)
-    rules = (
-        (1 / LARGEST < p.response_bound < LARGEST, f"response_bound must be a positive number below {LARGEST:g}"),
-        (p.coupling in set(Coupling), f"coupling is one of {', '.join(Coupling)}, not {p.coupling!r}"),
-        (
-            p.rounds >= 1 and p.sampled >= 0 and 0 <= p.clip < LARGEST,
-            "rounds must be at least 1, sampled and clip at least 0",
-        ),
-        (
-            all(0 < s < 1 for s in p.shares) and math.isclose(math.fsum(p.shares), 1),
-            "shares gives columns, picks and scores positive parts of the budget, 1 in all",
-        ),
-        (0 <= p.refit < 1, "refit is the part of the budget for the final fit: at least 0 and less than 1"),
-        (
-            p.loss != LOGISTIC or (p.response_bound == 1 and p.fit_intercept),
-            "a logistic loss is of a response of -1 and 1 with a constant: leave response_bound and fit_intercept as they are",
-        ),
-        (study.adjacency == Adjacency.REPLACE, 'lasso studies are calibrated for adjacency = "replace"'),
-        (
-            not p.response_public or study.unit != Unit.RECORD,
-            "a public response leaves nothing to promise for whole records: ask for unit = attribute",
-        ),
-    )
-    _refuse(rules)
-    first = study.parties[0]
-    columns = [column.name for card in study.parties for column in card.columns]
-    if len(set(columns)) < len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
-        msg = f"column {twice!r} is declared by two parties: its values would be charged at both, so declare it at one"
-        raise UsageError(msg).at(column=twice)
-    for card in study.parties:
-        if p.response not in card.labels:
-            msg = f"party {card.name!r} has no label column {p.response!r}: every party needs the response"
-            raise UsageError(msg)
-        if card.rows != first.rows:
-            msg = f"party {card.name!r} has {card.rows} rows, {first.name!r} has {first.rows}: columns are split, people are the same"
-            raise UsageError(msg)
 
 
 def widths_of(study: Study) -> dict[str, int]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.kernels.l1_ball import nearest
-from unpooled.models.lasso.plan import RESPONSE_WEIGHT, Coupling, design_of
+from unpooled.models.lasso.declared import Coupling
+from unpooled.models.lasso.plan import RESPONSE_WEIGHT, design_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

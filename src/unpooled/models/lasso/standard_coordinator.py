@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from unpooled.aggregation.priors import rows_of
 from unpooled.errors import ProtocolError
 from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.models.lasso.coordinator import LassoResult, fills, in_own_units
+from unpooled.models.lasso.declared import LOGISTIC
+from unpooled.models.lasso.drawn import Agreement, Mixture, drawn_by
 from unpooled.models.lasso.messages import Term
-from unpooled.models.lasso.plan import LOGISTIC, grids, shortened
+from unpooled.models.lasso.plan import grids, shortened
 from unpooled.models.lasso.standard_fit import OwnMoments, fitting, heard_rows, in_ball, penalised, standards_of
 from unpooled.models.lasso.standard_messages import AxisRequest, ChooseRequest, CrossingRequest, ProductsRequest, Standards
-from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS
+from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CHOOSE, CLIP, CROSSING, PRODUCTS, SUMS, coded_of
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.priors import DrawnTo
     from unpooled.models.lasso.standard_fit import Axis, Products, Solve
     from unpooled.models.lasso.standard_plan import StandardDesign
     from unpooled.privacy.plan import Plan
@@ -47,17 +51,60 @@ def coordinate_standard(plan: Plan[StandardDesign]) -> Conversation:
     places = [(name, j) for name, columns in chosen.items() for j in columns]
     widths, means = (np.array([known[name][part][j] for name, j in places]) for part in (1, 0))
     radius = design.parameters.bound
-    if logistic:
-        solve, scale = _classes(design, response, radius), 1 / widths
-    else:
-        solve, scale = _squares(bound * response[0], radius), response[1] * bound / widths
-    chance = None if radius is not None else 1 / math.sqrt(design.rows)
-    steps = fitting(list(owns.values()), scale, solve, design.stages, chance)
+    solve, deviation = _solve(design, response, radius)
+    scale = deviation / widths
+    chance = 1 / math.sqrt(design.rows)
+    steps = fitting(list(owns.values()), scale, solve, design.stages, None if radius is not None else chance)
     x, constant = yield from _measured(plan, requests, steps)
-    intercept = constant - float(means @ x)
+    if design.parameters.prior:
+        return _drawn(plan, known, (x, scale, places), [*owns.values()], chance, _solve(design, response, 1.0)[0])
+    return _result(plan, places, x, constant - float(means @ x), radius)
+
+
+def _result(
+    plan: Plan[StandardDesign],
+    places: Sequence[tuple[str, int]],
+    x: Vector,
+    intercept: float,
+    radius: float | None = None,
+    drawn: DrawnTo | None = None,
+) -> LassoResult:
+    """Return the coefficients that are not zero, of coded columns and in the data's own units."""
     found = sorted((Term(*place, value) for place, value in zip(places, x.tolist(), strict=True) if value), key=_order)
     terms = tuple(found)
-    return LassoResult(*in_own_units(plan, terms, intercept), terms, (), (), fills(np.abs(x).sum(), radius))
+    return LassoResult(*in_own_units(plan, terms, intercept), terms, (), (), fills(np.abs(x).sum(), radius), drawn=drawn)
+
+
+def _drawn(
+    plan: Plan[StandardDesign],
+    known: Known,
+    fit: tuple[Vector, Vector, Sequence[tuple[str, int]]],
+    owns: Sequence[OwnMoments],
+    chance: float,
+    solve: Solve,
+) -> LassoResult:
+    """Return the mixture of a fit (coded coefficients, their scale, their places) with earlier models, which also have columns that no party kept."""
+    x, scale, kept = fit
+    models = plan.design.parameters.prior
+    names, widths, places = coded_of(plan.study)
+    told = rows_of(models, names, intercept=False) * widths
+    at = [places.index(place) for place in kept]
+    heard = [Agreement.of_party(own, chance, len(kept), alone=len(owns) == 1) for own in owns]
+    mixture = Mixture.of(x / scale, told[:, at] / scale, heard, solve)
+    alone, mixed = np.zeros(len(places)), mixture.weights @ told
+    alone[at], mixed[at] = x, mixture.mixed * scale
+    means = np.concatenate([known[name][0] for name in plan.design.parties])
+    before, after = (dict(zip(names, (own / widths).tolist(), strict=True)) for own in (alone, mixed))
+    drawn = drawn_by(models, mixture, after, before)
+    return _result(plan, places, mixed, mixture.constant - float(means @ mixed), drawn=drawn)
+
+
+def _solve(design: StandardDesign, response: tuple[float, float], radius: float | None) -> tuple[Solve, float]:
+    """Return the fit of the study's loss in a ball, or with a penalty, and one deviation of the response in the units of coefficients."""
+    if design.parameters.loss == LOGISTIC:
+        return _classes(design, response, radius), 1.0
+    bound = design.parameters.response_bound
+    return _squares(bound * response[0], radius), response[1] * bound
 
 
 def _squares(constant: float, radius: float | None) -> Solve:
@@ -133,11 +180,11 @@ def _chosen(
 ) -> Generator[Any, Any, dict[str, tuple[int, ...]]]:
     """The columns that every party keeps: all of them, or its picks."""
     design = plan.design
-    found: dict[str, list[int]] = {name: [] for name in design.parties}
+    found: dict[str, list[int]] = {name: list(design.known.get(name, ())) for name in design.parties}
     everything = {name: tuple(range(width)) for name, width in design.widths.items()}
     picking = [name for name in design.parties if design.picks(name)]
-    for t in range(max((design.kept[name] for name in picking), default=0)):
-        turn = [name for name in picking if t < design.kept[name]]
+    for t in range(max((design.picked(name) for name in picking), default=0)):
+        turn = [name for name in picking if t < design.picked(name)]
         asks = [
             Ask(name, CHOOSE, ChooseRequest(_numbers(known[name], response, everything[name]), tuple(found[name])), t)
             for name in turn

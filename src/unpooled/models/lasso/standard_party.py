@@ -9,8 +9,9 @@ import numpy as np
 from unpooled.aggregation.standard import WIDEST
 from unpooled.errors import ProtocolError
 from unpooled.kernels.moments import add_gram
+from unpooled.models.lasso.declared import LARGEST
 from unpooled.models.lasso.party import coded_columns, response_of
-from unpooled.models.lasso.plan import LARGEST, grids, shortened
+from unpooled.models.lasso.plan import grids, shortened
 from unpooled.models.lasso.standard_messages import (
     AxisReply,
     AxisRequest,

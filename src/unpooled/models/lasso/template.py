@@ -11,6 +11,7 @@ response = "y"                      # a declared column of one party, with a ran
 # loss = "squared"                  # "logistic": the response is -1 or 1, coefficients and the radius are log odds
 # radius_in_half_ranges = 1.0       # bound on the sum of absolute coefficients, in half ranges of y; without it the noise sets a penalty
 # method = "joint"                  # the default of a study with a helper
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
 # check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
 # tolerate = 0                      # members that may know each other's noise, or stay silent about their own""",
 )
@@ -27,6 +28,7 @@ response_bound = 1.0                # bound on its absolute value: what is possi
 # loss = "squared"                  # "logistic": the response is -1 or 1, coefficients and the radius are log odds
 # method = "auto"                   # "moments"; "joint", which a study with helpers is; "frank-wolfe", which "auto" takes where one of its own parameters is set
 # fit_intercept = true
+# prior = []                        # of moments, earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 } }
 # Of method = "joint" alone, for whole persons:
 # check = "proof"                   # every party proves that its masked rows are short
 # tolerate = 0                      # members that may know each other's noise, or stay silent about their own
