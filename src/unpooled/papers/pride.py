@@ -77,6 +77,8 @@ def compile_plan(study: Study) -> Plan:
     if parameters.named not in ("squared", "huber", "logistic"):
         msg = f"the published calibration is for ridge, Huber and logistic regression: family = {parameters.named} needs calibration = 'sound'"
         raise UsageError(msg)
+    if parameters.prior:
+        raise UsageError("the published calibration has no earlier models: prior needs calibration = 'sound'")
     if parameters.publish:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
     parts = parts_of(study)
