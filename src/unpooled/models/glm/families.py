@@ -15,13 +15,13 @@ FAMILIES = (*ROW_FAMILIES, MULTINOMIAL, SURVIVAL)
 #: Families whose response is one of two classes, and those whose responses are above 0.
 TWO_CLASSES = tuple(name for name, family in ROW_FAMILIES.items() if family.classes)
 POSITIVE = tuple(name for name, family in ROW_FAMILIES.items() if family.positive)
-#: The penalty of an earlier model that public rows make, as scikit-learn has it.
-_PUBLIC = 0.01
 
 
 def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN401 - scikit-learn's own
     """Return the estimator that makes an earlier model of public rows: this family without privacy, and without exposure and offset."""
-    from sklearn.linear_model import GammaRegressor, LogisticRegressionCV, PoissonRegressor
+    from sklearn.linear_model import GammaRegressor
+
+    from unpooled.estimation.priors import SMALL, of_classes, of_counts
 
     if family == SURVIVAL:
         raise UsageError(
@@ -32,8 +32,8 @@ def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN
             "prior: public rows go without exposure and offset: fit them yourself, and pass the coefficients by name"
         )
     if family in {*TWO_CLASSES, MULTINOMIAL}:
-        return LogisticRegressionCV(max_iter=1000)
-    return GammaRegressor(alpha=_PUBLIC) if family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
+        return of_classes()
+    return GammaRegressor(alpha=SMALL) if family in POSITIVE else of_counts()
 
 
 def check_family(name: str) -> None:

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import NONE, NUMBER, WORD, taking
+from unpooled.estimation.priors import of_classes
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride.base import PrideEstimator, own_loss
 from unpooled.models.pride.levels import Levels
@@ -219,6 +220,9 @@ class PrideClassifier(PrideEstimator, DeclaredClassifier):
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         return own_loss("classification", self.loss, self.threshold, declared)
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        return of_classes()
 
     def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
         """Fit every party's columns. ``on`` as of :class:`PrideRegressor`."""

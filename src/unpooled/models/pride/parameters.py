@@ -43,6 +43,11 @@ def automatic_size(rows: int, columns: int, epsilon: float) -> int:
     return min(max(_FEWEST, round(share * columns)), columns, max(rows, 1))
 
 
+def undrawn(family: str) -> str:
+    """Return words that refuse earlier models of a family."""
+    return f"prior goes with family = {', '.join(DRAWN)}, not with {family}: leave prior out, or choose one of them"
+
+
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters that a study may set for this model."""
 
