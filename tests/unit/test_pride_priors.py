@@ -27,9 +27,11 @@ from unpooled.models.pride.average import FACTORS, drawn, home_members, kernels,
 from unpooled.models.pride.drawn import OFF, Centre, centres, loosenings, points
 from unpooled.models.pride.gram import GramPath, Heard
 from unpooled.models.pride.local import DesignProblem, GramProblem
+from unpooled.models.pride.messages import Received
 from unpooled.models.pride.nearest import nearest_at_home, nearest_share
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
+from unpooled.protocol.messages import Array, Disclosed, Released
 
 KINDS = ("good", "useless", "misleading")
 ASKED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4)}
@@ -168,6 +170,12 @@ def test_weights_that_are_tried_and_their_share_before_data() -> None:
     assert [one.tolist() for one in points(2)] == [[0.5, 0], [0, 0.5], [1, 0], [0, 1], [0.5, 0.5]]
 
 
+def test_opposite_models_have_no_mean() -> None:
+    told = [{"name": name, "coefficients": {"age": sign}} for name, sign in (("one", 1.0), ("other", -1.0))]
+    design = load("pride").compile(study(told)).design
+    assert [one.weights.tolist() for one in centres(design, design.parts[0], [])] == [[0.5, 0], [0, 0.5], [1, 0], [0, 1]]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_a_good_model_is_found_and_another_costs_next_to_nothing(kind: str, correlation: float) -> None:
@@ -277,11 +285,9 @@ def test_coefficients_are_those_of_the_coded_columns_and_holders_share_a_column(
     coefficients = {"age": 0.1, "ward = b": 2.0, "dose": 0.3, "region": 5.0}
     design = load("pride").compile(study([{"name": "one", "coefficients": coefficients, "intercept": 7.0}])).design
     clinic, lab = design.parts[:2]
-    from unpooled.models.pride.messages import Received
-    from unpooled.protocol.messages import Array, Disclosed
-
     told = Received("registry", (), (Disclosed(("region",), Array.of(np.zeros((40, 1)))),))
-    half, whole = centres(design, clinic, [Received("lab", (), ()), told])
+    sketched = Received("lab", (Released("sketch", 0, Array.of(np.zeros(1))),), ())
+    half, whole = centres(design, clinic, [sketched, told])
     assert whole.own == pytest.approx([0.1 * 30 / 2, 0.0, 2.0])
     assert half.own == pytest.approx(whole.own / 2)
     # Of mixtures of columns the models say nothing; of public columns they do.

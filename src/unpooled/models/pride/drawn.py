@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
 
-#: Prior weight of being about no earlier model. Every party decides by itself, from its columns alone: at a half a model that misleads
-#: cost up to .05 of the variance of y, at this .011 (seven shapes of 60 to 400 rows, simulated before the cells of THEORY.md were run).
+#: Prior weight of being about no earlier model, chosen on shapes that nothing else was measured on (experiments/priors_pride_rule.py). Every
+#: party decides by itself, from its own columns: at a half a useless model costs up to five times what it costs at this.
 UNDRAWN = 0.8
 #: Deviations of coefficients from an earlier model's, in roots of its mean square. Their logarithms are as far apart as those of the penalties
 #: of an average, so that members with an earlier model and without one weigh alike before the response.
@@ -55,9 +55,9 @@ def centres(design: PrideDesign, party: Part, received: Sequence[Received]) -> t
     for other in received:
         part = design.part(other.party)
         assert part is not None  # what it sent was read
-        if part.sketch is not None:  # its columns are mixtures of those that the models are about
-            blocks.append(np.zeros((len(models), part.sketch.size)))
-        blocks += [public[other.party]] if other.disclosed else []
+        size = 0 if part.sketch is None else part.sketch.size
+        # Columns of a sketch are mixtures of those that the models are about.
+        blocks += [np.zeros((len(models), size))] * len(other.sketch) + [public[other.party]] * len(other.disclosed)
     name = party.card.name
     own, beyond = np.hstack([private[name], public[name]]), np.hstack(blocks)
     others = np.hstack([values for half in (private, public) for key, values in half.items() if key != name])
@@ -65,6 +65,7 @@ def centres(design: PrideDesign, party: Part, received: Sequence[Received]) -> t
     return tuple(
         Centre(each, each @ own, each @ beyond, float(np.square(each @ every).mean()), _square(each @ others))
         for each in points(len(models))
+        if (each @ every).any()  # the mean of opposite models says nothing
     )
 
 
