@@ -170,7 +170,7 @@ sketch_dim = 0.05                   # columns of a sketch as a part of the party
 # fit_intercept = true
 # others = "like mine"              # for noise_model = "gram"
 # public = []                       # columns that are sent as they are
-# sketch, grids, matrices, clip_norm, publish, response_bound, fitted, predicting, event, quantile, dispersion and cap are not for this form""",
+# sketch, grids, matrices, prior, clip_norm, publish, response_bound, fitted, predicting, event, quantile, dispersion and cap are not for this form""",
     delta=0.05,
     calibration="published",
     trust='cross-validation = "trusted"',
