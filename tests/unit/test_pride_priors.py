@@ -200,12 +200,12 @@ def test_a_good_model_is_found_and_another_costs_next_to_nothing(kind: str, corr
 @pytest.mark.parametrize("family", ["logistic", "poisson", "negative-binomial"])
 def test_other_families_take_the_nearest_model(family: str) -> None:
     for kind in KINDS:
-        X, _, slopes = rows(600, 20, 5)
+        X, _, slopes = rows(400, 16, 5)
         rng = np.random.default_rng(1)
         y = rng.poisson(np.exp(X @ slopes)).astype(float)
         more: dict[str, Any] = {}
         if family == "logistic":
-            y, more = (rng.random(600) < 1 / (1 + np.exp(-2 * X @ slopes))).astype(int), {"classes": (0, 1)}
+            y, more = (rng.random(400) < 1 / (1 + np.exp(-2 * X @ slopes))).astype(int), {"classes": (0, 1)}
         prior = earlier(kind, 2 * slopes if family == "logistic" else slopes)
         model = PrideGLM(family, prior=prior, random_state=0, **ASKED, **more).fit(X, y)
         assert set(model.drawn_) == {"party0", "party1"}
