@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import unpooled
 from unpooled import PrideClassifier, PrideGLM, PrideRegressor, PrivateLinearRegression
-from unpooled.errors import UsageError
+from unpooled.errors import StudyError, UsageError
 from unpooled.families.logistic import Logistic
 from unpooled.families.poisson import Poisson
 from unpooled.kernels.newton import NewtonPath
@@ -32,6 +32,7 @@ from unpooled.models.pride.nearest import nearest_at_home, nearest_share
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.protocol.messages import Array, Disclosed, Released
+from unpooled.study.cited import with_cited
 
 KINDS = ("good", "useless", "misleading")
 ASKED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4)}
@@ -319,6 +320,14 @@ def test_coefficients_are_those_of_the_coded_columns_and_holders_share_a_column(
 def test_forms_without_a_prior_refuse_it_by_name(more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         load("pride").compile(study([{"name": "one", "coefficients": {"age": 1.0}}], **more))
+
+
+def test_study_files_take_numbers_and_refuse_runs_and_files_in_words(tmp_path: Any) -> None:
+    cards, numbers = study([]).parties, [{"name": "one", "coefficients": {"age": 1.0}}]
+    assert with_cited("pride", {"prior": numbers}, cards, tmp_path) == ({"prior": numbers}, ())
+    for cited in ("run:spring.run", ["rows:public.csv", *numbers]):
+        with pytest.raises(StudyError, match="not for 'pride': write its coefficients as a table under prior"):
+            with_cited("pride", {"prior": cited}, cards, tmp_path)
 
 
 def test_public_rows_of_other_families_are_refused_before_they_are_fitted() -> None:
