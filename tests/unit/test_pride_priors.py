@@ -244,8 +244,8 @@ def test_a_loss_with_an_offset_has_the_minimum_of_the_whole(family: Any) -> None
 
     assert [*coefficients, constant] == pytest.approx(minimize(objective, np.zeros(4), tol=1e-10).x, abs=1e-4)
     nothing = NewtonPath.of(X, y, OffsetLoss(family, np.zeros(90)))
-    assert nothing.evidence(2.0) == NewtonPath.of(X, y, family).evidence(2.0)
-    assert nothing.evidence_alpha() == NewtonPath.of(X, y, family).evidence_alpha()
+    assert nothing.evidence(2.0) == pytest.approx(NewtonPath.of(X, y, family).evidence(2.0))
+    assert nothing.evidence_alpha() == pytest.approx(NewtonPath.of(X, y, family).evidence_alpha())
 
 
 def test_the_nearest_fit_is_about_the_model_in_decisions_and_constants() -> None:
