@@ -121,6 +121,7 @@ SAID = {
     "P.4": r"With columns standardised by their own mean and deviation, the release is not private at the claimed $\varepsilon$.",
     "P.5": r"A changed row moves the minimiser of a convex loss with penalty $\alpha$ by at most twice the largest gradient over $\alpha$.",
     "P.12": "No rule by which parties add shares computed without a release keeps every joint prediction near the best party's own model.",
+    "P.14": "The best share about an earlier model whose coefficients of unseen columns are known, and the columns up to a rotation.",
     "P.13": "Under its own prior a posterior mean never errs more with a better sketch, nor more than any member of the average.",
     "P.6": "On centred data the block of party $k$ of the pooled ridge depends on the others' columns only through the sum $G$ of their Gram matrices.",
     "P.7": "The product of the received sketches, less their known noise, is an unbiased estimate of the others' centred Gram matrix.",

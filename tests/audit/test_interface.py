@@ -62,6 +62,9 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
         ("bayes", {"prior": {"x0": 1.0}}),
         ("glm", {"prior": {"x0": 1.0}}),
         ("pls", {"prior": {"x0": 1.0}}),
+        ("pride", {"prior": {"x0": 1.0}}),
+        ("pride-classifier", {"prior": {"x0": 1.0}}),
+        ("pride-counts", {"prior": {"x0": 1.0}}),
     ):
         kind, own, y = KINDS[name]
         found[kind.__name__].update(

@@ -92,6 +92,18 @@ def pride_family_case(family: str) -> Case:
     return Case("pride", msgspec.structs.replace(case.study, parties=tuple(cards), parameters=parameters), tables)
 
 
+def pride_prior_case() -> Case:
+    """The same parties, drawn to a model of all columns and to one of the clinic's."""
+    case = pride_case()
+    coefficients = {"age": 0.02, "marker0": 1.0, "smoker = yes": 0.1, "region": -0.1}
+    prior = [
+        {"name": "2024", "coefficients": coefficients, "intercept": 0.3},
+        {"name": "2023", "coefficients": {"pressure": -0.05}},
+    ]
+    parameters = {**case.study.parameters, "prior": prior}
+    return Case("pride", msgspec.structs.replace(case.study, parameters=parameters), case.tables)
+
+
 def bayes_case() -> Case:
     """Three sites with rows of the same columns; one may drop out or collude; ranges are narrowed first."""
     rng = np.random.default_rng(5)
@@ -667,6 +679,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "pride, poisson": lambda: pride_family_case("poisson"),
     "pride, multinomial": lambda: pride_family_case("multinomial"),
     "pride, cox": lambda: pride_family_case("cox"),
+    "pride, prior": pride_prior_case,
     "bayes": bayes_case,
     "bayes, robust": lambda: bayes_rounds_case(method="refinement", covariance="robust"),
     "bayes, cluster": bayes_cluster_case,

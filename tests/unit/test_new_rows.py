@@ -16,7 +16,8 @@ from unpooled.privacy.unit import Target, Unit
 from unpooled.study.files import read_card, read_study
 from unpooled.study.party import create_party
 
-STUDY = """\
+PRIOR = '[[parameters.prior]]\nname = "2024"\ncoefficients = { c0 = 4.0, l0 = 4.0 }\n'
+STUDY = f"""\
 [study]
 model = "pride"
 purpose = "to be predicted from"
@@ -24,6 +25,7 @@ purpose = "to be predicted from"
 [parameters]
 response = "y"
 
+{PRIOR}
 [privacy]
 epsilon = 8.0
 delta = 1e-6
@@ -83,6 +85,8 @@ def test_new_rows_are_predicted_at_the_parties_and_charged(columns: Path) -> Non
     command(columns, "new", "pride", "--fitted", "study.toml", *cards, "--out", "predict.toml")
     asked = read_study(columns / "predict.toml")
     assert (asked.epsilon, asked.unit, asked.ids) == (8.0, "attribute", "aligned")
+    assert "prior" not in asked.parameters  # what the parties keep is drawn to it already
+    assert "The earlier models (2024) are public" in command(columns, "plan", "study.toml")
     assert "fits nothing" in command(columns, "plan", "predict.toml", "--utility", code=2)
     assert "sketch" in command(columns, "plan", "predict.toml")
     spent = json.loads(command(columns, "party", "ledger", "--config", "clinic/party.toml", "--json"))["spent_epsilon"]
@@ -116,6 +120,7 @@ def test_what_cannot_be_is_refused(columns: Path, tmp_path: Path) -> None:
     text = (columns / "study.toml").read_text()
     trust = '[trust]\ncross-validation = "trusted"\n\n[[party]]'
     other = text.replace('response = "y"', 'response = "y"\nalpha = "global-cv"').replace("[[party]]", trust, 1)
+    other = other.replace(PRIOR, "")
     (columns / "study.toml").write_text(other)
     command(columns, "new", "pride", "--fitted", "study.toml", "--epsilon", "3", "--out", "y.toml")
     assert "alpha" not in (columns / "y.toml").read_text()

@@ -42,6 +42,7 @@ _PRIDE = {
     "alpha_": Shown.KEPT,
     "duality_gap_": Shown.KEPT,
     "reliability_": Shown.KEPT,
+    "drawn_": Shown.KEPT,
     "kept_": Shown.KEPT,
     "published_": Shown.RELEASED,
 }

@@ -34,6 +34,8 @@ _WORDS = (
 #: The type of a parameter ``prior``: any of these, or None.
 Prior: TypeAlias = Any
 # ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
+#: The penalty of an earlier model of counts or positive numbers that public rows make, as scikit-learn has it.
+SMALL = 0.01
 #: A pair (X, y).
 _PAIR = 2
 
@@ -50,6 +52,13 @@ def log_odds() -> Any:  # noqa: ANN401 - as above
     from sklearn.linear_model import LogisticRegressionCV
 
     return LogisticRegressionCV(max_iter=1000)
+
+
+def of_counts() -> Any:  # noqa: ANN401 - as above
+    """Return Poisson regression with a small penalty."""
+    from sklearn.linear_model import PoissonRegressor
+
+    return PoissonRegressor(alpha=SMALL)
 
 
 def _is_prior(value: object) -> bool:

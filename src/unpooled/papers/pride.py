@@ -77,6 +77,8 @@ def compile_plan(study: Study) -> Plan:
     if parameters.named not in ("squared", "huber", "logistic"):
         msg = f"the published calibration is for ridge, Huber and logistic regression: family = {parameters.named} needs calibration = 'sound'"
         raise UsageError(msg)
+    if parameters.prior:
+        raise UsageError("the published calibration has no earlier models: prior needs calibration = 'sound'")
     if parameters.publish:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
     parts = parts_of(study)
@@ -168,7 +170,7 @@ sketch_dim = 0.05                   # columns of a sketch as a part of the party
 # fit_intercept = true
 # others = "like mine"              # for noise_model = "gram"
 # public = []                       # columns that are sent as they are
-# sketch, grids, matrices, clip_norm, publish, response_bound, fitted, predicting, event, quantile, dispersion and cap are not for this form""",
+# sketch, grids, matrices, prior, clip_norm, publish, response_bound, fitted, predicting, event, quantile, dispersion and cap are not for this form""",
     delta=0.05,
     calibration="published",
     trust='cross-validation = "trusted"',

@@ -44,7 +44,8 @@ def with_cited(
     if not cites and model != _STACKING:
         return found, ()
     if model != _STACKING:
-        msg = f"{key}: earlier models of a file or a run are for models {', '.join((*MODELS, _STACKING))}, not for {model!r}: leave it out"
+        instead = "write its coefficients as a table under prior" if model == "pride" else "leave it out"
+        msg = f"{key}: earlier models of a file or a run are for models {', '.join((*MODELS, _STACKING))}, not for {model!r}: {instead}"
         raise StudyError(msg)
     citations = Citations.of(key, found, folder, cites=cites)
     if not cites:

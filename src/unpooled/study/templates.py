@@ -10,6 +10,7 @@ import tomli_w
 
 from unpooled.errors import UsageError
 from unpooled.models import LINK, REGISTRY, load
+from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.study import ANALYSES
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.template import DEFAULT_CARDS
@@ -166,7 +167,9 @@ def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
         msg = f"{study.name}: a study of {asked.model!r} releases its model, which `unpooled predict` uses free of charge"
         raise UsageError(msg)
     plan = load(asked.row).compile(asked)
-    parameters = {key: value for key, value in asked.parameters.items() if key not in {"publish", "folds", "response_bound"}}
+    parameters = {
+        key: value for key, value in asked.parameters.items() if key not in {"publish", "folds", "response_bound", PRIOR}
+    }
     if parameters.get("alpha") == "global-cv":
         del parameters["alpha"]  # new rows choose no penalty
     parameters |= {"fitted": plan.hash, "sketch_dim": sizes_of(plan.design)}

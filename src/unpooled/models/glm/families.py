@@ -15,15 +15,13 @@ FAMILIES = (*ROW_FAMILIES, MULTINOMIAL, SURVIVAL)
 #: Families whose response is one of two classes, and those whose responses are above 0.
 TWO_CLASSES = tuple(name for name, family in ROW_FAMILIES.items() if family.classes)
 POSITIVE = tuple(name for name, family in ROW_FAMILIES.items() if family.positive)
-#: The penalty of an earlier model that public rows make, as scikit-learn has it.
-_PUBLIC = 0.01
 
 
 def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN401 - scikit-learn's own
     """Return the estimator that makes an earlier model of public rows: this family without privacy, and without exposure and offset."""
-    from sklearn.linear_model import GammaRegressor, PoissonRegressor
+    from sklearn.linear_model import GammaRegressor
 
-    from unpooled.estimation.priors import log_odds
+    from unpooled.estimation.priors import SMALL, log_odds, of_counts
 
     if family == SURVIVAL:
         raise UsageError(
@@ -35,7 +33,7 @@ def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN
         )
     if family in {*TWO_CLASSES, MULTINOMIAL}:
         return log_odds()
-    return GammaRegressor(alpha=_PUBLIC) if family in POSITIVE else PoissonRegressor(alpha=_PUBLIC)
+    return GammaRegressor(alpha=SMALL) if family in POSITIVE else of_counts()
 
 
 def check_family(name: str) -> None:

@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from unpooled.aggregation.priors import DrawnTo, named
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, tables_of
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
+from unpooled.estimation.priors import PRIORS, Earlier, Prior
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride import MODEL
@@ -19,6 +21,8 @@ from unpooled.models.pride.parameters import AUTO
 from unpooled.models.pride.plan import DUALITY_GAP, sizes_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
+from unpooled.privacy.classes import DEFAULT
+from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.table import Table
 from unpooled.protocol.keeper import MemoryKeeper
 from unpooled.protocol.local import column_named
@@ -34,10 +38,25 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-class PrideEstimator(StudyEstimator):
+def own_loss(task: str, loss: str | None, threshold: float | None, declared: Declared) -> dict[str, Any]:
+    """Return the parameters of a study that describe the response of one of the two rows."""
+    if loss and loss not in (losses := ("squared", "huber") if task == "regression" else ("logistic",)):
+        msg = f"loss must be one of {', '.join(losses)} where task = {task}: PrideGLM(family=...) fits the other families"
+        raise UsageError(msg)
+    return {
+        "task": task,
+        "loss": loss or "",
+        "threshold": None if threshold is None else float(threshold),
+        "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
+    }
+
+
+class PrideEstimator(Earlier, StudyEstimator):
     """Base of the estimators: columns to parties, study, run, coefficients back in the data's own units."""
 
     _model = MODEL
+    #: What the parties keep and no prediction needs: no pickle and no file carries it away from them.
+    _unsaved = StudyEstimator._unsaved | {"drawn_", "reliability_"}  # noqa: SLF001 - its base
     #: The label columns of an estimating party.
     _label_names: tuple[str, ...] = (RESPONSE,)
     _parameter_constraints: ClassVar = (
@@ -49,6 +68,7 @@ class PrideEstimator(StudyEstimator):
         | taking("grids", MAPPING, NONE)
         | taking("noise_model", WORD)
         | taking("others", WORD)
+        | taking("prior", PRIORS, NONE)
         | taking("loss", WORD, NONE)
         | taking("threshold", NUMBER, NONE)
         | taking("public", LIST)
@@ -74,6 +94,7 @@ class PrideEstimator(StudyEstimator):
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "gram",
         others: str = "like mine",
+        prior: Prior = None,
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,
@@ -96,6 +117,7 @@ class PrideEstimator(StudyEstimator):
         self.grids = grids
         self.noise_model = noise_model
         self.others = others
+        self.prior = prior
         self.public = public
         self.estimating = estimating
         self.clip_norm = clip_norm
@@ -157,8 +179,13 @@ class PrideEstimator(StudyEstimator):
             "fitted": fitted,
             "predicting": list(predicting),
         }
+        parameters |= {} if fitted else self._prior_parameter(declared.columns)
         trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
-        return self._asked(cards, parameters, declared.derived, trust)
+        asked = self._asked(cards, parameters, declared.derived, trust)
+        if not fitted:
+            return asked
+        # New rows are predicted with what is kept: what that was drawn to is no input of their study.
+        return msgspec.structs.replace(asked, origins=tuple(origin for origin in asked.origins if origin.input != PRIOR))
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
 
@@ -181,6 +208,10 @@ class PrideEstimator(StudyEstimator):
         self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
         found = {name: kept.get("reliability") for name, kept in self.kept_.items()}
         self.reliability_ = {name: values for name, values in found.items() if values is not None}
+        models = self.plan_.design.parameters.prior
+        if models:
+            weights = {name: kept["drawn"].T for name, kept in self.kept_.items()}
+            self.drawn_ = {name: DrawnTo(named(models, *each), ()) for name, each in weights.items()}
         self._columns, self._promised = declared.columns, declared
         coded = Coding(declared.columns, 1).real([table[column.name] for column in declared.columns])
         self.coef_, self.intercept_ = in_own_units(
@@ -192,6 +223,13 @@ class PrideEstimator(StudyEstimator):
             name: np.reshape(values, (-1, *shape)).T for name, values in done.outcome.result.published.items()
         }
         return self
+
+    def as_prior(self) -> Any:  # noqa: ANN401 - as every estimator with a prior
+        """Refuse: coefficients are raw functions of what the parties hold, and a prior is public."""
+        raise UsageError(
+            "coefficients of PRIDE stay at its parties, so no later study can take them as a prior: fit a model that releases its coefficients "
+            "(PrivateLinearRegression, PrivateGLM), and pass that"
+        )
 
     def _know_all(self) -> None:
         """Refuse predictions of all columns where some coefficients are known to nobody."""
@@ -229,5 +267,5 @@ class PrideEstimator(StudyEstimator):
         return predictions
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what the parties keep and no prediction needs, which a file or a copy would carry away from them."""
-        return {name: value for name, value in super().__getstate__().items() if name not in {"kept_", "reliability_"}}
+        """Without what stays at the parties."""
+        return {name: value for name, value in super().__getstate__().items() if name not in self._unsaved}

@@ -12,8 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.classifier import DeclaredClassifier
 from unpooled.estimation.parameters import NONE, NUMBER, WORD, taking
+from unpooled.estimation.priors import log_odds
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.pride.base import PrideEstimator
+from unpooled.models.pride.base import PrideEstimator, own_loss
 from unpooled.models.pride.levels import Levels
 from unpooled.models.pride.parameters import AUTO, CLASSES, NUMBERS
 from unpooled.models.pride.predictions import FamilyEstimator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.base import Declared
     from unpooled.estimation.linking import Frames, On
+    from unpooled.estimation.priors import Prior
     from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
@@ -39,25 +41,12 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-def _own_loss(task: str, loss: str | None, threshold: float | None, declared: Declared) -> dict[str, Any]:
-    """Return the parameters of a study that describe the response of one of the two rows."""
-    if loss and loss not in (losses := ("squared", "huber") if task == "regression" else ("logistic",)):
-        msg = f"loss must be one of {', '.join(losses)} where task = {task}: PrideGLM(family=...) fits the other families"
-        raise UsageError(msg)
-    return {
-        "task": task,
-        "loss": loss or "",
-        "threshold": None if threshold is None else float(threshold),
-        "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
-    }
-
-
 class PrideRegressor(RegressorMixin, PrideEstimator):
     """Ridge regression on column-split data: every party fits its columns together with perturbed sketches of the others'.
 
-    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``reliability_``, ``kept_``,
-    predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
-    Pickles and copies hold what :meth:`predict` needs, and not ``kept_`` and ``reliability_``.
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``drawn_``, ``reliability_``,
+    ``kept_``, predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
+    Pickles and copies hold what :meth:`predict` needs, and not ``drawn_``, ``kept_`` and ``reliability_``.
 
     Parameters
     ----------
@@ -95,6 +84,8 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     others : {"like mine", "copies", "unrelated"}, default "like mine"
         With ``noise_model="gram"``, what the study declares of the others' columns: that they relate to a party's own as halves of its
         own do to each other, that they measure the same variables again, or that they have nothing in common.
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Earlier models of the same response (docs/prior.md), to which each party's fit is drawn as far as its rows agree.
     public : list of columns, default ()
         Columns that are not sensitive; they are sent as they are.
     estimating : list of party names, optional
@@ -136,6 +127,8 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     reliability_ : dict
         For each party and direction of what its own columns leave of the sketches, largest first: the part that is no noise. Where all are 0,
         no coefficient rests on a direction that only the sketches show. Empty where nothing is averaged (THEORY.md, section 10).
+    drawn_ : dict
+        For each party the weight of each earlier model in its share, 1 as it is and 0 not at all; absent without ``prior``.
     published_ : dict
         Privately published coefficients of each party's coded columns.
     kept_ : dict
@@ -159,7 +152,7 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     """
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
-        return _own_loss("regression", self.loss, self.threshold, declared)
+        return own_loss("regression", self.loss, self.threshold, declared)
 
     def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
         """Fit every party's columns. ``on``: the ids by which frames of the parties, {name: frame}, are linked; y names a column then."""
@@ -178,9 +171,9 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
 class PrideClassifier(PrideEstimator, DeclaredClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
-    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``reliability_``, ``kept_``,
-    predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
-    Pickles and copies hold what :meth:`predict` needs, and not ``kept_`` and ``reliability_``.
+    What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``drawn_``, ``reliability_``,
+    ``kept_``, predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
+    Pickles and copies hold what :meth:`predict` needs, and not ``drawn_``, ``kept_`` and ``reliability_``.
 
     Parameters
     ----------
@@ -208,6 +201,7 @@ class PrideClassifier(PrideEstimator, DeclaredClassifier):
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "gram",
         others: str = "like mine",
+        prior: Prior = None,
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,
@@ -225,7 +219,10 @@ class PrideClassifier(PrideEstimator, DeclaredClassifier):
         self.classes = classes
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
-        return _own_loss("classification", self.loss, self.threshold, declared)
+        return own_loss("classification", self.loss, self.threshold, declared)
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        return log_odds()
 
     def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
         """Fit every party's columns. ``on`` as of :class:`PrideRegressor`."""
@@ -314,6 +311,7 @@ class PrideGLM(FamilyEstimator):
         grids: Mapping[str, tuple[int, ...]] | None = None,
         noise_model: str = "gram",
         others: str = "like mine",
+        prior: Prior = None,
         public: Sequence[int | str] = (),
         estimating: Sequence[str] | None = None,
         clip_norm: float | None = None,

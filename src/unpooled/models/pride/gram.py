@@ -7,6 +7,7 @@ multiple of C only on the span of U and of the received columns, so one eigendec
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -104,6 +105,39 @@ class Kernel:
     def coordinates(self, target: Vector) -> Vector:
         """U'y."""
         return self.own.coordinates(target[:, None])[:, 0]
+
+    def loosened(self, factor: float) -> Kernel:
+        """Return the kernel of a study in which the others' coefficients vary by this factor more than the own ones."""
+        root = math.sqrt(factor)
+        return replace(
+            self,
+            inside=self.inside * factor,
+            outside=self.outside * factor,
+            features=self.features * root,
+            towards=self.towards * root,
+            beyond=self.beyond * factor,
+        )
+
+    @cached_property
+    def spectrum(self) -> tuple[Vector, Matrix, Matrix, Vector]:
+        """Return eigenvalues and eigenvectors on the span of U and H, and R with the roots of L.
+
+        Outside U an orthonormal basis E of what H has there: H = U T + E S, S = L^(1/2) R' with the eigenpairs of the ``beyond`` Gram.
+        """
+        rank, inside = self.own.rank, self.own.squares + self.inside
+        with one_thread():
+            values, vectors = eigh(self.beyond) if self.beyond.size else (np.empty(0), np.empty((0, 0)))
+            energy = float((self.features**2).sum())
+            kept = values > max(_RANK * energy, np.finfo(np.float64).tiny)
+            kept[: -max(self.own.degrees - rank, 0) or kept.size] = False  # no more directions than there are
+            roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+            maps = np.vstack([self.towards, roots[:, None] * vectors.T])
+            matrix = product(maps, maps.T)
+            matrix[np.diag_indices_from(matrix)] += np.concatenate([inside, np.full(roots.size, self.outside)])
+            if matrix.size == 0:
+                return np.empty(0), matrix, vectors, roots
+            squares, basis = eigh(matrix, driver="evd")
+        return np.maximum(squares, 0.0), basis, vectors, roots
 
     def share(self, inside: Vector, mean: float | Vector, fitted: Vector | None = None) -> Share:
         """Return the solution from U'v of the rows' weights v = V^-1 y; with several decisions a row, a column for each."""
@@ -215,27 +249,11 @@ class GramPath:
 
     @cached_property
     def _reduced(self) -> tuple[Vector, Matrix, Vector]:
-        """Return eigenvalues and eigenvectors on the span of U and H, and y there.
-
-        Outside U an orthonormal basis E of what H has there: H = U T + E S, S = L^(1/2) R' with the eigenpairs of the ``beyond`` Gram.
-        """
-        kernel, rank = self.kernel, self.kernel.own.rank
-        towards, inside = kernel.towards, kernel.own.squares + kernel.inside
+        """Return eigenvalues and eigenvectors on the span of U and H, and y there."""
+        kernel, (squares, basis, vectors, roots) = self.kernel, self.kernel.spectrum
         ours = kernel.coordinates(self.target)
-        with one_thread():
-            values, vectors = eigh(kernel.beyond) if kernel.beyond.size else (np.empty(0), np.empty((0, 0)))
-            energy = float((kernel.features**2).sum())
-            kept = values > max(_RANK * energy, np.finfo(np.float64).tiny)
-            kept[: -max(kernel.own.degrees - rank, 0) or kept.size] = False  # no more directions than there are
-            roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
-            maps = np.vstack([towards, roots[:, None] * vectors.T])
-            outer = (vectors.T @ (kernel.features.T @ self.target - towards.T @ ours)) / roots
-            matrix = product(maps, maps.T)
-            matrix[np.diag_indices_from(matrix)] += np.concatenate([inside, np.full(roots.size, kernel.outside)])
-            if matrix.size == 0:
-                return np.empty(0), matrix, np.empty(0)
-            squares, basis = eigh(matrix, driver="evd")
-        return np.maximum(squares, 0.0), basis, basis.T @ np.concatenate([ours, outer])
+        beyond = (vectors.T @ (kernel.features.T @ self.target - kernel.towards.T @ ours)) / roots
+        return squares, basis, basis.T @ np.concatenate([ours, beyond])
 
     @property
     def _beyond(self) -> tuple[int, float]:
@@ -250,16 +268,18 @@ class GramPath:
         """Return eigenvalues of the kernel on the span of the own and the received columns."""
         return self._reduced[0]
 
-    def evidence(self, alpha: float) -> float:
-        """Return twice the negative log marginal likelihood of y ~ N(0, s^2 V / alpha), s^2 profiled out, up to a constant."""
+    def evidence(self, alpha: float, scale: float | None = None) -> float:
+        """Return twice the negative log marginal likelihood of y ~ N(0, s^2 V / alpha), up to a constant: s^2 profiled out, or alpha times ``scale``."""
         squares, _, rotated = self._reduced
         count, rest = self._beyond
         ratio, outer = squares / alpha, self.kernel.outside / alpha
         explained = float((rotated**2 / (1 + ratio)).sum()) + rest / (1 + outer)
         degrees = self.kernel.own.degrees
-        return (
-            degrees * float(np.log(max(explained, 1e-300))) + float(np.log1p(ratio).sum()) + count * float(np.log1p(outer))
-        )
+        level = degrees * float(np.log(max(explained, 1e-300)))
+        if scale is not None:  # the profile's maximum, plus what another s^2 costs
+            off = max(explained, 1e-300) / (max(degrees, 1) * alpha * scale)
+            level += degrees * (off - 1 - math.log(off))
+        return level + float(np.log1p(ratio).sum()) + count * float(np.log1p(outer))
 
     def evidence_alpha(self) -> float:
         """Return the penalty of largest marginal likelihood, over 16 orders of magnitude around the kernel's own scale."""
@@ -267,6 +287,13 @@ class GramPath:
         if not total > 0:
             return 1.0
         return lowest(self.evidence, total / self.kernel.own.degrees * np.logspace(-8, 8, 65))
+
+    def noise_alpha(self, scale: float) -> float:
+        """Return the penalty of largest marginal likelihood where coefficients have the variance ``scale``: it is the noise's over that."""
+        most = float(self.target @ self.target) / max(self.kernel.own.degrees, 1)
+        if not most > 0:
+            return 1.0
+        return lowest(lambda alpha: self.evidence(alpha, scale), most / scale * np.logspace(-8, 1, 37))
 
     def solve(self, alpha: float) -> Share:
         """Return the party's share at this penalty."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.models.pride import made_up
 from unpooled.models.pride.average import own_decisions
 from unpooled.models.pride.parameters import Parameters
@@ -68,6 +68,7 @@ def outlook(
     if structure not in STRUCTURES:
         msg = f"structure is one of {', '.join(STRUCTURES)}, not {structure!r}"
         raise UsageError(msg)
+    study, left = without_prior(study)
     small = _smaller(study)
     alone = msgspec.structs.replace(small, parameters={**small.parameters, "sketch_dim": 0})
 
@@ -100,7 +101,7 @@ def outlook(
         base,
         free,
         what,
-        ", ".join(words),
+        ", ".join(words + left),
         nothing,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from unpooled.aggregation.priors import EarlierModel
 from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
 from unpooled.families.negative_binomial import NegativeBinomial
@@ -20,6 +21,8 @@ from unpooled.privacy.classes import DEFAULT, check_classes
 #: Families of numbers (and of censored times), and families of classes; the first of each is the default.
 NUMBERS: tuple[str, ...] = ("squared", "huber", "quantile", "poisson", "gamma", "negative-binomial", "cox")
 CLASSES: tuple[str, ...] = ("logistic", "multinomial", "ordinal")
+#: Those that are drawn to earlier models: the evidence of each is known at a given variance of the coefficients.
+DRAWN: tuple[str, ...] = ("squared", "logistic", "poisson", "negative-binomial")
 #: A sketch as large as is worth its noise.
 AUTO = "auto"
 #: The largest cap: e to it is the largest mean.
@@ -38,6 +41,11 @@ def automatic_size(rows: int, columns: int, epsilon: float) -> int:
         return min(1 << max(columns - 1, 0).bit_length(), max(rows, 1))
     share = min(_LARGEST, _SHARE * max(1.0, epsilon))
     return min(max(_FEWEST, round(share * columns)), columns, max(rows, 1))
+
+
+def undrawn(family: str) -> str:
+    """Return words that refuse earlier models of a family."""
+    return f"prior goes with family = {', '.join(DRAWN)}, not with {family}: leave prior out, or choose one of them"
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +87,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise_model: str = "gram"
     #: What the others' columns are to a party's own (noise_model = "gram"): "like mine", "copies" of them, or "unrelated".
     others: str = "like mine"
+    #: Earlier models of the same response, to which every party's fit is drawn as far as its rows agree (``aggregation/priors.py``).
+    prior: tuple[EarlierModel, ...] = ()
     fit_intercept: bool = True
     #: Bound C on the length of a sketched row in coded units (unit = "record"); None is 1.25 sqrt(columns / 3).
     clip_norm: float | None = None
@@ -104,6 +114,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 msg = f"{name} must be one of {', '.join(words)}"
                 raise ValueError(msg)
         self._check_family()
+        self._check_prior()
         if isinstance(self.alpha, str):
             if self.alpha not in ("marginal-likelihood", "local-cv", "global-cv"):
                 raise ValueError("alpha must be a number, marginal-likelihood, local-cv or global-cv")
@@ -189,6 +200,26 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for holds, words in rules:
             if not holds:
                 raise ValueError(words)
+
+    def _check_prior(self) -> None:
+        """Refuse earlier models where the fit would take no notice of them."""
+        if not self.prior:
+            return
+        if self.named not in DRAWN:
+            msg = (
+                f"prior goes with family = {', '.join(DRAWN)}, not with {self.named}: leave prior out, or choose one of them"
+            )
+            raise ValueError(msg)
+        others = {
+            f"alpha = {self.alpha}": self.alpha != "marginal-likelihood",
+            f"noise_model = {self.noise_model}": self.noise_model != "gram",
+            "fit_intercept = false": not self.fit_intercept,
+            "publish": bool(self.publish),
+            "fitted (new rows are predicted with what the parties keep)": self.fitted is not None,
+        }
+        if given := [words for words, there in others.items() if there]:
+            msg = f"prior goes without {', '.join(given)}: leave one of the two out"
+            raise ValueError(msg)
 
     def _check_publication(self) -> None:
         """Check that everything is declared that a bound on one row's pull needs (THEORY.md, section 7)."""

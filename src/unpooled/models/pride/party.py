@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError, UsageError
 from unpooled.models.pride import average
-from unpooled.models.pride.exact import exact_sketch
+from unpooled.models.pride.drawn import centres
+from unpooled.models.pride.exact import exact_sketch, kept_energy, lossless
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import (
     DesignPath,
@@ -32,6 +32,7 @@ from unpooled.models.pride.messages import (
     ScoreRequest,
     Sketch,
 )
+from unpooled.models.pride.nearest import nearest_at_home, nearest_share
 from unpooled.models.pride.plan import (
     COEFFICIENTS,
     ESTIMATE,
@@ -44,7 +45,6 @@ from unpooled.models.pride.plan import (
     clip_length,
     coded,
     coefficients_reach,
-    sketch_of,
     unit_of,
 )
 from unpooled.models.pride.responses import baseline, response_of
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from unpooled.kernels.newton import NewtonPath
     from unpooled.kernels.ridge import RidgePath
+    from unpooled.models.pride.drawn import Centre
     from unpooled.models.pride.gram import Share
     from unpooled.models.pride.local import LocalProblem
     from unpooled.models.pride.parameters import Parameters
@@ -147,7 +148,7 @@ def _others(context: Context[PrideDesign], received: Sequence[Received]) -> tupl
             values, deviation = decode_sketch(context, part, released.values.numpy())
             columns.append(values)
             noise.append(np.full(values.shape[1], deviation))
-            sketched.append(np.full(values.shape[1], not _lossless(context, part)))
+            sketched.append(np.full(values.shape[1], not lossless(context, part)))
         for disclosed in other.disclosed:
             plain = disclosed.values.numpy()
             if plain.shape != (rows, len(disclosed.columns)) or plain.dtype != np.float64 or not (np.abs(plain) <= 1).all():
@@ -196,40 +197,11 @@ def _problem(context: Context[PrideDesign], own: Matrix, received: Sequence[Rece
     if not context.design.models_gram:
         return DesignProblem(own, calibrated)
     part = part_of(context)
-    others = [other for other in context.design.parts if other.card.name != part.card.name and not _lossless(context, other)]
+    others = [other for other in context.design.parts if other.card.name != part.card.name and not lossless(context, other)]
     columns = sum(len(other.private.attribute) for other in others)
-    kept = _kept_energy(context, part, others) if sketched.any() else 1.0
+    kept = kept_energy(context, part, others) if sketched.any() else 1.0
     heard = Heard(columns, columns_received, noise, calibrated, sketched, kept, parameters.others)
     return GramProblem(own, heard, calibration)
-
-
-def _lossless(context: Context, part: Part) -> bool:
-    """Return True if a party's sketch gives the Gram matrix of its columns exactly: no noise, and a matrix that loses nothing."""
-    return part.sketch is not None and context.plan.study.epsilon == math.inf and part.sketch.is_isometry
-
-
-def _kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
-    """Return the share of the energy of a party's columns that its sketch keeps, taken from the own columns: 1 where the sketch is isotropic."""
-    study, parameters = context.plan.study, _parameters(context)
-    isotropic, shortened = parameters.sketch in ("srht", "gaussian"), study.unit == Unit.RECORD and study.epsilon < math.inf
-    if isotropic and not shortened:
-        return 1.0
-    width = len(part.private.attribute)
-    if part.sketch is None and (parameters.sketch != "matrix" or part.card.name in parameters.matrices):
-        part = replace(part, sketch=sketch_of(study, part.card, width))  # nobody reads it: it is drawn for this alone
-    sketches = [other.sketch for other in others if other.sketch is not None]
-    fallback = float(np.mean([sketch.mean_square for sketch in sketches]))
-    if part.sketch is None:
-        return fallback
-
-    def energy(rows: Matrix) -> float:
-        return float(((rows - rows.mean(axis=0)) ** 2).sum())
-
-    whole, unit = exact_sketch(part, context.table, None).astype(np.float64), part.sketch.unit / part.private.grid
-    before = energy(whole * unit) if isotropic else energy(coded(part, context.table).rows)
-    clip = clip_length(study, part) if shortened else None
-    after = energy(exact_sketch(part, context.table, clip).astype(np.float64) * unit) if clip else energy(whole * unit)
-    return after / before if after > 0 and before > 0 else fallback
 
 
 # --- step 2: coefficients ------------------------------------------------------------------------------------------------
@@ -250,10 +222,14 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     problem = _problem(context, columns.rows, request.received)
     folds = random_folds(response.shape[0], parameters.folds, context.plan.study.public_seed)
     averages = average.averages(parameters, context.plan.study.epsilon)
+    about = centres(context.design, part, request.received)
 
     def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
-        if averages and isinstance(problem, GramProblem):
-            return average.share(problem, response / unit, fit_intercept=parameters.fit_intercept)
+        if (averages or about) and isinstance(problem, GramProblem):
+            by_evidence = average.share if averages else partial(nearest_share, parameters.law)
+            alpha, found, drawn = by_evidence(problem, response / unit, about, fit_intercept=parameters.fit_intercept)
+            _keep_drawn(context, "drawn", drawn)
+            return alpha, found
         path = problem.path(parameters.law, response / unit, fit_intercept=parameters.fit_intercept)
         alpha = choose_alpha(path, parameters.alpha if request.alpha is None else request.alpha, folds)
         if isinstance(path, DesignPath):
@@ -273,7 +249,8 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
             alpha, share = solved(problem, unit)
     coefficients, at_home = unit * share.own, share
     if isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
-        at_home = _at_home(context, problem, response / unit) if averages else solved(problem.at_home(), unit)[1]
+        by_evidence = averages or bool(about)
+        at_home = _at_home(context, problem, response / unit, about) if by_evidence else solved(problem.at_home(), unit)[1]
         context.keep("home_coefficients", unit * at_home.own)
     context.keep("coefficients", coefficients)
     context.keep("received_coefficients", unit * at_home.received)
@@ -290,11 +267,23 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     return Estimated((context.release(COEFFICIENTS, Statistic(coefficients.ravel(), reach)),))
 
 
-def _at_home(context: Context[PrideDesign], problem: GramProblem, response: Vector) -> Share:
-    """Return the average that predicts new rows here; keep the noise that it was fitted at, and what of the sketches is no noise."""
-    context.keep(average.NOISE, problem.heard.noise)
-    context.keep("reliability", np.empty(0) if problem.calibration is None else problem.reliability()[::-1])
-    return average.at_home(problem, response, fit_intercept=_parameters(context).fit_intercept)
+def _at_home(context: Context[PrideDesign], problem: GramProblem, response: Vector, about: Sequence[Centre]) -> Share:
+    """Return the prediction of new rows here; of an average, keep the noise that it was fitted at, and what of the sketches is no noise."""
+    parameters = _parameters(context)
+    if not average.averages(parameters, context.plan.study.epsilon):
+        _, found, drawn = nearest_at_home(parameters.law, problem.at_home(), response, about)
+    else:
+        context.keep(average.NOISE, problem.heard.noise)
+        context.keep("reliability", np.empty(0) if problem.calibration is None else problem.reliability()[::-1])
+        found, drawn = average.at_home(problem, response, about, fit_intercept=parameters.fit_intercept)
+    _keep_drawn(context, "drawn_at_home", drawn)
+    return found
+
+
+def _keep_drawn(context: Context, name: str, drawn: Matrix) -> None:
+    """Keep the weights of earlier models where there are any: they are functions of raw data, and stay here."""
+    if drawn.size:
+        context.keep(name, drawn)
 
 
 def _need_global_cv(parameters: Parameters, what: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.priors import assumed, check_models
 from unpooled.errors import UsageError
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.parameters import Parameters, automatic_size
@@ -327,6 +328,8 @@ def check(study: Study, parameters: Parameters) -> None:
     if not any(knows_response(parameters, card) for card in study.parties) and parameters.fitted is None:
         msg = f"no party has {_label_columns(parameters)}: somebody must know the response"
         raise UsageError(msg)
+    columns = {column.name: column for card in study.parties for column in card.columns}
+    check_models(parameters.prior, Coding(tuple(columns.values()), 1).coded_names, intercept=True)
 
 
 def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) -> Plan:
@@ -354,6 +357,7 @@ def plan_of(study: Study, releases: tuple[Release, ...], design: PrideDesign) ->
         Split.VERTICAL,
         releases,
         public,
+        assumptions=assumed(study, parameters.prior),
         voids=voids,
         trusted=trusted,
         not_protected=(

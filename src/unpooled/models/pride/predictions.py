@@ -8,11 +8,12 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from unpooled.errors import UsageError
+from unpooled.estimation.priors import log_odds, of_counts, ridge
 from unpooled.families.gaussian import Gaussian
 from unpooled.kernels.concordance import concordance
 from unpooled.models.pride.base import PrideEstimator
 from unpooled.models.pride.joint import JointFamily
-from unpooled.models.pride.parameters import CLASSES
+from unpooled.models.pride.parameters import CLASSES, DRAWN, undrawn
 from unpooled.models.pride.probabilities import probabilities
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ class FamilyEstimator(PrideEstimator):
     classes_: NDArray[Any]
     baseline_times_: Vector
     baseline_hazard_: Vector
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        if self.family not in DRAWN:
+            raise UsageError(undrawn(self.family))
+        return {"squared": ridge, "logistic": log_odds}.get(self.family, of_counts)()
 
     @property
     def _law(self) -> Family | JointFamily:

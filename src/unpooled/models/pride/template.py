@@ -12,5 +12,6 @@ response = "y"                      # a label column of every party that estimat
 # family = "squared"                # or huber, quantile, poisson, gamma, negative-binomial, cox (with event), logistic, multinomial, ordinal
 # sketch_dim = "auto"               # what a party sends: columns of its sketch; 0 sends nothing
 # alpha = "marginal-likelihood"     # the penalty; "local-cv", or a number
-# fit_intercept = true""",
+# fit_intercept = true
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 } }""",
 )
