@@ -77,7 +77,7 @@ def test_an_estimator_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     assert type(back) is type(model)
     assert (back.predict(X) == model.predict(X)).all()
     assert str(back.statement_) == str(model.statement_)
-    assert same(vars(back), {key: value for key, value in vars(model).items() if key != "kept_"})
+    assert same(vars(back), {key: value for key, value in vars(model).items() if key not in type(model)._unsaved})
     assert same(back.get_params(), model.get_params())
     if hasattr(model, "summary") and hasattr(model, "moments_"):
         assert repr(back.summary()) == repr(model.summary())

@@ -44,6 +44,8 @@ _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
 _TOLERANCE = 1e-10
 #: How precisely a penalty is searched, of its logarithm: the evidence is flat there, and an evaluation is a whole fit.
 PENALTY = 1e-2
+#: Twice a log likelihood ratio beyond which smaller penalties, whose minima take longest, are not tried.
+HOPELESS = 100.0
 #: The criterion of a penalty whose minimum is out of reach: finite, since a parabola through infinity is none.
 _WORST = 1e77
 #: A small gradient may still leave an error of gradient / alpha in b: the last step must also have moved no decision by more
@@ -369,7 +371,7 @@ class NewtonPath:
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.loss.bend(self.target)
-        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY)
+        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY, HOPELESS)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
         """Return decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from unpooled.kernels.envelope import MoreauEnvelope
-from unpooled.kernels.newton import PENALTY, NewtonPath
+from unpooled.kernels.newton import HOPELESS, PENALTY, NewtonPath
 from unpooled.kernels.ridge import RidgePath, lowest, product
 from unpooled.kernels.threads import one_thread
 from unpooled.models.pride.curve import (
@@ -337,7 +337,7 @@ class GramNewtonPath:
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.path.loss.bend(self.path.target)
-        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY)
+        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY, HOPELESS)
 
     def solve(self, alpha: float) -> Share:
         """Return the party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""

@@ -6,7 +6,8 @@ That is the smaller error of two: of the best party's own model (of its own colu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_w
 from unpooled.models.pride import made_up
 from unpooled.models.pride.average import own_decisions
 from unpooled.models.pride.parameters import Parameters
+from unpooled.models.pride.party import estimate
 from unpooled.models.pride.responses import response_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Coding
@@ -69,7 +71,8 @@ def outlook(
         msg = f"structure is one of {', '.join(STRUCTURES)}, not {structure!r}"
         raise UsageError(msg)
     study, left = without_prior(study)
-    small = _smaller(study)
+    steps = (replace(s, answer=partial(estimate, predicts=False)) if s.answer is estimate else s for s in model.steps)
+    model, small = replace(model, steps=tuple(steps)), _smaller(study)
     alone = msgspec.structs.replace(small, parameters={**small.parameters, "sketch_dim": 0})
 
     exact: dict[int, tuple[float, float, float]] = {}

@@ -212,8 +212,13 @@ def minimum(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tup
     return path.solve(alpha)
 
 
-def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum) -> Estimated:
-    """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha."""
+def estimate(
+    context: Context, request: EstimateRequest, solve: Solver = minimum, *, predicts: bool = True
+) -> Estimated:
+    """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha.
+
+    A made-up study ``predicts`` no new rows at its parties, for which another problem would have to be solved.
+    """
     part, parameters = part_of(context), _parameters(context)
     _need_response(part, parameters)
     if request.alpha is not None:
@@ -248,7 +253,7 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
             unit = residual_unit
             alpha, share = solved(problem, unit)
     coefficients, at_home = unit * share.own, share
-    if isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
+    if predicts and isinstance(problem, GramProblem):  # new rows are predicted from sketches of them, if at all
         by_evidence = averages or bool(about)
         at_home = _at_home(context, problem, response / unit, about) if by_evidence else solved(problem.at_home(), unit)[1]
         context.keep("home_coefficients", unit * at_home.own)
