@@ -84,7 +84,9 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     }
     known = {"x": (-1, 1), "days": (0, 1), "arm": ["a", "b"], "died": (0, 1)}
     compared, alive = describe(trial, known, by="arm"), survival(trial, "days", "died", "arm", known)
-    effect = TreatmentEffect("arm", outcome="days", covariates="x", bounds=known, epsilon=20.0, max_passes=6).fit(trial)
+    effect = TreatmentEffect(
+        "arm", outcome="days", covariates="x", bounds=known, epsilon=20.0, max_passes=6, prior={"ATE": 1.0}
+    ).fit(trial)
     for result in (described, compared, alive, crossed, effect, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
     assert set(found) == set(OWN)

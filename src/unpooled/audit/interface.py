@@ -124,7 +124,7 @@ OWN: dict[str, dict[str, Shown]] = {
     },
     "ArmsDescription": {"table_": Shown.RELEASED},
     "SurvivalComparison": {"result_": Shown.RELEASED},
-    "TreatmentEffect": {"result_": Shown.RELEASED, "effect_": Shown.RELEASED},
+    "TreatmentEffect": {"result_": Shown.RELEASED, "effect_": Shown.RELEASED, "drawn_": Shown.RELEASED},
     "Tabulation": {
         "table_": Shown.RELEASED,
         "terms": Shown.RELEASED,
