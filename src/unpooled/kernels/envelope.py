@@ -70,32 +70,36 @@ class MoreauEnvelope:
 
     def shifted(self, u: Vector, y: Vector) -> Vector:
         """Return the roots v, by Newton's steps inside a bracket that shrinks with each: f' rises, so they lie between u and u - t f'(u)."""
-        if not self._last or not (np.array_equal(self._last[0], u) and self._last[1] is y):
-            self._last[:] = [u, y, self._roots(u, y)]
-        return self._last[2]
+        return self._rooted(u, y)[0]
 
-    def _roots(self, u: Vector, y: Vector) -> Vector:
+    def _rooted(self, u: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """Return the roots v, and f''(v)."""
+        if not self._last or not (np.array_equal(self._last[0], u) and self._last[1] is y):
+            self._last[:] = [u, y, *self._roots(u, y)]
+        return self._last[2], self._last[3]
+
+    def _roots(self, u: Vector, y: Vector) -> tuple[Vector, Vector]:
         reach = self.variance * self.loss.pull(u, y)
         low, high = np.minimum(u, u + reach), np.maximum(u, u + reach)
-        # From the last roots along their slopes, which are near; else a first step from u.
-        near, step = (self._last[2], u - self._last[0]) if self._last and self._last[1] is y else (u, reach)
-        v = np.clip(near + step / (1 + self.variance * self.loss.weight(near, y)), low, high)
-        last = np.full(u.shape, np.inf)
+        if self._last and self._last[1] is y:  # from the last roots along their slopes, which are near
+            v = self._last[2] + (u - self._last[0]) / (1 + self.variance * self._last[3])
+        else:
+            v = u + reach / (1 + self.variance * self.loss.weight(u, y))
+        v, last = np.minimum(np.maximum(v, low), high), np.full(u.shape, np.inf)
         for _ in range(_ITERATIONS):
-            moved, pulled = v - u, self.variance * self.loss.pull(v, y)
-            excess, weight = moved - pulled, self.variance * self.loss.weight(v, y)
-            size, step = np.abs(excess), excess / (1 + weight)
+            excess, weight = v - u - self.variance * self.loss.pull(v, y), self.loss.weight(v, y)
+            size, step = np.abs(excess), excess / (1 + self.variance * weight)
             # Once a step is within rounding of v: the excess itself is not, where t f' is steep.
             open_ = np.abs(step) > _PRECISION * (1 + np.abs(u) + np.abs(v))
             if not open_.any():
-                break
+                return v, weight
             low, high = np.where(excess < 0, v, low), np.where(excess > 0, v, high)
             tried = v - step
             # The middle instead of a step out of the bracket, and after one that did not halve the excess: where f'' is next to 0 on one
             # side of the root Newton's steps would go to and fro.
             tried = np.where((tried > low) & (tried < high) & (size <= last / 2), tried, (low + high) / 2)
             v, last = np.where(open_, tried, v), size
-        return v
+        return v, self.loss.weight(v, y)
 
     def value(self, u: Vector, y: Vector) -> Vector:
         """f(v) + (v - u)^2 / 2t."""
@@ -108,7 +112,7 @@ class MoreauEnvelope:
 
     def weight(self, u: Vector, y: Vector) -> Vector:
         """f''(v) / (1 + t f''(v))."""
-        weight = self.loss.weight(self.shifted(u, y), y)
+        weight = self._rooted(u, y)[1]
         return weight / (1 + self.variance * weight)
 
     def information(self, u: Vector, y: Vector) -> Vector:

@@ -52,8 +52,7 @@ _WORST = 1e77
 #: than this, which Newton's method then squares; unless the gradient is at its rounding (separable classes, next to no
 #: penalty).
 _SETTLED, _ROUNDING = 1e-6, 1e-15
-#: Below this share of trace K the system in theta drowns what K lacks of full rank; the singular vectors then take its
-#: place.
+#: Below this share of trace K the system in theta drowns what K lacks of full rank: then the singular vectors take its place.
 _DUAL = 1e-8
 
 
@@ -371,7 +370,8 @@ class NewtonPath:
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.loss.bend(self.target)
-        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY, HOPELESS)
+        with one_thread():
+            return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY, HOPELESS)
 
     def held_out(self, alphas: Sequence[float] | Vector, folds: Folds) -> Matrix:
         """Return decision values of every row from the other folds, one row of the result per penalty (len(alphas) x n).

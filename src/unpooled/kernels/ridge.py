@@ -236,20 +236,18 @@ class RidgePath:
         return predictions
 
 
-def lowest(
-    criterion: Callable[[float], float], grid: Vector, precision: float = 1e-6, hopeless: float = math.inf
-) -> float:
+def lowest(criterion: Callable[[float], float], grid: Vector, precision: float = 1e-6, hopeless: float = math.inf) -> float:
     """Return the positive number of smallest criterion: the best of an increasing grid, refined between its neighbours.
 
     The grid is walked downwards: a criterion that solves for a penalty may start from the solution of the larger one before. The walk ends
     where the criterion is above the smallest so far by more than ``hopeless``.
     """
-    found = np.full(grid.size, math.inf)
+    values = np.full(grid.size, math.inf)
     for k in range(grid.size - 1, -1, -1):
-        found[k] = criterion(float(grid[k]))
-        if found[k] > found.min() + hopeless:
+        values[k] = criterion(float(grid[k]))
+        if values[k] > values.min() + hopeless:
             break
-    best = int(found.argmin())
+    best = int(values.argmin())
     bounds = np.log(grid[max(best - 1, 0)]), np.log(grid[min(best + 1, grid.size - 1)])
     found = minimize_scalar(lambda x: criterion(math.exp(x)), bounds=bounds, method="bounded", options={"xatol": precision})
     return math.exp(found.x)

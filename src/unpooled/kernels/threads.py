@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _TURN = RLock()
+#: Whether the thread whose turn it is has BLAS on one thread already: to set the limit costs more than a small solution.
+_limited = [False]
 
 
 def processors() -> int:
@@ -30,5 +32,13 @@ def _pools() -> ThreadpoolController:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """BLAS on one thread inside a with block; threads take turns, because the limit is one per process."""
-    with _TURN, _pools().limit(limits=1, user_api="blas"):
-        yield
+    with _TURN:
+        if _limited[0]:
+            yield
+            return
+        with _pools().limit(limits=1, user_api="blas"):
+            _limited[0] = True
+            try:
+                yield
+            finally:
+                _limited[0] = False

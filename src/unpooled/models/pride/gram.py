@@ -337,7 +337,8 @@ class GramNewtonPath:
         if self.squares.size == 0:
             return 1.0
         scale = float(self.squares.mean()) * self.path.loss.bend(self.path.target)
-        return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY, HOPELESS)
+        with one_thread():
+            return lowest(self.evidence, scale * np.logspace(-6, 6, 13), PENALTY, HOPELESS)
 
     def solve(self, alpha: float) -> Share:
         """Return the party's share at this penalty: F's coefficients are F'v, so U'v stands in them."""

@@ -212,9 +212,7 @@ def minimum(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tup
     return path.solve(alpha)
 
 
-def estimate(
-    context: Context, request: EstimateRequest, solve: Solver = minimum, *, predicts: bool = True
-) -> Estimated:
+def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum, *, predicts: bool = True) -> Estimated:
     """Solve the local problem and keep its solution: own coefficients, those of the received columns, intercept, alpha.
 
     A made-up study ``predicts`` no new rows at its parties, for which another problem would have to be solved.
