@@ -8,7 +8,7 @@ WORKERS := -n 3 --dist loadgroup
 RUN := $(BIN)/pytest -q $(WORKERS) --ignore tests/audit --ignore tests/browser
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test bytecode measured test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test compiled measured test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
@@ -35,9 +35,10 @@ measured: .venv/dev.stamp
 	MEASURED=all $(RUN) -m "$(FAST)" --cpu=build/cpu/all.json --cov --cov-context=test --cov-report=
 	$(BIN)/python tests/measured.py build/cpu/all.json
 
-# Bytecode of package and tests, which the workers would otherwise each make for themselves.
-bytecode: .venv/dev.stamp
+# Bytecode of package and tests, and the kernels that take longest to compile: the workers would otherwise each make them for themselves.
+compiled: .venv/dev.stamp
 	$(BIN)/pytest -q --collect-only > /dev/null
+	-$(BIN)/pytest -q -m "$(FAST)" tests/unit/test_hadamard.py tests/unit/test_frank_wolfe.py > /dev/null # the lane says what fails
 
 # Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size.
 test-slow: .venv/dev.stamp

@@ -1059,7 +1059,7 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:
     """Theorem B.2."""
     opened, released, refused, answered = 0, 0, 0, 0
-    for seed in range(30):
+    for seed in range(sized(30, 15)):
         study = study_of(**STUDIES[kind])
         with monkeypatch.context() as patch:
             notes = Notebook(patch)
