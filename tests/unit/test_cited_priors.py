@@ -228,10 +228,12 @@ def run_of_case(
     return drive(load(study.model), load(study.model).compile(study), people, transcript)
 
 
-def cited_from_case(folder: Path, name: str, times: int = 1, **more: object) -> tuple[dict, Study, object]:
+def cited_from_case(
+    folder: Path, name: str, times: int = 1, first: dict[str, object] | None = None, **more: object
+) -> tuple[dict, Study, object]:
     """Run a contract case, and cite its run in a study like it: (the earlier model, that study, the result).
 
-    With ``times`` above 1 it has every row so often, and next to no noise.
+    With ``times`` above 1 it has every row so often, and next to no noise; ``first`` are parameters of the run alone.
     """
     sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
     from cases import CASES
@@ -242,8 +244,9 @@ def cited_from_case(folder: Path, name: str, times: int = 1, **more: object) -> 
         tables = {name: Table({one: np.tile(own[one], times) for one in own.names}) for name, own in case.tables.items()}
         cards = tuple(msgspec.structs.replace(card, rows=tables[card.name].n_rows) for card in study.parties)
         study = msgspec.structs.replace(study, parties=cards, epsilon=1000.0)
-    outcome = run_of_case(name, study, transcript, tables)
-    write_record(folder, load(study.model).compile(study), outcome, transcript.entries)
+    run = msgspec.structs.replace(study, parameters=study.parameters | (first or {}))
+    outcome = run_of_case(name, run, transcript, tables)
+    write_record(folder, load(run.model).compile(run), outcome, transcript.entries)
     later = study.parameters | {"prior": "run:.", "prior_rows": "others"} | more
     parameters, origins = with_cited(study.model, later, study.parties, folder)
     (earlier,) = parameters["prior"]
@@ -285,8 +288,16 @@ def test_an_effect_is_drawn_to_that_of_a_run_which_means_the_same(tmp_path: Path
             with_cited("effects", own | {"prior": prior} | changes, cards, tmp_path)
         return str(caught.value)
 
-    assert "another estimand" in refused(estimand="ATT")
-    assert "another family" in refused(family="gamma")
+    others = {
+        "response": "age",
+        "treatment": "smoker",
+        "event": "died",
+        "horizon": 9.0,
+        "estimand": "ATT",
+        "family": "gamma",
+    }
+    for name, value in others.items():
+        assert f"another {name}" in refused(**{name: value}), name
     turned = [
         msgspec.structs.replace(
             card,
@@ -299,6 +310,11 @@ def test_an_effect_is_drawn_to_that_of_a_run_which_means_the_same(tmp_path: Path
     ]
     assert "another list of categories of the treatment" in refused(tuple(turned))
     assert "public rows (old.csv) go without a treatment" in refused(prior="rows:old.csv", prior_rows="")
+    # An effect that was drawn itself is cited as it was printed.
+    (tmp_path / "drawn").mkdir()
+    before = [{"name": "Lund", "coefficients": {"ATE": 2.0}}]
+    twice, _, again = cited_from_case(tmp_path / "drawn", "effects", times=20, first={"prior": before})
+    assert twice["coefficients"] == {"ATE": again.drawn.value} != {"ATE": again.effect.value}
     with pytest.raises(StudyError, match="a run of model 'effects'"):
         with_cited(
             "bayes", {"response": "stay", "prior": "run:.", "prior_rows": "others"}, (Card("north", 9, (STAY,)),), tmp_path

@@ -99,6 +99,20 @@ def test_newton_and_row_effects(name: str) -> None:
     assert envelope.bend(y) == pytest.approx(1 / (1 / family.bend(y) + t))
 
 
+@pytest.mark.parametrize("name", ["logistic", "huber", "poisson", "gamma", "negative-binomial"])
+def test_roots_of_row_effects_are_exact_wherever_the_search_begins(name: str) -> None:
+    """From next to no variance to one at which f' is a wall; anew, and from the roots before of decisions near and far."""
+    family, y = FAMILIES[name], (np.where(SIGNAL > 0, 1.0, -1.0) if name == "logistic" else RESPONSES[name])[:60]
+    u = SIGNAL[:60]
+    for t in (1e-6, 1e-2, 1.0, 1e3, 1e6):
+        near = MoreauEnvelope(family, t)
+        for moved in (0.0, 1e-9, 0.1, -6.0, 6.0):
+            v = near.shifted(u + moved, y)
+            np.testing.assert_allclose(v, MoreauEnvelope(family, t).shifted(u + moved, y), rtol=1e-13, atol=1e-13)
+            off = (v - u - moved - t * family.pull(v, y)) / (1 + t * family.weight(v, y))
+            assert (np.abs(off) <= 2e-15 * (1 + np.abs(u + moved) + np.abs(v))).all()
+
+
 # --- oracles: one party ------------------------------------------------------------------------------------------------------
 
 

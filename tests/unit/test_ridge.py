@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
-from threading import Event, Thread
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 from sklearn.linear_model import Ridge
-from threadpoolctl import threadpool_info
 
-from unpooled.kernels.ridge import RidgePath, gram, noise_aware_smoothing, product, shrink_singular_values
-from unpooled.kernels.threads import one_thread
+from unpooled.kernels.ridge import RidgePath, gram, lowest, noise_aware_smoothing, product, shrink_singular_values
 
 ALPHAS = np.array([1e-3, 0.3, 10.0, 1e4])
 SHAPES = [(40, 7), (24, 60), (30, 30)]
@@ -280,30 +279,78 @@ def test_shrinkage_at_its_edges():
 # --- threads ------------------------------------------------------------------------------------------------------------
 
 
+#: What is asserted in a process whose BLAS has two threads: the tests' own has one, where nothing would be seen.
+ONE_THREAD = """
+import time
+from threading import Event, Thread
+
+import numpy
+import scipy.linalg
+from threadpoolctl import threadpool_info
+from unpooled.kernels.threads import one_thread
+
+
 def blas_threads():
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+before, inside, entered = blas_threads(), [], Event()
+assert before == {2}, before
+
+
+def work(pause):
+    with one_thread(), one_thread():
+        entered.set()
+        time.sleep(pause)
+        inside.append(blas_threads())
+
+
+threads = [Thread(target=work, args=(pause,)) for pause in (0.05, 0.2)]
+threads[0].start()
+entered.wait(10)
+threads[1].start()
+for thread in threads:
+    thread.join(10)
+with one_thread():
+    with one_thread():
+        inside.append(blas_threads())
+    inside.append(blas_threads())
+assert inside == [{1}] * 4, inside
+assert blas_threads() == before
+try:
+    with one_thread():
+        raise KeyError
+except KeyError:
+    assert blas_threads() == before
+with one_thread():
+    assert blas_threads() == {1}
+"""
 
 
 def test_one_thread_inside_and_as_before_outside():
     """Also where threads overlap: without turns the second would take the first one's limit for the normal state."""
-    before, inside, entered = blas_threads(), [], Event()
+    two = {f"{library}_NUM_THREADS": "2" for library in ("OPENBLAS", "OMP", "MKL")}
+    found = subprocess.run(
+        [sys.executable, "-c", ONE_THREAD], env=os.environ | two, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
 
-    def work(pause):
-        with one_thread(), one_thread():
-            entered.set()
-            time.sleep(pause)
-            inside.append(blas_threads())
 
-    threads = [Thread(target=work, args=(pause,)) for pause in (0.05, 0.2)]
-    threads[0].start()
-    entered.wait(10)
-    threads[1].start()
-    for thread in threads:
-        thread.join(10)
-    with one_thread():
-        inside.append(blas_threads())
-    assert [set(each) for each in inside] == [{1}] * 3
-    assert blas_threads() == before
-    with pytest.raises(KeyError), one_thread():
-        raise KeyError
-    assert blas_threads() == before
+# --- the best of a grid --------------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_is_found_behind_a_rise_and_nothing_hopeless_is_tried():
+    """Two dips of -2 and -5 on a rising line: the walk down from the largest passes the first; it ends where the line is 30 above the best."""
+    tried = []
+
+    def criterion(x):
+        at = math.log10(x)
+        tried.append(at)
+        return -10 * at - 22 * math.exp(-((at - 3) ** 2) * 4) - 45 * math.exp(-((at - 1) ** 2) * 4)
+
+    grid = np.logspace(-6, 6, 25)
+    everything = lowest(criterion, grid)
+    assert min(tried) == -6
+    tried.clear()
+    assert lowest(criterion, grid, hopeless=60.0) == pytest.approx(everything, rel=1e-9)
+    assert min(tried) > -6

@@ -206,10 +206,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.prior:
             return
         if self.named not in DRAWN:
-            msg = (
-                f"prior goes with family = {', '.join(DRAWN)}, not with {self.named}: leave prior out, or choose one of them"
-            )
-            raise ValueError(msg)
+            raise ValueError(undrawn(self.named))
         others = {
             f"alpha = {self.alpha}": self.alpha != "marginal-likelihood",
             f"noise_model = {self.noise_model}": self.noise_model != "gram",
