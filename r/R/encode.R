@@ -133,6 +133,34 @@ arguments <- function(...) {
   found
 }
 
+# Earlier models as the command takes them: numbers by name, a fit, an effect, or several of these by name.
+prior_of <- function(prior) {
+  if (is.null(prior)) return(NULL)
+  if (inherits(prior, "unpooled_fit")) return(model_of(prior))
+  if (inherits(prior, "unpooled_release")) {
+    if (is.null(prior$saved)) usage("prior is an effect that this session estimated, or numbers; a study cites a run by \"run:FOLDER\"")
+    return(list(of = "saved", saved = prior$saved))
+  }
+  if (inherits(prior, c("lm", "coxph"))) return(fitted_elsewhere(prior))
+  if (is.null(names(prior)) || any(names(prior) == "") || !(is.list(prior) || is.numeric(prior)) || is.object(prior)) {
+    usage("prior is named numbers, such as c(age = 0.6, \"(intercept)\" = 90), a fit of this package or of lm(), glm() or coxph(), or a named list of several")
+  }
+  lapply(as.list(prior), function(one) if (is.numeric(one) && length(one) == 1 && is.null(names(one))) one else prior_of(one))
+}
+
+# The coefficients of a fit of R, under the names that they have here.
+fitted_elsewhere <- function(fit) {
+  found <- stats::coef(fit)
+  if (is.matrix(found)) usage("prior: give the coefficients of several responses or classes by name, class by class")
+  found <- found[!is.na(found)]
+  for (name in names(fit$xlevels)) {
+    at <- match(names(found), paste0(name, fit$xlevels[[name]]))
+    names(found)[!is.na(at)] <- paste0(name, " = ", fit$xlevels[[name]][at[!is.na(at)]])
+  }
+  names(found)[names(found) == "(Intercept)"] <- "(intercept)"
+  as.list(found)
+}
+
 # The terms of an answer as a data frame; what is not known is NA.
 terms_frame <- function(terms) {
   fields <- c("term", "estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high", "privacy", "group")

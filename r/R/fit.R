@@ -148,22 +148,27 @@ model_of <- function(fit) {
 }
 
 unpooled_lm <- function(formula, data = NULL, sites = NULL, study = NULL, epsilon = 1, delta = NULL, bounds = NULL,
-                        y_bounds = NULL, missing = NULL, weights = NULL, unit_id = NULL, random_state = NULL, ...) {
+                        y_bounds = NULL, missing = NULL, prior = NULL, weights = NULL, unit_id = NULL,
+                        random_state = NULL, ...) {
   call <- match.call()
-  if (!is.null(study)) return(fit_study("bayes", formula, study, epsilon, call, ...))
+  if (!is.null(study)) return(fit_study("bayes", formula, study, epsilon, call, prior, ...))
   fit_rows("linear", formula, data, sites, bounds, NULL, list(weights = weights, unit_id = unit_id), list(
-    epsilon = epsilon, delta = delta, y_bounds = y_bounds, missing = missing, random_state = random_state, ...
+    epsilon = epsilon, delta = delta, y_bounds = y_bounds, missing = missing, prior = prior_of(prior),
+    random_state = random_state, ...
   ), call)
 }
 
 unpooled_glm <- function(formula, family = stats::binomial(), data = NULL, sites = NULL, study = NULL, epsilon = 1,
-                         delta = NULL, bounds = NULL, y_bounds = NULL, classes = NULL, missing = NULL, weights = NULL,
-                         exposure = NULL, offset = NULL, unit_id = NULL, random_state = NULL, ...) {
+                         delta = NULL, bounds = NULL, y_bounds = NULL, classes = NULL, missing = NULL, prior = NULL,
+                         weights = NULL, exposure = NULL, offset = NULL, unit_id = NULL, random_state = NULL, ...) {
   call <- match.call()
   name <- family_name(family)
-  if (!is.null(study)) return(fit_study("glm", formula, study, epsilon, call, family = name, ...))
+  if (!is.null(study)) return(fit_study("glm", formula, study, epsilon, call, prior, family = name, ...))
   rows <- list(weights = weights, unit_id = unit_id)
-  given <- list(epsilon = epsilon, delta = delta, y_bounds = y_bounds, missing = missing, random_state = random_state, ...)
+  given <- list(
+    epsilon = epsilon, delta = delta, y_bounds = y_bounds, missing = missing, prior = prior_of(prior),
+    random_state = random_state, ...
+  )
   if (name == "linear") {
     if (!is.null(exposure) || !is.null(offset)) usage("a linear model has no exposure and no offset: subtract the offset from the response")
     return(fit_rows("linear", formula, data, sites, bounds, NULL, rows, given, call))
@@ -173,20 +178,21 @@ unpooled_glm <- function(formula, family = stats::binomial(), data = NULL, sites
 }
 
 unpooled_surv <- function(formula, data = NULL, sites = NULL, study = NULL, epsilon = 1, delta = NULL, bounds = NULL,
-                          y_bounds = NULL, cuts = NULL, missing = NULL, weights = NULL, unit_id = NULL,
+                          y_bounds = NULL, cuts = NULL, missing = NULL, prior = NULL, weights = NULL, unit_id = NULL,
                           random_state = NULL, ...) {
   call <- match.call()
-  if (!is.null(study)) return(fit_study("glm", formula, study, epsilon, call, family = "survival", cuts = cuts, ...))
+  if (!is.null(study)) return(fit_study("glm", formula, study, epsilon, call, prior, family = "survival", cuts = cuts, ...))
   fit_rows("glm", formula, data, sites, bounds, NULL, list(weights = weights, unit_id = unit_id), list(
     family = "survival", epsilon = epsilon, delta = delta, y_bounds = y_bounds, cuts = cuts, missing = missing,
-    random_state = random_state, ...
+    prior = prior_of(prior), random_state = random_state, ...
   ), call)
 }
 
 unpooled_joint <- function(formula = NULL, data, parties, epsilon = 1, delta = NULL, bounds, y_bounds = NULL,
-                           response_at = NULL, helpers = 1, random_state = NULL, ...) {
+                           response_at = NULL, helpers = 1, prior = NULL, random_state = NULL, ...) {
   call <- match.call()
   if (is.null(formula)) {
+    if (!is.null(prior)) usage("a description has no prior: give a formula")
     return(unpooled_describe(data, bounds,
       parties = parties, epsilon = epsilon, delta = delta, helpers = helpers, random_state = random_state, ...
     ))
@@ -197,6 +203,6 @@ unpooled_joint <- function(formula = NULL, data, parties, epsilon = 1, delta = N
   held <- lapply(parties, setdiff, left)
   fit_rows("linear", formula, data, NULL, bounds[setdiff(names(bounds), left)], NULL, list(), list(
     epsilon = epsilon, delta = delta, y_bounds = if (is.null(y_bounds)) bounds[[left]] else y_bounds, parties = held,
-    response_at = response_at, helpers = helpers, random_state = random_state, ...
+    response_at = response_at, helpers = helpers, prior = prior_of(prior), random_state = random_state, ...
   ), call)
 }

@@ -83,6 +83,11 @@ summary.unpooled_fit <- function(object, level = 0.95, exponentiate = FALSE, ref
     `Pr(>|z|)` = terms$p_value
   )
   rownames(found$coefficients) <- term_names(terms)
+  found$credible <- any(!is.na(terms$std_error)) && all(is.na(terms$statistic))
+  if (found$credible) { # of a posterior: no tests, and nobody knows what privacy adds
+    found$coefficients <- cbind(Estimate = terms$estimate, Deviation = terms$std_error, lower = terms$conf_low, upper = terms$conf_high)
+    rownames(found$coefficients) <- term_names(terms)
+  }
   found$conf.int <- cbind(terms$conf_low, terms$conf_high)
   dimnames(found$conf.int) <- list(term_names(terms), c("lower", "upper"))
   structure(c(found, object[c("call", "family", "dispersion", "nobs", "method", "statement", "notes")]),
@@ -94,7 +99,9 @@ print.summary.unpooled_fit <- function(x, digits = max(3L, getOption("digits") -
                                        signif.stars = getOption("show.signif.stars"), ...) {
   cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   cat("Coefficients", if (nzchar(x$ratio)) paste0(" (", x$ratio, "s)"), ":\n", sep = "")
-  if (all(is.na(x$coefficients[, "Std. Error"]))) {
+  if (x$credible) {
+    print(x$coefficients, digits = digits)
+  } else if (all(is.na(x$coefficients[, "Std. Error"]))) {
     print(x$coefficients[, "Estimate"], digits = digits)
     cat("\nmethod '", x$method, "' released no second moments: there are no standard errors\n", sep = "")
   } else {
@@ -109,7 +116,7 @@ print.summary.unpooled_fit <- function(x, digits = max(3L, getOption("digits") -
   cat("\n")
   if (identical(x$family, "linear") && !is.na(given(x$residual_variance))) {
     cat("Residual standard error: ", format(sqrt(x$residual_variance), digits = digits),
-      ", R-squared: ", format(given(x$r_squared), digits = digits), "\n",
+      if (!is.na(given(x$r_squared))) c(", R-squared: ", format(x$r_squared, digits = digits)), "\n",
       sep = ""
     )
   } else if (!is.null(x$dispersion)) {

@@ -44,13 +44,13 @@ unpooled_tabulate <- function(data, columns, bounds = NULL, sites = NULL, cuts =
 unpooled_effect <- function(data, treatment, outcome, covariates = ".", bounds, sites = NULL, propensity = NULL,
                             estimator = c("aipw", "iptw", "g-formula"), estimand = c("ATE", "ATT"),
                             family = "linear", event = NULL, horizon = NULL, cuts = NULL, epsilon = 1, delta = NULL,
-                            unit_id = NULL, random_state = NULL, ...) {
+                            prior = NULL, unit_id = NULL, random_state = NULL, ...) {
   call <- match.call()
   name <- family_name(family)
   given <- list(
     treatment = treatment, outcome = outcome, covariates = covariate_text(covariates), propensity = covariate_text(propensity),
     estimator = match.arg(estimator), estimand = match.arg(estimand), family = name, event = event, horizon = horizon,
-    cuts = cuts, epsilon = epsilon, delta = delta, random_state = random_state, ...
+    cuts = cuts, prior = prior_of(prior), epsilon = epsilon, delta = delta, random_state = random_state, ...
   )
   release("effect", data, sites, bounds, list(unit_id = unit_id), given, call)
 }

@@ -48,11 +48,30 @@ config_of <- function(party) {
 
 # A value in a study file.
 toml <- function(value) {
-  one <- function(x) if (is.character(x)) json_values(x) else if (is.logical(x)) tolower(x) else sprintf("%.17g", x)
+  if (is.list(value) && is.null(names(value))) return(paste0("[", paste(vapply(value, toml, ""), collapse = ", "), "]"))
+  one <- function(x) if (is.list(x)) toml(x) else if (is.character(x)) json_values(x) else if (is.logical(x)) tolower(x) else sprintf("%.17g", x)
   if (!is.null(names(value))) {
     return(paste0("{ ", paste(json_values(names(value)), vapply(value, one, ""), sep = " = ", collapse = ", "), " }"))
   }
   if (length(value) == 1 && !inherits(value, "AsIs")) one(value) else paste0("[", paste(vapply(value, one, ""), collapse = ", "), "]")
+}
+
+# Earlier models as a study file names them: "run:FOLDER", "rows:FILE", or numbers.
+cited <- function(prior) {
+  if (is.null(prior)) return(NULL)
+  several <- is.list(prior) && !is.object(prior) && !all(vapply(prior, function(one) is.numeric(one) && is.null(names(one)), NA))
+  models <- if (several || is.character(prior)) as.list(prior) else list(prior = prior)
+  unname(Map(function(one, name) {
+    if (is.character(one) && length(one) == 1) return(one)
+    if (inherits(one, "unpooled_fit") && !is.null(one$run)) return(paste0("run:", one$run$run))
+    if (inherits(one, c("unpooled_fit", "unpooled_release"))) usage("a study cites a run (\"run:FOLDER\") or numbers: this fit is no run of a study")
+    numbers <- prior_of(one)
+    constant <- numbers[["(intercept)"]]
+    list(
+      name = if (is.null(name) || name == "") "prior" else name, intercept = if (is.null(constant)) 0 else constant,
+      coefficients = numbers[setdiff(names(numbers), "(intercept)")]
+    )
+  }, models, if (is.null(names(models))) "" else names(models)))
 }
 
 # Write parameters into a study file, over its comments that name their defaults.
@@ -180,10 +199,10 @@ print.unpooled_ledger <- function(x, ...) {
 }
 
 # A fit to a study: its file is written once, and run when all parties have approved it.
-fit_study <- function(model, formula, study, epsilon, call, ...) {
+fit_study <- function(model, formula, study, epsilon, call, prior, ...) {
   study <- as_study(study)
   if (!file.exists(study$file)) {
-    parameters <- Filter(Negate(is.null), list(...))
+    parameters <- Filter(Negate(is.null), list(prior = cited(prior), ...))
     if (is.numeric(parameters$cuts)) parameters$cuts <- I(parameters$cuts)
     unpooled_new(model, study$parties, formula, epsilon, study$file, parameters)
   }

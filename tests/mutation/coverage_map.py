@@ -23,12 +23,25 @@ source_pkgs =
 """ + "".join(f"    unpooled.{package}\n" for package in PACKAGES)
 
 
+#: Tests that took more CPU seconds than this, in whatever lane, are not asked: a mutant has a minute.
+DEAREST = 1.5
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """As a plugin of the measured run: tests that the project's own coverage leaves out (no_cover) may kill a mutant too."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """As a plugin of the measured run: tests that the project's own coverage leaves out (no_cover) may kill a mutant too; dear ones are left out."""
+    took: dict[str, float] = {}
+    for lane in sorted((config.rootpath / "build" / "cpu").glob("*.json")):
+        took |= json.loads(lane.read_text())
+    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:
+        unknown = 2 * DEAREST if item.get_closest_marker("slow") else 0.0
+        chosen[took.get(item.nodeid, unknown) <= DEAREST].append(item)
+    for item in chosen[True]:
         for node in item.listchain():
             node.own_markers = [mark for mark in node.own_markers if mark.name != "no_cover"]
+    config.hook.pytest_deselected(items=chosen[False])
+    items[:] = chosen[True]
 
 
 class Map(NamedTuple):
@@ -60,7 +73,7 @@ def digest(file: Path) -> str:
 
 
 def measure(root: Path, folder: Path, arguments: tuple[str, ...] = TESTS) -> Map:
-    """Run the tests once under measurement: about half an hour of one core."""
+    """Run the tests once under measurement: about half an hour of one core; those of the slow lane too, where `build/cpu` says what they take."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "coveragerc").write_text(CONFIG)
     options = [
@@ -68,7 +81,7 @@ def measure(root: Path, folder: Path, arguments: tuple[str, ...] = TESTS) -> Map
         "-p",
         "coverage_map",
         "-m",
-        "not minutes and not slow and not network and not network_slow",
+        "not minutes and not network and not network_slow",
         "--cov",
         f"--cov-config={folder / 'coveragerc'}",
     ]

@@ -645,3 +645,33 @@ def test_a_study_file_of_a_stack_with_former_words_warns(tmp_path: Path) -> None
         "[parameters] source is prior",
         "[parameters] source_rows is prior_rows",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("bayes, prior", {"method": "moments"}),
+        ("bayes, prior", {"method": "refinement"}),
+        ("bayes, columns", {"prior": [{"name": "known", "coefficients": {"age": 0.5}, "intercept": 100.0}]}),
+    ],
+)
+def test_an_estimator_of_a_run_is_drawn_as_the_run_was(name: str, more: dict[str, object]) -> None:
+    """It had been made of the moments alone: `unpooled contrast` and `unpooled predict` left the earlier models out."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+    from cases import CASES
+
+    study = CASES[name]().study
+    study = msgspec.structs.replace(study, epsilon=500.0, parameters=study.parameters | more)
+    result = run_of_case(name, study).result
+    plan = load("bayes").compile(study)
+    model = fitted(plan, result)
+    assert model.drawn_ == result.drawn
+    released = {c.name: c.value for c in result.coefficients}
+    assert model.coef_.tolist() == pytest.approx(list(released.values()))
+    assert model.intercept_ == pytest.approx(result.intercept)
+    lines = [term.line for term in model.summary().terms]
+    assert lines == list(load("bayes").terms(plan, result))
+    assert lines or "columns" in name  # twelve rows of six columns determine none
+    assert all(line.p_value is None and line.privacy is None for line in lines)
+    with pytest.raises(UsageError, match="leave prior out"):
+        model.anova()

@@ -24,6 +24,7 @@ from typer.main import get_command
 import unpooled
 from unpooled.cli import main as cli
 from unpooled.cli import served
+from unpooled.cli.asked import column_of
 from unpooled.cli.serve import Service
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
@@ -101,7 +102,7 @@ def test_numbers_keep_all_bits_and_what_is_missing_is_missing() -> None:
 
     odd = np.array([0.1, -0.0, 5e-324, 1 / 3, math.nan])
     kept, coded, words = (
-        served.column_of("x", msgspec.json.decode(json.dumps(one), type=Column))
+        column_of("x", msgspec.json.decode(json.dumps(one), type=Column))
         for one in (numbers(odd), factor([2, -1, 0]), texts(["x", None]))
     )
     assert kept.tobytes() == odd.tobytes()
@@ -210,6 +211,30 @@ def test_a_treatment_effect_is_that_of_python(rows: dict[str, Any], data: dict[s
         {"call": "release", "function": "effect", "data": columns | {"y": times, "e": numbers(arm)}, "arguments": survived}
     )
     assert set(told["curves"]) == {"old", "new"}
+
+
+def test_earlier_models_are_numbers_or_what_was_saved(rows: dict[str, Any], data: dict[str, Any]) -> None:
+    """A table is a posterior's, whichever way its prior is given; a fit that is passed carries its price."""
+    asked = {"epsilon": 8, "bounds": {"age": [0, 128]}, "y_bounds": [-5, 15]}
+    columns = {"age": data["age"], "y": numbers(0.05 * rows["age"] + np.sin(np.arange(600)))}
+    call = {"call": "fit", "model": "linear", "formula": "y ~ age", "data": columns}
+    alone = ok({**call, "arguments": asked})
+    saved = {"of": "saved", "saved": alone["saved"]}
+    for prior, price in (({"age": 0.05}, 8), (saved, 12), ({"lund": {"age": 0.04}, "first": saved}, 12)):
+        told = ok({**call, "arguments": {**asked, "prior": prior}})
+        assert {(line["p_value"], line["privacy"]) for line in told["terms"]} == {(None, None)}
+        assert price - 1 < told["statement"]["epsilon_per_unit"]["record"] < price + 1
+        found = ok({"call": "summary", "model": {"of": "saved", "saved": told["saved"]}})
+        assert math.isnan(float(found["r_squared"] or "nan"))
+        assert any("drawn to earlier models" in line for line in found["foot"])
+    for wrong in (
+        {"of": "saved"},
+        {"of": "nothing"},
+        {"of": "run", "run": "/nowhere"},
+        {"age": "x"},
+        {"a": {"of": "saved"}},
+    ):
+        assert error({**call, "arguments": {**asked, "prior": wrong}})["kind"] == "usage"
 
 
 def test_survival_times_have_a_curve(data: dict[str, Any]) -> None:

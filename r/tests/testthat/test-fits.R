@@ -156,4 +156,34 @@ test_that("treatment effects", {
   expect_output(print(found), "A guarantee holds")
   expect_identical(unpooled_effect(d, "arm", "y", c("age", "ward"), known, estimand = "ATT", estimator = "iptw", epsilon = Inf)$kind, "TreatmentEffect")
   expect_error(unpooled_effect(d, "ward", "y", "age", known), class = "unpooled_usage")
+  drawn <- unpooled_effect(d, "arm", "y", ~ age + ward, known, "site", epsilon = 3, prior = list(lund = c(ATE = 2.1), first = found))
+  expect_output(print(drawn), "'lund' .*'first'")
+  expect_true(is.na(tidy(drawn)$p.value[1]))
+})
+
+test_that("a fit is drawn to earlier models, and has no tests", {
+  skip_without_command()
+  d <- people()
+  fit <- function(...) {
+    unpooled_lm(y ~ age + ward, d, epsilon = 10, bounds = known, y_bounds = c(-5, 12), random_state = 1, ...)
+  }
+  found <- fit(prior = c(age = 0.05, "ward = b" = 1))
+  seen <- summary(found)
+  expect_identical(colnames(seen$coefficients), c("Estimate", "Deviation", "lower", "upper"))
+  expect_equal(coef(found)[["age"]], 0.05, tolerance = 0.1)
+  expect_output(print(seen), "how far they drew each term: .*ward: b - a")
+  expect_true(all(is.na(tidy(found)$p.value)) && all(is.na(tidy(found)$privacy)))
+  expect_error(anova(found), "leave prior out", class = "unpooled_usage")
+  first <- d[1:500, ]
+  levels(first$ward) <- levels(d$ward)
+  several <- fit(prior = list(register = stats::lm(y ~ age + ward, first), earlier = found, lund = c(age = 0.04)))
+  expect_output(print(summary(several)), "'register' .*'earlier' .*'lund'")
+  expect_error(fit(prior = c(height = 1)), "height", class = "unpooled_usage")
+  for (wrong in list(3, "x", list(1), list(a = "x"), c(1, 2))) expect_error(fit(prior = wrong), class = "unpooled_usage")
+  ill <- unpooled_glm(ill ~ age, binomial(), d,
+    epsilon = 10, bounds = known["age"], classes = c("well", "ill"), random_state = 1,
+    prior = stats::glm(ill == "ill" ~ age, binomial(), first)
+  )
+  expect_equal(coef(ill)[["age"]], 0.05, tolerance = 0.3)
+  expect_identical(rownames(summary(ill, exponentiate = TRUE)$coefficients), names(coef(ill)))
 })

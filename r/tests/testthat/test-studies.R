@@ -61,6 +61,13 @@ test_that("a fit writes its study and runs it once all have approved", {
   fit <- unpooled_lm(stay ~ age * ward, study = study, epsilon = 2)
   expect_true("age * (ward: b - a)" %in% names(coef(fit)))
   expect_identical(formula(fit), stay ~ age * ward)
+
+  next_one <- unpooled_study(sub("study", "next", world$study), world$parties)
+  expect_error(unpooled_lm(stay ~ age * ward, study = next_one, epsilon = 0.5, prior = list(lund = c(age = 0.05), spring = fit)), class = "unpooled_refused")
+  expect_match(paste(readLines(next_one$file), collapse = "\n"), "prior = [{ \"name\" = \"lund\"", fixed = TRUE)
+  for (party in world$parties) unpooled_approve(next_one, party)
+  drawn <- unpooled_lm(stay ~ age * ward, study = next_one, epsilon = 0.5)
+  expect_output(print(summary(drawn)), "'lund' .*'study.run'")
 })
 
 test_that("a study that fits nothing is a release", {

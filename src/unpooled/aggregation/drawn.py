@@ -59,8 +59,8 @@ def drawn_tables(
     mean, covariance, weights, deviations = drawn_to(told_of_moments(moments), there, slopes, _typical(moments))
     back = frame.back(intercept=layout.intercept)
     own = back @ mean + np.where(slopes, 0.0, frame.response_centre)
-    estimates, pulls = posterior_of(tables.estimates, own, back @ covariance @ back.T)
-    return replace(tables, estimates=estimates, drawn=DrawnTo(named(models, weights, deviations), pulls))
+    estimates, drawn = posterior_of(tables.estimates, own, back @ covariance @ back.T, named(models, weights, deviations))
+    return replace(tables, estimates=estimates, drawn=drawn)
 
 
 def drawn_fit(moments: Moments, models: Sequence[EarlierModel]) -> tuple[LinearFit, DrawnTo]:

@@ -91,7 +91,9 @@ class LinearSummary(SummaryTable):
         foot = [f"n = {self.rows}"]
         if not math.isnan(self.residual_variance):  # of a table without lines the release says nothing of what is left
             foot[0] += f", residual variance {self.residual_variance:.5g}"
-        if not math.isnan(self.r_squared):  # of a focus nothing is released that all columns explain
+        if not math.isnan(
+            self.r_squared
+        ):  # of a focus nothing is released that all columns explain; earlier models have no such law
             foot[0] += f", R^2 {self.r_squared:.3f} [{low:.3f}, {high:.3f}]"
         if self.f_test is not None:
             foot.append(
@@ -130,7 +132,8 @@ class LinearTables(Tables):
         slopes = printed.weights[printed.slopes]
         slopes = slopes[self.estimates.determined(slopes)]
         test = law.test(slopes) if slopes.size and self.drawn is None else None
-        hidden = bool(self.nuisance) or not table.terms
+        # With earlier models as without an F test: it is the rows' own law that the release is drawn from.
+        hidden = bool(self.nuisance) or not table.terms or self.drawn is not None
         square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
         own = (
             math.nan if not table.terms else law.noise * self._moments.frame.response_width**2 * self._moments.layout.largest

@@ -68,28 +68,15 @@ class Pull(msgspec.Struct, frozen=True):
     value: float
     alone: float | None
 
-    def less(self, other: Pull) -> Pull:
-        """Return the difference of two terms, under the name of this one."""
-        alone = None if self.alone is None or other.alone is None else self.alone - other.alone
-        return Pull(self.term, self.value - other.value, alone)
-
 
 class DrawnTo(msgspec.Struct, frozen=True):
     """The weights of the earlier models that drew a fit, and how far they drew each term."""
 
     weights: tuple[Weight, ...]
     terms: tuple[Pull, ...]
-
-    def of_classes(self, labels: Sequence[str], against: str) -> DrawnTo:
-        """Return the same of the other classes against this one, as the table has them; without classes as it is."""
-        if not labels:
-            return self
-        size = len(self.terms) // len(labels)
-        each = {label: self.terms[at * size : (at + 1) * size] for at, label in enumerate(labels)}
-        base = each.pop(against)
-        return DrawnTo(
-            self.weights, tuple(one.less(its) for own in each.values() for one, its in zip(own, base, strict=True))
-        )
+    #: All coefficients without earlier models, of which only what the release determines means anything (two levels' difference, say); and which are slopes.
+    alone: tuple[float, ...] = ()
+    slopes: tuple[bool, ...] = ()
 
 
 def check_models(models: Sequence[EarlierModel], names: Sequence[str], *, intercept: bool) -> None:
@@ -285,8 +272,10 @@ def named(models: Sequence[EarlierModel], weights: Row, deviations: Row | None =
     return tuple(Weight(*one) for one in each)
 
 
-def posterior_of(estimates: Estimates, mean: Row, covariance: Matrix) -> tuple[Estimates, tuple[Pull, ...]]:
-    """Return the estimates of a posterior in the data's own units, and how far it drew each term.
+def posterior_of(
+    estimates: Estimates, mean: Row, covariance: Matrix, weights: tuple[Weight, ...]
+) -> tuple[Estimates, DrawnTo]:
+    """Return the estimates of a posterior in the data's own units, and how far it drew each term; ``weights``: those of the earlier models.
 
     What the release alone does not determine stays hidden, for of it the belief is nearly all that is said (a column that never varies). What
     hides of a line that is determined is no bias here: the posterior holds it.
@@ -296,7 +285,7 @@ def posterior_of(estimates: Estimates, mean: Row, covariance: Matrix) -> tuple[E
     pulls = tuple(Pull(name, value, before if told else None) for name, value, before, told in each)
     spread = tuple(np.ravel(covariance).tolist())
     own = {"estimate": tuple(mean.tolist()), "covariance": spread, "sampling": spread, "slopes": ()}
-    return msgspec.structs.replace(estimates, **own), pulls
+    return msgspec.structs.replace(estimates, **own), DrawnTo(weights, pulls, estimates.estimate, estimates.slopes)
 
 
 def _typical_of(slopes: NDArray[np.bool_]) -> float:

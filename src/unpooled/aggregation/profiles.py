@@ -16,6 +16,7 @@ from unpooled.aggregation.estimates import HALF, wald_lines
 from unpooled.aggregation.summary import as_html_table, as_text
 from unpooled.errors import UsageError, listed
 from unpooled.protocol.step import Panel
+from unpooled.protocol.terms import finite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ class Profile:
     at: Row
     estimate: Row
     std_error: Row
-    #: The part of the standard error that privacy adds: the root of its share of the variance.
+    #: The part of the standard error that privacy adds: the root of its share of the variance. Unknown (NaN) with earlier models.
     privacy: Row
     low: Row
     high: Row
@@ -76,9 +77,14 @@ class Profile:
         return np.asarray(np.isfinite(self.estimate))
 
     @property
+    def is_credible(self) -> bool:
+        """Return True for the curve of a posterior, of which nobody knows what privacy adds."""
+        return bool(self.determined.any()) and not np.isfinite(self.privacy).any()
+
+    @property
     def without_privacy(self) -> Row:
         """Return the part of the way from the curve to the ends of its band that there would be without privacy."""
-        return without_privacy(self.std_error, self.privacy)
+        return without_privacy(self.std_error, np.nan_to_num(self.privacy))
 
     @property
     def axes(self) -> tuple[str, str]:
@@ -123,7 +129,7 @@ class Profile:
         words = {name: getattr(self, name) for name in ("variable", "level", "scale", "statement", "label", "against")}
         sure = self.determined.tolist()
         numbers = {
-            name: [value if known else None for value, known in zip(getattr(self, name).tolist(), sure, strict=True)]
+            name: [finite(value) for value in getattr(self, name).tolist()]
             for name in ("estimate", "std_error", "privacy", "low", "high")
         }
         return words | {"at": self.at.tolist(), "determined": sure} | numbers
@@ -131,10 +137,12 @@ class Profile:
     @property
     def _lines(self) -> list[tuple[str, ...]]:
         ends = f"[{(1 - self.level) / 2:.3g}", f"{(1 + self.level) / 2:.3g}]"
-        lines: list[tuple[str, ...]] = [(self.variable, "difference", "std error", "privacy", *ends)]
+        errors = ("deviation",) if self.is_credible else ("std error", "privacy")
+        lines: list[tuple[str, ...]] = [(self.variable, "difference", *errors, *ends)]
         for k in range(0, self.at.size, _PRINTED):
             if self.determined[k]:
-                numbers = (self.estimate[k], self.std_error[k], self.privacy[k], self.low[k], self.high[k])
+                adds = () if self.is_credible else (self.privacy[k],)
+                numbers = (self.estimate[k], self.std_error[k], *adds, self.low[k], self.high[k])
                 lines.append((f"{self.at[k]:g}", *(f"{value:.5g}" for value in numbers)))
         return lines
 
@@ -178,6 +186,8 @@ def profile(tables: Tables, variable: str, level: float = 0.95, *, label: object
     sure &= tables.estimates.hidden(weights) <= HALF
     # At the lower end the difference is 0 by its definition; a curve of that point alone would say nothing.
     found[:, ~(sure | (nothing & sure.any()))] = np.nan
+    if tables.drawn is not None:
+        found[2] = np.nan
     estimate, errors, privacy, low, high = found
     scale = f"linear predictor ({_SCALES[tables.family]})" if tables.family in _SCALES else _response(tables.response)
     words = (level, scale, tables.statement, own, printed.against)

@@ -43,8 +43,8 @@ class SummaryTerm:
         return replace(self, p_value=value)
 
     def credible(self) -> SummaryTerm:
-        """Return the line of a posterior: its interval says what is believed, and no test of a value goes with it."""
-        return replace(self, statistic=math.nan, p_value=math.nan)
+        """Return the line of a posterior: its interval says what is believed, no test of a value goes with it, and nobody knows what privacy adds."""
+        return replace(self, privacy=math.nan, statistic=math.nan, p_value=math.nan)
 
     def exponential(self) -> SummaryTerm:
         """Return the line with the exponentials of its estimate and interval; standard error and test stay those of the logarithm."""
@@ -133,10 +133,13 @@ class SummaryTable(Savable):
     ratio: str
 
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Return the lines with their intervals, as a matplotlib figure: the darker part of an interval would be there without privacy, too."""
+        """Return the lines with their intervals, as a matplotlib figure: the darker part of an interval would be there without privacy, too.
+
+        Intervals of a posterior have no darker part, for nobody knows what they would be.
+        """
         figure, (axes,) = new_figure(6, 0.8 + 0.28 * max(len(self.terms), 1))
         for place, t in enumerate(self.terms):
-            part = max(1.0 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5
+            part = 0.0 if math.isnan(t.privacy) else max(1.0 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5
             middle = math.log(t.estimate) if self.ratio else t.estimate
             half = (math.log(t.conf_high) if self.ratio else t.conf_high) - middle
             inner = (middle - part * half, middle + part * half)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.aggregation.clipping import TAIL_PART, Clipping
 from unpooled.aggregation.estimates import chi2_tail, wald, wald_lines
 from unpooled.aggregation.glm_summary import RATIOS, GlmSummary
 from unpooled.aggregation.printed_terms import TREATMENT, printed_terms
-from unpooled.aggregation.priors import words
+from unpooled.aggregation.priors import DrawnTo, Pull, words
 from unpooled.aggregation.summary import as_html_table, as_text, cells_of, is_credible
 from unpooled.errors import UsageError, listed
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from unpooled.aggregation.estimates import Estimates
     from unpooled.aggregation.formula_columns import FormulaColumns
     from unpooled.aggregation.printed_terms import PrintedTerms
-    from unpooled.aggregation.priors import DrawnTo
     from unpooled.aggregation.summary import SummaryTable, SummaryTerm
 
     Matrix = NDArray[np.float64]
@@ -194,6 +194,22 @@ class Tables:
             raise UsageError(msg)
         return RATIOS[self.family]
 
+    def pulled(self, printed: PrintedTerms) -> DrawnTo:
+        """Return how earlier models drew the lines of the table, those of categories among them."""
+        assert self.drawn is not None
+        there = printed.weights
+        alone = msgspec.structs.replace(self.estimates, estimate=self.drawn.alone, slopes=self.drawn.slopes)
+        each = zip(
+            printed.names,
+            self.estimates.mapped(there)[0].tolist(),
+            alone.mapped(there)[0].tolist(),
+            alone.determined(there).tolist(),
+            strict=True,
+        )
+        return DrawnTo(
+            self.drawn.weights, tuple(Pull(name, now, before if told else None) for name, now, before, told in each)
+        )
+
     def compared(self, printed: PrintedTerms, without: Sequence[str] = ()) -> tuple[str, ...]:
         """Return words for the base that the lines are compared with; ``without``: the lines that are not printed."""
         words = []
@@ -237,7 +253,7 @@ class Tables:
         if self.drawn is not None:
             lines, compared = (
                 tuple(line.credible() for line in lines),
-                (*compared, *words(self.drawn.of_classes(printed.classes, printed.against))),
+                (*compared, *words(self.pulled(printed))),
             )
         if ratio:
             lines = tuple(line.exponential() for line in lines)
@@ -345,7 +361,7 @@ class Tables:
             "notes": [
                 *self.compared(printed, without),
                 *self.cut_off(printed, lines),
-                *([] if self.drawn is None else words(self.drawn.of_classes(printed.classes, printed.against))),
+                *([] if self.drawn is None else words(self.pulled(printed))),
             ],
             "clipping": None if self.cut is None else self.cut.data(),
         }

@@ -144,8 +144,7 @@ class Earlier:
         if self.prior is not None and not all(isinstance(one, Mapping) for one in given):
             estimator: Any = self
             models = estimator.plan_.study.parameters[PRIOR]
-            numbers = {one["name"]: {**one["coefficients"], CONSTANT_TERM: one["intercept"]} for one in models}
-            found["parameters"][PRIOR] = numbers
+            found["parameters"][PRIOR] = as_numbers(msgspec.convert(models, tuple[EarlierModel, ...]))
         return found
 
     def as_prior(self) -> Any:  # noqa: ANN401 - a mapping of numbers that carries its origin
@@ -156,6 +155,11 @@ class Earlier:
         check_is_fitted(self)
         found, plan = self._named_numbers(), getattr(self, "plan_", None)
         return found if plan is None else plan.sourced(PRIOR, found)
+
+
+def as_numbers(models: Iterable[EarlierModel]) -> dict[str, dict[str, float]] | None:
+    """Return the parameter that stands for a study's earlier models; None without any."""
+    return {one.name: {**one.coefficients, CONSTANT_TERM: one.intercept} for one in models} or None
 
 
 def _names_several(prior: Any) -> bool:  # noqa: ANN401 - as above

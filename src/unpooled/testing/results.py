@@ -11,6 +11,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from unpooled.errors import UsageError
+from unpooled.models import fitted, load
 from unpooled.protocol.terms import FIELDS, as_csv, as_table
 from unpooled.report.page import page
 from unpooled.study.finished import Run
@@ -29,6 +31,7 @@ def test_a_record_tells_what_the_transcript_tells(case: Case, tmp_path: Path) ->
     assert msgspec.msgpack.encode(told.result) == msgspec.msgpack.encode(whole.result)
     assert told.terms == whole.terms
     assert told.communication == whole.communication
+    check_estimator(told)
     if FULL or case.name == "describe":
         text = page(told)
         assert "from the record that it sent" in text
@@ -42,6 +45,25 @@ def test_a_record_tells_what_the_transcript_tells(case: Case, tmp_path: Path) ->
         assert [float(row["estimate"]) for row in rows] == [term.estimate for term in told.terms]
         assert len(as_table(told.terms).splitlines()) == len(rows) + 1
         assert msgspec.json.decode(msgspec.json.encode(told.terms), type=tuple[type(told.terms[0]), ...]) == told.terms
+
+
+def check_estimator(run: Run) -> None:
+    """An estimator that is made of a run, if the model has one, has the table and the coefficients of the run's result."""
+    try:
+        model = fitted(run.plan, run.result)
+    except UsageError:
+        return  # nothing predicts, or it stays at the parties
+    predicting = np.array([term.estimate for term in load(run.plan.study.row).predicting(run.plan, run.result)])
+    for value in np.ravel(getattr(model, "coef_", 0.0)):
+        assert not value or np.isclose(predicting, value, rtol=1e-6, atol=0.0).any()
+    try:
+        lines = [term.line for term in model.summary().terms] if hasattr(model, "summary") else []
+    except UsageError:
+        return  # a method without standard errors
+    shown = [term for term in run.terms if (term.group, term.term) in {(line.group, line.term) for line in lines}]
+    assert [line.estimate for line in lines] == pytest.approx([term.estimate for term in shown])
+    assert [line.conf_high for line in lines] == pytest.approx([term.conf_high for term in shown])
+    assert [line.p_value is None for line in lines] == [term.p_value is None for term in shown]
 
 
 @pytest.mark.slow

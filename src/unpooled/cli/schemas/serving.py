@@ -37,7 +37,9 @@ Column = NumbersData | TextsData | FactorData
 #: Keyword arguments of the Python function or class, by their names.
 Arguments = Annotated[
     dict[str, Any],
-    Meta(description='Arguments of the Python call, by name; an epsilon may be "inf".'),
+    Meta(
+        description='Arguments of the Python call, by name; an epsilon may be "inf", and a prior may hold saved models and runs.'
+    ),
 ]
 Columns = Annotated[dict[str, Column], Meta(description="Columns by name, all of the same length.")]
 Rows = Annotated[dict[str, Column], Meta(description="A value for each row: sites, weights, exposure, offset or unit_id.")]

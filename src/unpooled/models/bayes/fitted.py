@@ -9,6 +9,7 @@ import numpy as np
 from unpooled.aggregation.columns.design import ColumnsDesign
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
+from unpooled.estimation.priors import as_numbers
 from unpooled.models.bayes.estimator import PrivateLinearRegression
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegression:
     """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
     design: Any = plan.design
+    models = as_numbers(design.parameters.prior)
     coefficients = np.array([c.value for c in result.coefficients])
     fit = LinearFit.without_errors(coefficients, result.intercept, has_intercept=design.layout.intercept)
     if isinstance(design, ColumnsDesign):
-        budget: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta}
+        budget: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta, "prior": models}
         if result.moments is not None:
             of_columns = PrivateLinearRegression.from_moments(Moments.of(result.moments), **budget)
         else:
@@ -39,6 +41,7 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
         "noise_precision": given.noise_precision,
         "posterior": given.posterior,
         "projection": given.projection,
+        "prior": models,
     }
     if result.moments is not None:
         estimator = PrivateLinearRegression.from_moments(Moments.of(result.moments), **parameters)
@@ -47,5 +50,7 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
         if result.focused is not None:
             estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused)
         estimator._take(fit)  # noqa: SLF001 - its own model's
+        if result.drawn is not None:
+            estimator.drawn_ = result.drawn
     estimator.projection_, estimator.method_ = result.projection, result.method
     return estimator.of_study(plan, layout.declared)

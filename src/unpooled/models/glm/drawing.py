@@ -68,8 +68,8 @@ class Drawing:
         fit = self.fit
         base, arrived = fit.shape.start, fit.start
         mean, covariance, weights, deviations = self._drawn(self._told(estimates))
-        found, pulls = posterior_of(estimates, fit.back @ (base + mean), fit.back @ covariance @ fit.back.T)
-        self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), pulls)
+        said = named(fit.design.parameters.prior, weights, deviations)
+        found, self.drawn = posterior_of(estimates, fit.back @ (base + mean), fit.back @ covariance @ fit.back.T, said)
         if left is not None:
             mean = self._drawn(self._told(estimates, (arrived, left)))[0]
         fit.start = base + mean

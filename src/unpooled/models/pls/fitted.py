@@ -20,6 +20,8 @@ def fitted(plan: Plan[PlsDesign], result: PlsResult) -> PrivatePLSRegression:
     if result.moments is not None:
         found = tuple(Moments.of(one) for one in (result.moments, *result.more))
         estimator.moments_ = found if result.more else found[0]
+    if result.drawn is not None:
+        estimator.drawn_ = result.drawn
     responses = plan.design.parameters.responses
     channels = [column for column in plan.study.parties[0].columns if column.name not in responses]
     return estimator._from(result.model).of_study(plan, channels)  # noqa: SLF001 - its own model's

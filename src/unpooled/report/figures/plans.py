@@ -32,6 +32,8 @@ def guarantee(plan: Plan) -> Drawn | None:
         if math.isfinite(study.epsilon) and study.delta:
             axes.plot([study.delta], [study.epsilon], "o", color=OTHER, label="asked for", zorder=3)
         axes.set(xscale="log", xlabel="delta", ylabel="epsilon", ylim=(0, None))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         axes.legend(frameon=False)
 
     points = "; ".join(f"{curve[-1]:.3g} at delta = {deltas[-1]:g} per {unit}" for unit, curve in proved.items())

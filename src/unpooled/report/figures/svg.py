@@ -90,15 +90,18 @@ def _drawn(draw: Callable[[Any, int], None], width: float, height: float, letter
     # Two figures of one page share no name.
     own = {"svg.hashsalt": f"unpooled {width} {words}", "svg.fonttype": "none"}
     with mpl.rc_context(style() | own), warnings.catch_warnings():
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
-        draw(figure.add_subplot(), letters)
-        out = io.StringIO()
+        figure = Figure(figsize=(width, height), dpi=72, layout="constrained", facecolor="none", edgecolor="none")
+        canvas, axes, out = FigureCanvasSVG(figure), figure.add_subplot(facecolor="none"), io.StringIO()
+        draw(axes, letters)
         warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts draw the text, whatever alphabet it is in
         warnings.filterwarnings(
             "ignore", "constrained_layout not applied"
         )  # names that leave no room are cut off, not refused
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        # `savefig` would draw twice, the first time for the layout alone.
+        layout: Any = figure.get_layout_engine()
+        layout.execute(figure)
+        figure.set_layout_engine("none")
+        canvas.print_svg(out, metadata={"Date": None, "Creator": None})
     text = re.sub("<!--.*?-->", "", out.getvalue()[out.getvalue().index("<svg") :], flags=re.DOTALL)
     for colour, name in _THEMED.items():
         text = text.replace(f": {colour}", f": var(--{name}, {colour})")
