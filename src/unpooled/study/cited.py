@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from unpooled.errors import StudyError
 from unpooled.privacy.origin import PRIOR, SOURCE
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
-from unpooled.study.earlier_models import MODELS, with_earlier_models
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Card
 
 _STACKING = "stacking"
+#: The models whose ``prior`` names earlier models of coefficients.
+_DRAWN = ("bayes", "effects", "glm", "lasso", "pls")
 #: What must be alike for weights to mean the same: they are of scaled and coded rows.
 _ALIKE: dict[str, Any] = {
     "classes": ["-1", "1"],
@@ -33,9 +34,16 @@ def with_cited(
     model: str, parameters: Mapping[str, Any], cards: tuple[Card, ...], folder: Path
 ) -> tuple[dict[str, Any], tuple[ReleasedInput, ...]]:
     """Return the parameters with the numbers of what they cite, and the origin of these; ``folder`` is that of the study file."""
-    if model in MODELS:
-        return with_earlier_models(model, parameters, cards, folder)
     found = dict(parameters)
+    if model in _DRAWN:
+        given = found.get(PRIOR)
+        if any(isinstance(one, str) for one in (given if isinstance(given, list) else [given])):
+            # Most studies cite none, and need no families of responses.
+            from unpooled.study.earlier_models import with_earlier_models
+
+            return with_earlier_models(model, found, cards, folder)
+        Citations.of(PRIOR, found, folder, cites=False)
+        return found, ()
     if model == _STACKING:
         _warn_of_former_words(found)
     key = SOURCE if SOURCE in found else PRIOR
@@ -45,7 +53,7 @@ def with_cited(
         return found, ()
     if model != _STACKING:
         instead = "write its coefficients as a table under prior" if model == "pride" else "leave it out"
-        msg = f"{key}: earlier models of a file or a run are for models {', '.join((*MODELS, _STACKING))}, not for {model!r}: {instead}"
+        msg = f"{key}: earlier models of a file or a run are for models {', '.join((*_DRAWN, _STACKING))}, not for {model!r}: {instead}"
         raise StudyError(msg)
     citations = Citations.of(key, found, folder, cites=cites)
     if not cites:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.plan import Card, Study
 
-#: The models that are drawn to earlier ones.
-MODELS = ("bayes", "effects", "glm", "lasso", "pls")
 #: Those whose response is a number and whose mean is a linear function; the LASSO of a logistic loss has classes of -1 and 1.
 _LINEAR = ("bayes", "lasso", "pls")
 _LASSO = "lasso"
@@ -61,8 +59,6 @@ def with_earlier_models(
     several = asked if isinstance(asked, list) else [asked]
     cites = any(isinstance(one, str) and one.startswith(RUN) for one in several)
     citations = Citations.of(PRIOR, found, folder, cites=cites)
-    if not any(isinstance(one, str) for one in several):
-        return found, ()
     said, columns = _said(model, found), columns_of(cards)
     own = EarlierEffects(found, columns) if model == "effects" else _Own(model, said, columns | _labels(said, cards))
     models, origins = list[tuple[str, EarlierModel]](), list["ReleasedInput"]()

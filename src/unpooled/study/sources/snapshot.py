@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.fingerprint import KEYS, summed_up
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -84,11 +82,15 @@ class Snapshot:
             self.infinite.add(series.name)
 
     def _fingerprint(self, words: Words) -> bytes:
+        from unpooled.kernels.fingerprint import summed_up  # compiled code, which takes a fifth of a second to load
+
         return hashlib.sha256(summed_up(words, self._keys)).digest()
 
 
 def new_key() -> bytes:
     """Return a key of fingerprints."""
+    from unpooled.kernels.fingerprint import KEYS
+
     return secrets.token_bytes(4 * KEYS)
 
 
