@@ -21,6 +21,8 @@ pytest_plugins = ["unpooled.testing"]
 
 #: Tests that took long when `make seconds` ran last: they are in `make test-slow`, a line each.
 SLOW = Path(__file__).with_name("slow.txt")
+#: Tests of the lanes `slow` and `audit` that CI leaves out (`make seconds`).
+LONG = Path(__file__).with_name("long.txt")
 #: Tests that `make test COVERAGE=1` runs under coverage (`make measured`); all others are marked no_cover.
 MEASURED = Path(__file__).with_name("measured.txt")
 #: Where the seconds that every test took when it was last run here are kept between runs.
@@ -41,10 +43,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that tests/slow.txt lists, and those that coverage does not need; for the inner loop, leave out what is known to take long and did not fail last."""
-    listed = set(SLOW.read_text().splitlines())
-    for item in items:
-        if item.nodeid.partition("@")[0] in listed:
-            item.add_marker("slow")
+    for mark, file in (("slow", SLOW), ("long", LONG)):
+        listed = set(file.read_text().splitlines())
+        for item in items:
+            if item.nodeid.partition("@")[0] in listed:
+                item.add_marker(mark)
     if os.environ.get("MEASURED") != "all":
         measured = set(MEASURED.read_text().splitlines())
         for item in items:

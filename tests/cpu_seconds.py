@@ -17,6 +17,36 @@ FILE = Path(__file__).with_name("cpu_seconds.toml")
 #: Tests of the lane `test` that take more CPU seconds than this move to the lane `slow` (tests/slow.txt), where they stay, unless coverage needs them.
 MOST = 0.8
 SLOW = Path(__file__).with_name("slow.txt")
+#: Tests of the lanes `slow` and `audit` that take more CPU seconds than this are left out of CI (tests/long.txt), where a shorter one is near to what they
+#: ask: `make test-slow audit` runs all. These stay in CI, for nothing else asks it.
+LONGEST = 5.0
+LONG = Path(__file__).with_name("long.txt")
+KEPT = (
+    "tests/audit/test_attacks.py::",
+    "tests/audit/test_faults.py::",
+    "tests/audit/test_fuzz.py::",
+    "tests/audit/test_noise_is_there.py::",
+    "tests/audit/test_replay.py::test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing[bayes, sines]",
+    "tests/audit/test_replay.py::test_every_model_passes_on_its_own_data[bayes, columns]",
+    "tests/audit/test_replay.py::test_every_model_passes_on_its_own_data[effects]",
+    "tests/audit/test_replay.py::test_every_model_passes_on_its_own_data[glm]",
+    "tests/audit/test_replay.py::test_every_model_passes_on_its_own_data[stacking]",
+    "tests/contract/test_citations.py::",
+    "tests/contract/test_commands_of_all_rows.py::test_a_row_goes_through_every_command[bayes]",
+    "tests/contract/test_commands_of_all_rows.py::test_a_row_goes_through_every_command[pride]",
+    "tests/contract/test_example.py::",
+    "tests/contract/test_hostile_parties.py::",
+    "tests/contract/test_json_outputs.py::",
+    "tests/contract/test_theorems.py::",
+    "tests/network/test_killed.py::",
+    "tests/unit/test_cited_priors.py::test_a_run_is_cited_by_what_predicts[glm]",
+    "tests/unit/test_clusters_dask.py::test_releases_are_the_same_bits_on_one_to_four_workers_one_of_which_is_killed",
+    "tests/unit/test_evidence_crate.py::test_a_crate_keeps_to_the_profile[crate]",
+    "tests/unit/test_formula_fits.py::",
+    "tests/unit/test_meta_analysis.py::",
+    "tests/unit/test_no_error_no_interval.py::test_every_command_prints_one_table_and_no_interval_of_a_level[bayes]",
+    "tests/unit/test_studies.py::",
+)
 MEASURED = Path(__file__).with_name("measured.txt")
 LANES = ("test", "slow", "audit", "network")
 
@@ -46,6 +76,8 @@ def main() -> None:
     kept = set(MEASURED.read_text().splitlines())
     moved = {nodeid for nodeid, spent in read("test").items() if spent > MOST and nodeid.partition("[")[0] not in kept}
     SLOW.write_text("".join(f"{nodeid}\n" for nodeid in sorted(moved | set(SLOW.read_text().splitlines()))))
+    long = {nodeid for lane in ("slow", "audit") for nodeid, spent in read(lane).items() if spent > LONGEST}
+    LONG.write_text("".join(f"{nodeid}\n" for nodeid in sorted(long) if not nodeid.startswith(KEPT)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from cpu_seconds import FILE, LANES, MEASURED, SLOW, folder
+from cpu_seconds import FILE, LANES, LONG, MEASURED, SLOW, folder
 
 COSTS: dict[str, dict[str, dict[str, int]]] = tomllib.loads(FILE.read_text())
 #: The most CPU seconds of a lane: four minutes on two cores for `make test`, and ten seconds for each of the six issues that ended since.
@@ -38,7 +38,7 @@ def test_the_file_counts_the_tests_that_are_collected(request: pytest.FixtureReq
         )
 
 
-@pytest.mark.parametrize("listed", [MEASURED, SLOW], ids=lambda file: file.stem)
+@pytest.mark.parametrize("listed", [LONG, MEASURED, SLOW], ids=lambda file: file.stem)
 def test_every_test_that_a_list_names_is_there(listed: Path) -> None:
     for nodeid in {line.partition("[")[0] for line in listed.read_text().splitlines()}:
         file, name = Path(nodeid.partition("::")[0]), nodeid.rpartition("::")[2]

@@ -675,3 +675,15 @@ def test_an_estimator_of_a_run_is_drawn_as_the_run_was(name: str, more: dict[str
     assert all(line.p_value is None and line.privacy is None for line in lines)
     with pytest.raises(UsageError, match="leave prior out"):
         model.anova()
+    if (
+        lines
+    ):  # the foot names every line of the table, categories among them, and how far it moved from that of the rows alone
+        tables, alone = model._tables(), model.moments_.tables().summary()
+        own = {line.term: line.estimate for line in alone.terms}
+        moved = {pull.term: (pull.value, pull.alone) for pull in tables.pulled(tables.printed()).terms}
+        assert any(": " in term for term in moved)
+        for line in lines:
+            assert moved[line.term][0] == pytest.approx(line.estimate)
+            if moved[line.term][1] is not None and line.term in own:
+                assert f"{line.term} {moved[line.term][0] - moved[line.term][1]:+.3g}" in str(model.summary())
+        model.summary().figure()

@@ -604,7 +604,8 @@ def test_several_classes_are_drawn_to_coefficients_of_each(epsilon: float, metho
     if method == "newton":  # the foot has the terms of the table, against its class
         said = str(model.summary(against="c"))
         assert "intervals are credible" in said
-        kept = model.drawn_.of_classes(tuple(labels), "c").terms
+        tables = model._tables()
+        kept = tables.pulled(tables.printed(against="c")).terms
         every = {pull.term: pull.value for pull in model.drawn_.terms}
         assert [pull.term for pull in kept[:4]] == ["a: x0", "a: x1", "a: x2", "a: (intercept)"]
         assert kept[0].value == pytest.approx(every["a: x0"] - every["c: x0"])

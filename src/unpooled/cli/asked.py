@@ -1,4 +1,4 @@
-"""What a call of ``unpooled serve`` brings: columns, keyword arguments, fitted models."""
+"""Columns, keyword arguments and fitted models that a call of ``unpooled serve`` brings."""
 
 from __future__ import annotations
 
