@@ -91,8 +91,9 @@ def _drawn(draw: Callable[[Any, int], None], width: float, height: float, letter
     own = {"svg.hashsalt": f"unpooled {width} {words}", "svg.fonttype": "none"}
     with mpl.rc_context(style() | own), warnings.catch_warnings():
         figure = Figure(figsize=(width, height), dpi=72, layout="constrained", facecolor="none", edgecolor="none")
-        canvas, axes, out = FigureCanvasSVG(figure), figure.add_subplot(facecolor="none"), io.StringIO()
-        draw(axes, letters)
+        canvas: Any = FigureCanvasSVG(figure)  # matplotlib has no types for its canvas
+        out = io.StringIO()
+        draw(figure.add_subplot(facecolor="none"), letters)
         warnings.filterwarnings("ignore", "Glyph")  # the reader's own fonts draw the text, whatever alphabet it is in
         warnings.filterwarnings(
             "ignore", "constrained_layout not applied"
