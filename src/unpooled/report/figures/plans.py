@@ -25,13 +25,14 @@ def guarantee(plan: Plan) -> Drawn | None:
     if not proved:
         return None
 
-    def draw(axes: Any, letters: int) -> None:  # noqa: ANN401, ARG001
+    def draw(axes: Any, letters: int) -> None:  # noqa: ANN401
         for unit, curve in proved.items():
             asked = unit == study.unit
             axes.plot(deltas, curve, color=ACCENT if asked else SOFT, lw=2 if asked else 1.2, label=UNIT_WORDS[unit])
         if math.isfinite(study.epsilon) and study.delta:
             axes.plot([study.delta], [study.epsilon], "o", color=OTHER, label="asked for", zorder=3)
         axes.set(xscale="log", xlabel="delta", ylabel="epsilon", ylim=(0, None))
+        axes.locator_params(axis="x", numticks=letters // 6)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
         axes.legend(frameon=False)
