@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -31,8 +33,14 @@ from unpooled.models.pride.messages import Received
 from unpooled.models.pride.nearest import nearest_at_home, nearest_share
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.table import Table
+from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Disclosed, Released
+from unpooled.protocol.transcript import Transcript
 from unpooled.study.cited import with_cited
+from unpooled.study.record import write_record
+from unpooled.testing.cases import Case
+from unpooled.testing.cases import parties as people_of
 
 KINDS = ("good", "useless", "misleading")
 ASKED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4)}
@@ -322,12 +330,85 @@ def test_forms_without_a_prior_refuse_it_by_name(more: dict[str, Any], words: st
         load("pride").compile(study([{"name": "one", "coefficients": {"age": 1.0}}], **more))
 
 
-def test_study_files_take_numbers_and_refuse_runs_and_files_in_words(tmp_path: Any) -> None:
-    cards, numbers = study([]).parties, [{"name": "one", "coefficients": {"age": 1.0}}]
-    assert with_cited("pride", {"prior": numbers}, cards, tmp_path) == ({"prior": numbers}, ())
-    for cited in ("run:spring.run", ["rows:public.csv", *numbers]):
-        with pytest.raises(StudyError, match="not for 'pride': write its coefficients as a table under prior"):
-            with_cited("pride", {"prior": cited}, cards, tmp_path)
+def public_rows(folder: Path, response: Any) -> None:
+    rng = np.random.default_rng(2)
+    rows = {"age": rng.uniform(20, 80, 200), "ward": rng.choice(["a", "b"], 200), "dose": rng.uniform(0, 10, 200)}
+    rows |= {"region": rng.uniform(0, 4, 200)}
+    pl.DataFrame({**rows, "y": response(rows, rng)}).write_csv(folder / "public.csv")
+
+
+@pytest.mark.parametrize(
+    ("response", "more"),
+    [
+        (lambda rows, rng: 40 + rows["age"] / 10, {}),
+        (lambda rows, rng: rng.poisson(np.exp(rows["age"] / 30 - 1)), {"family": "poisson"}),
+        (
+            lambda rows, rng: np.where(rng.random(200) < 1 / (1 + np.exp(5 - rows["age"] / 10)), "ill", "well"),
+            {"task": "classification", "classes": ["well", "ill"]},
+        ),
+    ],
+    ids=["squared", "poisson", "logistic"],
+)
+def test_study_files_take_public_rows(tmp_path: Path, response: Any, more: dict[str, Any]) -> None:
+    """The response is a label, so no card says more of it than its name; the rows have the columns of all parties."""
+    public_rows(tmp_path, response)
+    empty = study([], **more)
+    cited = [
+        "rows:public.csv",
+        {"name": "one", "coefficients": {"age": 1.0}},
+    ]
+    asked = {**empty.parameters, "prior": cited}
+    found, origins = with_cited("pride", asked, empty.parties, tmp_path)
+    assert origins == ()
+    rows, one = found["prior"]
+    assert one == {"name": "one", "coefficients": {"age": 1.0}, "intercept": 0.0}
+    assert set(rows["coefficients"]) <= {"age", "ward = a", "ward = b", "dose", "dose (missing)", "region"} | {
+        name for name in rows["coefficients"] if name.startswith("dose")
+    }
+    assert rows["coefficients"]["age"] > 0.02
+    plan = load("pride").compile(msgspec.structs.replace(empty, parameters=found))
+    assert "The earlier models (public.csv, one) are public" in str(plan.statement)
+    pl.read_csv(tmp_path / "public.csv").drop("dose").write_csv(tmp_path / "public.csv")
+    with pytest.raises(StudyError, match="no column 'dose'"):
+        with_cited("pride", asked, empty.parties, tmp_path)
+    with pytest.raises(StudyError, match="name the response first"):
+        with_cited("pride", {**asked, "response": "z"}, empty.parties, tmp_path)
+    with pytest.raises(StudyError, match="not with huber"):
+        with_cited("pride", {**asked, "task": "regression", "family": "huber"}, empty.parties, tmp_path)
+
+
+def test_study_files_take_runs_of_models_that_release_their_coefficients(tmp_path: Path) -> None:
+    """PRIDE releases none, so it is drawn to a run of `bayes`, or of `glm` with its family; that run's price joins the statement."""
+    rng = np.random.default_rng(4)
+    columns = (Column("age", 20.0, 80.0), Column("dose", 0.0, 10.0, missing="indicator"), Column("y", 0.0, 9.0))
+    table = Table({"age": rng.uniform(20, 80, 60), "dose": rng.uniform(0, 10, 60), "y": rng.poisson(2, 60).astype(float)})
+    for model, own in (("bayes", {"method": "moments"}), ("glm", {"family": "poisson"})):
+        parties = (Card("elsewhere", 60, columns),)
+        run = Study(model, parties, 100.0, 1e-5, parameters={"response": "y", **own}, derived=())
+        transcript, plan = Transcript(), load(model).compile(run)
+        people = people_of(Case(model, run, {"elsewhere": table}))
+        outcome = drive(load(model), plan, in_process(people), transcript)
+        folder = tmp_path / model
+        folder.mkdir()
+        write_record(folder, plan, outcome, transcript.entries)
+    numbers, counts = study([]), study([], family="poisson")
+    for own, folder in ((numbers, "bayes"), (counts, "glm")):
+        asked = {**own.parameters, "prior": f"run:{folder}"}
+        found, origins = with_cited("pride", asked, own.parties, tmp_path)
+        assert {"age", "dose"} <= set(found["prior"][0]["coefficients"])
+        assert len(origins) == 1
+        later = msgspec.structs.replace(own, parameters=found, origins=origins)
+        together = load("pride").compile(later).statement.epsilon_per_unit
+        assert together["attribute"] > load("pride").compile(own).statement.epsilon_per_unit["attribute"]
+        found, origins = with_cited("pride", {**asked, "prior_rows": "others"}, own.parties, tmp_path)
+        assert origins[0].rows == "others"
+    for own, folder, words in (
+        (numbers, "glm", "is drawn to a run of 'bayes'"),
+        (counts, "bayes", "is drawn to a run of 'glm'"),
+        (study([], family="negative-binomial"), "glm", "another family"),
+    ):
+        with pytest.raises(StudyError, match=words):
+            with_cited("pride", {**own.parameters, "prior": f"run:{folder}"}, own.parties, tmp_path)
 
 
 def test_public_rows_of_other_families_are_refused_before_they_are_fitted() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _STACKING = "stacking"
 #: The models whose ``prior`` names earlier models of coefficients.
-_DRAWN = ("bayes", "effects", "glm", "lasso", "pls")
+_DRAWN = ("bayes", "effects", "glm", "lasso", "pls", "pride")
 #: What must be alike for weights to mean the same: they are of scaled and coded rows.
 _ALIKE: dict[str, Any] = {
     "classes": ["-1", "1"],
@@ -52,8 +52,7 @@ def with_cited(
     if not cites and model != _STACKING:
         return found, ()
     if model != _STACKING:
-        instead = "write its coefficients as a table under prior" if model == "pride" else "leave it out"
-        msg = f"{key}: earlier models of a file or a run are for models {', '.join((*_DRAWN, _STACKING))}, not for {model!r}: {instead}"
+        msg = f"{key}: earlier models are for models {', '.join((*_DRAWN, _STACKING))}, not for {model!r}: leave it out"
         raise StudyError(msg)
     citations = Citations.of(key, found, folder, cites=cites)
     if not cites:

@@ -1,4 +1,4 @@
-"""``prior`` in a study file of ``bayes``, ``effects``, ``glm``, ``lasso`` or ``pls``: earlier models, as numbers, or out of an earlier run or public rows.
+"""``prior`` in a study file of ``bayes``, ``effects``, ``glm``, ``lasso``, ``pls`` or ``pride``: earlier models, as numbers, or out of an earlier run or public rows.
 
 The study holds the numbers alone: they are public, and every party compiles its plan from them.
 """
@@ -15,12 +15,15 @@ from unpooled.aggregation.estimates import CONSTANT_TERM
 from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import EarlierModel
 from unpooled.errors import DataError, StudyError, UsageError, listed
+from unpooled.families.gaussian import Gaussian
 from unpooled.families.logistic import Logistic
 from unpooled.models import load
 from unpooled.models.glm.families import FAMILIES, MULTINOMIAL, SURVIVAL, TWO_CLASSES
 from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.declared import Parameters as LassoParameters
-from unpooled.privacy.bounds import Coding, Column
+from unpooled.models.pride.parameters import DRAWN, undrawn
+from unpooled.privacy.bounds import Coding, Column, text_of
+from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.origin import PRIOR
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
 from unpooled.study.data import read_table
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
 
 #: Those whose response is a number and whose mean is a linear function; the LASSO of a logistic loss has classes of -1 and 1.
 _LINEAR = ("bayes", "lasso", "pls")
-_LASSO = "lasso"
+#: Models whose response is a label of the cards; PRIDE releases no coefficients, so that it is drawn to runs of others.
+_LASSO, _PRIDE = "lasso", "pride"
 #: What a citation of a file of public rows begins with.
 ROWS = "rows:"
 _WORDS = f'"{RUN}FOLDER" of an earlier run, "{ROWS}FILE" of public rows, or a table with name, coefficients and intercept'
@@ -44,6 +48,8 @@ _WORDS = f'"{RUN}FOLDER" of an earlier run, "{ROWS}FILE" of public rows, or a ta
 _ROLES = ("weights", "exposure", "offset", "event")
 #: Columns that must be those of the cited run too, for coefficients to mean the same.
 _ALIKE = ("response", "exposure", "offset", "event")
+#: A bound on a response that is declared without one.
+_ANY = 1e300
 #: Rows of each class of public rows, which are divided into this number of folds to choose a penalty.
 _FEWEST = 5
 #: The digits of a fit to public rows: computers differ in the last ones, and all parties must compile one plan.
@@ -60,7 +66,7 @@ def with_earlier_models(
     cites = any(isinstance(one, str) and one.startswith(RUN) for one in several)
     citations = Citations.of(PRIOR, found, folder, cites=cites)
     said, columns = _said(model, found), columns_of(cards)
-    own = EarlierEffects(found, columns) if model == "effects" else _Own(model, said, columns | _labels(said, cards))
+    own = EarlierEffects(found, columns) if model == "effects" else _Own(model, said, columns | _labels(model, said, cards))
     models, origins = list[tuple[str, EarlierModel]](), list["ReleasedInput"]()
     runs = dict[str, Path]()
     for one in several:
@@ -96,15 +102,28 @@ def columns_of(cards: Iterable[Card]) -> dict[str, Column]:
 
 
 def _said(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with the response that a study without that key has."""
-    return ({"response": LassoParameters().response} if model == _LASSO else {}) | dict(parameters)
+    """Return the parameters with the response and the family that a study without these keys has."""
+    if model == _LASSO:
+        return {"response": LassoParameters().response, **parameters}
+    if model != _PRIDE:
+        return dict(parameters)
+    found = {"response": "y", "classes": DEFAULT, **parameters}
+    found["family"] = found.get("family") or found.pop("loss", "")
+    found["family"] = found["family"] or (Logistic.name if found.get("task") == "classification" else Gaussian.name)
+    if found["family"] not in DRAWN:
+        raise StudyError(undrawn(str(found["family"])))
+    return found
 
 
-def _labels(parameters: Mapping[str, Any], cards: Iterable[Card]) -> dict[str, Column]:
-    """Return the response as a column, where it is a label column of the cards with the range that the parameters declare."""
-    name, bound = parameters.get("response"), parameters.get("response_bound", 1.0)
-    held = any(name in card.labels for card in cards) and isinstance(bound, int | float) and bound > 0
-    return {name: Column(name, -float(bound), float(bound))} if held and isinstance(name, str) else {}
+def _labels(model: str, parameters: Mapping[str, Any], cards: Iterable[Card]) -> dict[str, Column]:
+    """Return the response as a column, where it is a label column of the cards: with its classes, or with the range that the parameters declare."""
+    name = parameters.get("response")
+    if not isinstance(name, str) or not any(name in card.labels for card in cards):
+        return {}
+    if model == _PRIDE and parameters["family"] in TWO_CLASSES:
+        return {name: Column(name, categories=tuple(map(text_of, parameters["classes"])))}
+    bound = _ANY if model == _PRIDE else parameters.get("response_bound", 1.0)
+    return {name: Column(name, -float(bound), float(bound))} if isinstance(bound, int | float) and bound > 0 else {}
 
 
 class _Own:
@@ -113,6 +132,8 @@ class _Own:
     def __init__(self, model: str, parameters: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
         self.model, self.parameters, self.columns = model, parameters, columns
         self.linear = model in _LINEAR and parameters.get("loss") != LOGISTIC
+        if model == _PRIDE:
+            self.linear = parameters["family"] == Gaussian.name
         #: Whether classes are -1 and 1.
         self.signed = model == _LASSO and not self.linear
         if isinstance(parameters.get("response"), list):
@@ -124,7 +145,7 @@ class _Own:
             )
         self.response = response
         self.family = str(parameters.get("family", Logistic.name))
-        if self.family not in FAMILIES:
+        if self.family not in FAMILIES and not self.linear:
             msg = f"family is one of {listed(list(FAMILIES))}, not {self.family!r}"
             raise StudyError(msg)
         apart = {response.name, *(str(parameters.get(role)) for role in _ROLES)}
@@ -149,13 +170,18 @@ class _Own:
 
     def _check_same(self, run: Path, study: Study) -> None:
         """Refuse a run whose coefficients would mean something else here."""
-        if study.model != self.model:
-            msg = f"prior: {run} is a run of model {study.model!r}; a study of {self.model!r} is drawn to a run of {self.model!r}"
+        wanted = self.model if self.model != _PRIDE else "bayes" if self.linear else "glm"
+        if study.model != wanted:
+            msg = f"prior: {run} is a run of model {study.model!r}; this study of {self.model!r} is drawn to a run of {wanted!r}"
             raise StudyError(msg)
         theirs = _said(study.model, study.parameters)
         differing = [name for name in _ALIKE if (theirs.get(name) or "") != (self.parameters.get(name) or "")]
         differing += ["family"] if not self.linear and theirs.get("family", Logistic.name) != self.family else []
-        differing += ["loss"] if (theirs.get("loss") == LOGISTIC) != (self.parameters.get("loss") == LOGISTIC) else []
+        differing += (
+            ["loss"]
+            if self.model == _LASSO and (theirs.get("loss") == LOGISTIC) != (self.parameters.get("loss") == LOGISTIC)
+            else []
+        )
         columns = columns_of(study.parties)
         response = columns.get(self.response.name, self.response)  # a label has no categories
         if not differing and response.categories != self.response.categories:
