@@ -306,6 +306,49 @@ def test_a_column_that_never_varies_has_no_line() -> None:
         assert np.isnan(model.credible_interval()[3]).all()
 
 
+@pytest.mark.parametrize(("epsilon", "count"), [(1.0, 1500), (3.0, 1500), (10.0, 1000)])
+def test_rows_of_different_precision_are_drawn_too(epsilon: float, count: int) -> None:
+    """A row of weight w has a variance of 1 / w; what a prior costs and releases is what it is without weights."""
+    new, then = rows(4000, 1000)
+    losses: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
+    held: list[bool] = []
+    own = {"epsilon": epsilon, "weights_bounds": (0, 1), **OWN}
+    for seed in range(6):
+        X, y = rows(count, seed)
+        weights = np.random.default_rng(seed).uniform(0.05, 1, count)
+        y = X @ SLOPES + 2 + (y - X @ SLOPES - 2) / np.sqrt(weights)
+        for name, prior in (("none", None), ("good", GOOD), ("bad", BAD)):
+            model = PrivateLinearRegression(prior=prior, random_state=seed, **own).fit(X, y, weights=weights)
+            losses[name].append(float(np.mean((model.predict(new) - means(new)) ** 2) / then.var()))
+            if name != "none" and hasattr(model, "moments_"):
+                lines = {line.term: line for line in model.summary().terms}
+                held += [
+                    lines[f"x{j}"].conf_low <= slope <= lines[f"x{j}"].conf_high
+                    for j, slope in enumerate(SLOPES)
+                    if f"x{j}" in lines
+                ]
+    found = {name: float(np.median(values)) for name, values in losses.items()}
+    assert found["good"] < found["none"] + 0.002
+    assert found["bad"] < found["none"] + 0.02
+    assert not held or np.mean(held) > 0.85
+    plans = [PrivateLinearRegression(prior=prior, **own).plan(count, 5) for prior in (GOOD, None)]
+    assert plans[0].epsilon(1e-6) == pytest.approx(plans[1].epsilon(1e-6), rel=1e-3)
+
+
+def means(X: np.ndarray) -> np.ndarray:
+    return X @ SLOPES + 2
+
+
+def test_without_noise_a_weighted_fit_is_that_of_its_rows_whatever_the_prior() -> None:
+    X, y = rows(600, 3)
+    weights = np.random.default_rng(3).uniform(0.05, 1, 600)
+    for prior in (GOOD, BAD):
+        model = PrivateLinearRegression(epsilon=math.inf, prior=prior, weights_bounds=(0, 1), **OWN)
+        model.fit(X, y, weights=weights)
+        exact = LinearRegression().fit(X, y, weights)
+        assert model.coef_ == pytest.approx(exact.coef_, abs=0.02)
+
+
 def test_another_prior_of_the_same_release_is_free() -> None:
     X, y = rows(3000, 0)
     model = PrivateLinearRegression(epsilon=2.0, random_state=0, **OWN).fit(X, y)

@@ -363,6 +363,31 @@ def test_neighbours_of_a_weighted_study_move_no_release_farther_than_planned(
         assert not replay(load(model), asked, tables, registry=load, rounds=2).passed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
+@pytest.mark.parametrize("method", ["weights", "gradient", "direction", "refinement", "moments"])
+def test_neighbours_move_no_release_of_a_weighted_study_with_earlier_models_farther_than_planned(
+    method: str, unit: Unit
+) -> None:
+    """Rounds begin elsewhere with earlier models, and find how far these agree."""
+    name = FEATURES[0].name
+    prior = [
+        {"name": "a", "coefficients": {name: 0.02}},
+        {"name": "b", "coefficients": {name: -0.05}, "intercept": 1.0},
+    ]
+    more = {"max_passes": 60 if method == "direction" else 8, "method": method, "prior": prior}
+    columns = (*FEATURES, WEIGHT, Column("y", -4, 6))
+    asked = study("bayes", columns, unit=str(unit), adjacency="zero-out", parameters=more, rows=24)
+    rng = np.random.default_rng(8)
+    tables = {card.name: table_of([one_row("linear", rng) for _ in range(card.rows)]) for card in asked.parties}
+    report = replay(load("bayes"), asked, tables, registry=load, rounds=1)
+    assert report.passed, str(report)
+    assert max(report.largest.values()) > 0.9
+    with pytest.MonkeyPatch.context() as patch:  # a weight that counts twice
+        patch.setattr(Weighting, "parts", lambda self, raw: 2 * raw / self.largest)
+        assert not replay(load("bayes"), asked, tables, registry=load, rounds=1).passed
+
+
 def test_a_study_of_weights_is_fitted_saved_and_read_again(tmp_path) -> None:
     frame = simulated("linear")
     model = model_of("linear", epsilon=8.0, random_state=1).fit(frame, formula=FORMULA, weights="w")

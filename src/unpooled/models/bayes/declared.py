@@ -113,7 +113,7 @@ def _check_prior(parameters: Parameters) -> None:
         if parameters.method == Method.WEIGHTS:
             raise UsageError("method 'weights' finds the weights of earlier models: name some with prior")
         return
-    others = [name for name in ("focus", "weights") if getattr(parameters, name)]
+    others = ["focus"] if parameters.focus else []
     others += paper_parameters(parameters)
     others += [] if parameters.fit_intercept else ["fit_intercept=False"]
     others += [] if parameters.site_effects == SiteEffects.POOLED else ["site_effects"]
