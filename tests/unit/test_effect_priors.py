@@ -104,6 +104,24 @@ def test_the_table_has_a_credible_interval_and_no_test(fitted: unpooled.Treatmen
     assert panel.values == (effect.estimate,)
 
 
+@pytest.mark.parametrize("unit", ["attribute", "household"])
+def test_under_every_unit_the_effect_is_drawn_from_what_its_rows_say(unit: str) -> None:
+    """A prior changes nothing that is released: the rows alone say what they say without one."""
+    more = {"rows_per_household": 2, "unit": unit} if unit == "household" else {"unit": unit}
+    who = {"unit_id": np.arange(3000) // 2} if unit == "household" else {}
+    given = {**SEEN, **more, "epsilon": 8.0}
+    found = unpooled.TreatmentEffect("arm", prior={"ATE": -1.8}, **given).fit(people(3000), **who)
+    effect, own = found.result_.effect, found.result_.drawn
+    assert effect is not None
+    assert own is not None
+    assert effect.value - 3 * effect.std_error < own.value < effect.value + 3 * effect.std_error
+    assert own.deviation < 1.1 * effect.std_error
+    assert own.drawn.weights[0].weight > 0.3
+    plain = unpooled.TreatmentEffect("arm", **given)
+    priced, alone = (one.plan(3000).statement.epsilon_per_unit for one in (found, plain))
+    assert priced == pytest.approx(alone, rel=1e-6)
+
+
 def test_an_effect_without_earlier_ones_has_its_test_and_plan() -> None:
     alone = unpooled.TreatmentEffect("arm", **SEEN)
     assert "prior" not in alone.plan(4000).study.parameters
