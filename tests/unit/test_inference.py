@@ -450,3 +450,14 @@ def test_without_noise_the_residual_variance_is_that_of_least_squares() -> None:
     rows = np.column_stack([levels, levels * np.log(dose)[:, None]])
     (left,) = np.linalg.lstsq(rows, y, rcond=None)[1]
     assert table.residual_variance == pytest.approx(left / (2000 - 6), rel=1e-6)
+
+
+def test_a_test_of_one_coefficient_has_one_degree_and_is_the_square_of_its_z() -> None:
+    X, y = made()
+    model = unpooled.PrivateLinearRegression(epsilon=math.inf, bounds=(-6, 6), y_bounds=(-12, 14), method="moments").fit(
+        X, y
+    )
+    test = model.anova(smaller=["x0", "x1", "x3"])
+    (line,) = [term for term in model.summary().terms if term.term == "x2"]
+    assert (test.name, test.degrees) == ("F(1)", 1)
+    assert test.statistic == pytest.approx(line.statistic**2, rel=1e-6)

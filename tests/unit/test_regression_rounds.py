@@ -22,6 +22,7 @@ from unpooled.aggregation.linear_rounds import (
     WORTH_SLOPES,
     Method,
     schedule_of,
+    square_of,
     with_ample,
 )
 from unpooled.aggregation.row_blocks import public_numbers
@@ -663,3 +664,9 @@ def test_what_is_made_of_a_small_table_is_made_once(numbers: int, times: int) ->
     assert len(made_of) == times
     list(row_blocks.remembered(table, "other means", numbers, make))
     assert len(made_of) == times + 1
+
+
+@pytest.mark.parametrize(("quiet", "wanted"), [(1.0, 9.0), (300.0, 9.0), (1000.0, 13.0), (1e6, 130.0), (1e9, 400.0)])
+def test_the_bound_of_squared_residuals_grows_with_the_cube_root_of_quiet_sums(quiet: float, wanted: float) -> None:
+    """Fixed over declared laws (THEORY.md, section 9): 1.3 q^-1/3, from 9 to 400 variances of the response."""
+    assert square_of(quiet) == pytest.approx(wanted)

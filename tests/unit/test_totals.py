@@ -17,6 +17,7 @@ from world import sized
 
 from unpooled.aggregation import keys, secure_sum
 from unpooled.aggregation.distributed import Distributed
+from unpooled.aggregation.joint.sums import JointSum
 from unpooled.aggregation.local import Local
 from unpooled.aggregation.messages import AgreeRequest, FragmentRequest, LocalRequest, Member, TotalRequest
 from unpooled.aggregation.modes import Mode, aggregation_of
@@ -37,7 +38,7 @@ from unpooled.models.bayes.plan import design_of
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Block, Contribution, DistributedGaussian, GaussianRelease, Reach
+from unpooled.privacy.mechanisms import Block, Contribution, DistributedGaussian, FieldGaussian, GaussianRelease, Reach
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 from unpooled.privacy.policy import Policy
@@ -448,6 +449,16 @@ def test_what_is_expected_before_data_is_the_noise_that_is_planned(tolerate: int
     fragment = aggregation.releases(vector, study)[0].mechanism
     assert isinstance(fragment, DistributedGaussian)
     assert aggregation.multiplier(study) == pytest.approx(1e6 / float(fragment.total_deviations(5)[0]), rel=0.02)
+
+
+@pytest.mark.parametrize("tolerate", [0, 1, 3])
+def test_what_is_expected_of_joint_sums_is_the_noise_that_is_planned(tolerate: int) -> None:
+    study, names = study_of(5), tuple(names_of(5))
+    joint = JointSum(names, tolerate, names, 5)
+    vector = Summed("v", (Block(1, 1.0),), dict.fromkeys(ROWWISE, Reach(1e6, 1)), 1 << 20)
+    fragment = joint.releases(vector, study)[0].mechanism
+    assert isinstance(fragment, FieldGaussian)
+    assert joint.multiplier(study) == pytest.approx(1e6 / float(fragment.total_deviations(5)[0]), rel=0.02)
 
 
 def test_statements_say_what_is_not_protected() -> None:
