@@ -517,6 +517,19 @@ def test_one_release_counts_once_and_equal_plans_count_each() -> None:
     assert epsilon(first.bounds_, second.range("x0")) > once > epsilon((-1, 1), (-1, 1))
 
 
+def test_of_bounds_that_were_released_in_part_the_others_are_named_as_declared() -> None:
+    """Where any were read off the data, the statement says that nothing holds, and not that they were declared."""
+    released, words = unpooled.describe(X, bounds=True), "Bounds that no release supplied were declared by"
+    parts, y = {"x0": released.range("x0"), "x1": (0, 1)}, np.linspace(-1, 1, len(X))
+    told = unpooled.PrivateLinearRegression(bounds=parts, y_bounds=(-1, 1)).fit(X, y).statement_
+    assert sum(words in sentence for sentence in told.assumptions) == 1
+    assert told.holds
+    with pytest.warns(unpooled.PrivacyLeakWarning):
+        derived = unpooled.PrivateLinearRegression(bounds=parts).fit(X, y).statement_
+    assert not any(words in sentence for sentence in derived.assumptions)
+    assert not derived.holds
+
+
 def test_a_value_that_was_put_into_a_mapping_of_others_keeps_its_origin() -> None:
     name = "PrivateStackingClassifier"
     sound, seeded = (producer(name, state).sourced("prior", weights_of(name)) for state in ("sound", "a seed"))
