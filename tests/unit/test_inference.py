@@ -461,3 +461,10 @@ def test_a_test_of_one_coefficient_has_one_degree_and_is_the_square_of_its_z() -
     (line,) = [term for term in model.summary().terms if term.term == "x2"]
     assert (test.name, test.degrees) == ("F(1)", 1)
     assert test.statistic == pytest.approx(line.statistic**2, rel=1e-6)
+
+
+def test_estimates_of_a_file_of_the_first_build_are_told_by_their_flags() -> None:
+    """Such a file has a flag for each coefficient, and no coordinates: a combination is determined if all that it touches is."""
+    told = Estimates(("a", "b", "c"), (1.0, 2.0, 3.0), (0.0,) * 9, (0.0,) * 9, identified=(True, False, True))
+    asked = np.array([[1, 0, 0], [0, 1, 0], [1, 0, -1], [1, -1, 0], [0, 0, 0]], dtype=float)
+    assert told.determined(asked).tolist() == [True, False, True, False, False]

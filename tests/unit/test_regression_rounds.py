@@ -670,3 +670,17 @@ def test_what_is_made_of_a_small_table_is_made_once(numbers: int, times: int) ->
 def test_the_bound_of_squared_residuals_grows_with_the_cube_root_of_quiet_sums(quiet: float, wanted: float) -> None:
     """Fixed over declared laws (THEORY.md, section 9): 1.3 q^-1/3, from 9 to 400 variances of the response."""
     assert square_of(quiet) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("k", "rounds", "longest", "step"), [(WORTH_ERRORS / 2, 12, 0.5 * 2, 0.4), (WORTH_ERRORS, None, None, None)]
+)
+def test_a_small_study_with_a_focus_has_twelve_rounds_of_narrow_clips(
+    k: float, rounds: int | None, longest: float, step: float
+) -> None:
+    found = schedule_of(Method.FOCUS, k, 4, 200)
+    assert found.counted == (rounds is not None)
+    if rounds is not None:
+        assert (found.rounds, found.longest, found.step) == (rounds, pytest.approx(longest), pytest.approx(step))
+    else:
+        assert found.rounds > 12

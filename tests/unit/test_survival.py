@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import unpooled
+from unpooled.aggregation.life_table import LifeTable
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.kernels import survival_tests
 from unpooled.models.survival import MODEL, plan
@@ -353,3 +354,16 @@ def test_what_a_study_says_of_itself() -> None:
     assert plan.EXITS in {release.name for release in compiled.releases}
     text = msgspec.json.encode(compiled.study.parameters)
     assert b"stage" in text
+
+
+def test_the_deviation_that_privacy_adds_to_a_curve_is_that_of_noise_in_its_cells() -> None:
+    """Played: every cell, those who stayed among them, gets noise, and the logarithm of the curve's end moves by what the table says."""
+    edges, rng, noise = np.array([1.0, 2.0, 3.0]), np.random.default_rng(0), 1.5
+    cells = np.array([40.0, 60.0, 30.0, 80.0, 50.0, 40.0, 20.0])  # censored and events of each interval, then who stayed
+
+    def at(moved: np.ndarray) -> LifeTable:
+        censored, events = moved[:-1].reshape(-1, 2).T
+        return LifeTable((*edges,), (*events,), (*censored,), float(moved[-1]), noise, float(cells.sum()))
+
+    drawn = [math.log(at(cells + noise * rng.normal(size=7)).kaplan_meier().survival[-1]) for _ in range(4000)]
+    assert at(cells).kaplan_meier().privacy == pytest.approx(np.std(drawn), rel=0.1)
