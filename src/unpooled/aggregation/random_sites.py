@@ -121,7 +121,7 @@ def _around_mean(estimates: Estimates, whole: CodedTerms, coded: CodedTerms, cen
     """Return (estimates with one constant, tau^2, the sites whose constants are determined); nan and no covariance where fewer than two are."""
     sites = np.array([SITE in term.factors for term in whole.terms])
     middle = _middle(coded, centres[~sites])
-    at_site = np.tile(np.where(sites, 0.0, 1.0), (int(sites.sum()), 1))
+    at_site = np.empty((int(sites.sum()), sites.size))
     at_site[:, ~sites] = middle
     at_site[:, sites] = np.eye(int(sites.sum()))
     at_site = at_site[estimates.determined(at_site)]
