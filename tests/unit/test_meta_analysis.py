@@ -13,7 +13,7 @@ from commands import PARTIES, approve, command
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLinearRegression, meta_analysis
-from unpooled.aggregation.meta_analysis import PooledTerm
+from unpooled.aggregation.meta_analysis import FIXED, PooledTerm
 from unpooled.aggregation.summary import SummaryTerm
 from unpooled.errors import UsageError
 from unpooled.kernels.between_sites import pooled
@@ -64,6 +64,24 @@ def test_the_textbooks_trials_are_pooled_as_the_textbook_has_them() -> None:
     assert (found.predicted[1] - found.mean) == pytest.approx(
         2.2009852 * math.hypot(math.sqrt(found.tau_squared), error), rel=1e-6
     )
+
+
+def test_the_line_of_fixed_effects_has_the_normal_interval_and_test_of_its_error() -> None:
+    sites = {
+        name: SummaryTerm("age", value, error, 0.0, value / error, 0.5, value - error, value + error)
+        for name, value, error in (("a", 1.0, 0.5), ("b", 0.4, 0.25), ("c", 0.9, 0.4))
+    }
+    lines = PooledTerm.of("age", 0.9, sites, {}).lines
+    (fixed,) = [line for line in lines if line.group == FIXED]
+    precision = np.array([4.0, 16.0, 6.25])
+    error = 1 / math.sqrt(precision.sum())
+    assert fixed.estimate == pytest.approx(precision @ [1.0, 0.4, 0.9] / precision.sum())
+    assert fixed.std_error == pytest.approx(error)
+    assert (fixed.conf_low, fixed.conf_high) == pytest.approx(
+        (fixed.estimate - 1.6448536 * error, fixed.estimate + 1.6448536 * error), rel=1e-6
+    )
+    assert fixed.p_value == pytest.approx(math.erfc(fixed.estimate / error / math.sqrt(2)), rel=1e-9)
+    assert [line.group for line in lines[:3]] == ["a", "b", "c"]
 
 
 def test_equal_errors_give_the_t_interval_of_the_estimates() -> None:

@@ -21,6 +21,7 @@ from unpooled.aggregation.linear_rounds import WORTH_MORE_THAN_WEIGHTS, Method, 
 from unpooled.aggregation.priors import (
     EarlierModel,
     Told,
+    _complement,
     directions,
     drawn_to,
     in_coordinates,
@@ -133,6 +134,16 @@ def test_the_posterior_is_that_of_its_definition() -> None:
     whole = (np.einsum("i,ijk->jk", mass, np.array(spreads)) + (left * mass[:, None]).T @ left) / total
     assert covariance == pytest.approx(whole, abs=1e-9)
     assert weight[0] == pytest.approx(mass @ np.repeat(points[:, 0], deviations.size) / total)
+
+
+@pytest.mark.parametrize("length", [1e-8, 1.0, 1e8])
+def test_what_is_orthogonal_to_directions_depends_on_no_length(length: float) -> None:
+    """Directions that agree are one."""
+    given = np.array([[1.0, 2.0, 0.0], [0.0, 1e-9, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    found = _complement(length * given)
+    assert found.shape == (4, 2)
+    assert found.T @ found == pytest.approx(np.eye(2))
+    assert (length * given).T @ found == pytest.approx(np.zeros((3, 2)), abs=1e-8 * length)
 
 
 def test_what_a_posterior_says_without_its_prior_is_the_likelihood() -> None:
