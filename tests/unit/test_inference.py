@@ -461,6 +461,9 @@ def test_a_test_of_one_coefficient_has_one_degree_and_is_the_square_of_its_z() -
     (line,) = [term for term in model.summary().terms if term.term == "x2"]
     assert (test.name, test.degrees) == ("F(1)", 1)
     assert test.statistic == pytest.approx(line.statistic**2, rel=1e-6)
+    least = model.anova(smaller=["x0", "x1", "x2"])  # a column that says nothing: by chance its F is neither large nor small
+    assert least.p_value == pytest.approx(stats.f.sf(least.statistic, 1, N - 5), abs=0.05)
+    assert 0.1 < least.p_value < 0.9
 
 
 def test_estimates_of_a_file_of_the_first_build_are_told_by_their_flags() -> None:

@@ -403,6 +403,18 @@ def test_a_study_of_weights_is_fitted_saved_and_read_again(tmp_path) -> None:
     assert rebuilt.predict(frame[:5]["age", "arm"]).shape == (5,)
 
 
+@pytest.mark.parametrize("weight", [0.1, 1.0])
+def test_rounds_step_by_the_sum_of_weights_and_not_by_the_number_of_rows(weight: float) -> None:
+    """Rows that all weigh a tenth of the largest weight arrive where whole rows do, in as many rounds."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (4000, 3))
+    y = X @ [0.5, -0.4, 0.3] + rng.normal(0, 0.1, 4000)
+    model = PrivateLinearRegression(
+        epsilon=300.0, bounds=(-1, 1), y_bounds=(-2, 2), weights_bounds=(0, 1), method="gradient", random_state=0
+    )
+    assert model.fit(X, y, weights=np.full(4000, weight)).coef_ == pytest.approx([0.5, -0.4, 0.3], abs=0.03)
+
+
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_an_outlook_plays_weights(model: str) -> None:
     response = Column("y", -4, 6) if model == "bayes" else RESPONSES["logistic"]
