@@ -506,4 +506,5 @@ def test_a_ledger_of_many_lines_prints_one(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out
     assert shown.startswith(f"<{len(model.ledger_)} ledger entries; charged: ")
     assert len(shown) < 300
+    assert "charged: scales-local, descent-local x " in shown  # a step that was charged once has its name alone
     assert isinstance(model.ledger_[0], Entry)

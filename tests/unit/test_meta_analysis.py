@@ -71,7 +71,9 @@ def test_the_line_of_fixed_effects_has_the_normal_interval_and_test_of_its_error
         name: SummaryTerm("age", value, error, 0.0, value / error, 0.5, value - error, value + error)
         for name, value, error in (("a", 1.0, 0.5), ("b", 0.4, 0.25), ("c", 0.9, 0.4))
     }
-    lines = PooledTerm.of("age", 0.9, sites, {}).lines
+    found = PooledTerm.of("age", 0.9, sites, {})
+    lines = found.lines
+    assert str(found).splitlines()[0].split()[-2:] == ["[0.05", "0.95]"]
     (fixed,) = [line for line in lines if line.group == FIXED]
     precision = np.array([4.0, 16.0, 6.25])
     error = 1 / math.sqrt(precision.sum())

@@ -97,3 +97,15 @@ def test_sentences_appear_where_shares_matter() -> None:
     assert Clipping((0.3, 0.2), (0.1, 0.1), 1.0, 4.0).sentences() == ()  # no more than the noise
     assert loud.in_units_of(3.0).tail == (pytest.approx(0.3), pytest.approx(0.06))
     assert loud.tail_sentence().startswith("tail: ")
+
+
+@pytest.mark.parametrize("side", [0, -1])
+def test_residuals_end_where_the_farther_side_does(side: int) -> None:
+    """Counts without noise, of which one side alone has rows far out."""
+    cuts = (1.0, 2.0, 4.0, 8.0)
+    whole = np.array([0.0, 0.0, 0.0, 5.0, 90.0, 5.0, 0.0, 0.0, 0.0])
+    whole[side] = 1.0
+    near = ResidualCounts(cuts, whole, np.zeros(9), 0.0, 101)
+    assert near.end() == math.inf
+    whole[side], whole[1 if side == 0 else -2] = 0.0, 1.0
+    assert ResidualCounts(cuts, whole, np.zeros(9), 0.0, 101).end() == 8.0
