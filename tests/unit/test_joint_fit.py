@@ -393,3 +393,9 @@ def test_a_table_without_lines_has_no_other_numbers():
     plain = fitted(*of(columns, values, {"a": ("arm", "u"), "b": ("sex", "v", "w", "y")})).summary()
     assert plain.residual_variance > 0  # the control: without noise
     assert plain.r_squared > 0
+
+
+def test_the_grid_of_joint_rows_is_that_of_the_theorem() -> None:
+    """A part is rounded to steps of 1/1024 of a deviation, and the constant of a row is about .7 (THEORY.md of ``aggregation``)."""
+    assert GRID == 1024
+    assert pytest.approx(0.7, abs=0.001) == JOINT_CONSTANT

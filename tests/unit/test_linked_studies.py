@@ -159,7 +159,11 @@ def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) ->
     command(linked, "report", "link.run")
     command(linked, "party", "show", "link.toml", "--config", "clinic/party.toml")
     command(linked, "doctor", "--study", "link.toml", "--config", "clinic/party.toml")
-    assert "Linking rows has no epsilon" in command(linked, "plan", "link.toml")
+    planned = command(linked, "plan", "link.toml")
+    assert "Linking rows has no epsilon" in planned
+    warned = [line for line in planned.splitlines() if line.startswith("Warning: ")]
+    assert len(set(warned)) == len(warned)
+    assert not any("Linking rows has no epsilon" in line for line in warned)  # it is the headline
     assert "no claim to attack" in command(linked, "audit", "link.toml", code=2)
 
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from unpooled.aggregation import secure_sum
+from unpooled.aggregation.secure_sum import PRIME
 from unpooled.errors import ProtocolError
 from unpooled.privacy.noise import Stream
 from unpooled.protocol.identity import Identity
@@ -201,3 +202,14 @@ def test_keys_that_anybody_knows_are_refused(key: str) -> None:
         secure_sum.seal(partial(CLINIC.shared_key, b"plan"), key, PURPOSE, b"share", bytes(32))
     with pytest.raises(ProtocolError, match="X25519"):
         secure_sum.unseal(partial(CLINIC.shared_key, b"plan"), key, PURPOSE, bytes(32), bytes(60))
+
+
+def test_one_word_that_is_no_residue_among_others_is_refused() -> None:
+    words = np.array([0, 5, PRIME - 1], dtype=np.uint64)
+    assert secure_sum.residues(words).tolist() == words.tolist()
+    assert secure_sum.residues(words[:0]).size == 0
+    for at in range(3):
+        wrong = words.copy()
+        wrong[at] = PRIME
+        with pytest.raises(ProtocolError, match="no residues"):
+            secure_sum.residues(wrong)

@@ -86,6 +86,10 @@ def test_without_noise_it_is_that_of_the_pooled_rows(instruments: list[str], spl
     assert table.first_stage.statistic > 1000
     assert table.first_stage.degrees == len(instruments)
     assert not table.weak
+    if not split:  # of what is left after the second stage, in the units of the response
+        kept_columns = [values["dose"], values["age"], values["arm"] == "b", values["arm"] == "c", np.ones(4000)]
+        left = values["y"] - np.column_stack(kept_columns).astype(float) @ estimate
+        assert table.residual_variance == pytest.approx(float(left @ left) / 4000, rel=0.01)
     plain = {term.term: term.estimate for term in model.summary().terms}
     assert plain["dose"] < 0.6  # the control: least squares is pulled down by what nobody measured
 
