@@ -23,8 +23,11 @@ from unpooled.aggregation.inference import DRAWS, LinearSummary
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.printed_terms import CODINGS, printed_terms
 from unpooled.aggregation.tables import JointTest
+from unpooled.aggregation.threads import THREADS, alone, threads
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Column
+from unpooled.protocol.step import of_terms
+from unpooled.protocol.terms import ResultTerm
 
 N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")
 METHODS = ("moments", "refinement")
@@ -472,3 +475,25 @@ def test_estimates_of_a_file_of_the_first_build_are_told_by_their_flags() -> Non
     told = Estimates(("a", "b", "c"), (1.0, 2.0, 3.0), (0.0,) * 9, (0.0,) * 9, identified=(True, False, True))
     asked = np.array([[1, 0, 0], [0, 1, 0], [1, 0, -1], [1, -1, 0], [0, 0, 0]], dtype=float)
     assert told.determined(asked).tolist() == [True, False, True, False, False]
+
+
+def test_the_darker_part_of_an_interval_is_what_is_left_of_the_error_without_privacy() -> None:
+    """By the root of its share of the variance; nothing is darker where nobody knows what privacy adds."""
+    lines = [
+        ResultTerm("a", 1.0, 5.0, conf_low=0.0, conf_high=2.0, privacy=3.0),
+        ResultTerm("b", 1.0),
+        ResultTerm("c", 1.0, 1.0),
+    ]
+    (panel,) = of_terms(lines)
+    assert panel.without_privacy == pytest.approx((0.8,))
+    believed = msgspec.structs.replace(lines[0], privacy=None)
+    assert of_terms([believed])[0].without_privacy == ()
+    assert of_terms(lines[1:]) == ()
+
+
+def test_other_workers_of_a_machine_leave_one_thread_for_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(THREADS, "3")
+    assert threads() == 3
+    with alone():
+        assert threads() == 1
+    assert threads() == 3

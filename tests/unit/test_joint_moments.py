@@ -278,6 +278,31 @@ def test_a_judge_signs_no_verdict_over_blocks_that_it_did_not_see_or_rejected(mo
         members[asked.to].answer(verdict.request)
 
 
+def test_nobody_signs_a_verdict_over_a_block_that_it_saw_otherwise() -> None:
+    """A coordinator that shows members different messages gets no signatures to ask for shares with; a refusal changes nothing."""
+    from unpooled.aggregation.joint.messages import VerdictRequest
+
+    cards, tables = world(2)
+    _, members, entries = played(study_of(cards), tables)
+    refused = 0
+    for asked in until(members, entries, "joint-verdict"):
+        body = msgspec.msgpack.decode(open_envelope(asked.request).body, type=VerdictRequest)
+        for at in range(len(body.digests)):
+            others = tuple("0" * 64 if k == at else digest for k, digest in enumerate(body.digests))
+            before = len(members[asked.to].ledger.entries())
+            try:
+                members[asked.to].answer(changed(asked, VerdictRequest, digests=others))
+            except ProtocolError as error:
+                assert "a block has another digest here" in str(error)  # noqa: PT017 - a member judges some of the blocks
+                assert len(members[asked.to].ledger.entries()) == before
+                refused += 1
+                continue
+            break
+        else:
+            assert members[asked.to].answer(asked.request) == asked.reply
+    assert refused
+
+
 def test_a_rejected_proof_ends_the_study_and_names_two_parties_and_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.aggregation.joint import masking
 
