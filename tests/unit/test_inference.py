@@ -23,7 +23,6 @@ from unpooled.aggregation.inference import DRAWS, LinearSummary
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.printed_terms import CODINGS, printed_terms
 from unpooled.aggregation.tables import JointTest
-from unpooled.aggregation.threads import THREADS, alone, threads
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.protocol.step import of_terms
@@ -489,11 +488,3 @@ def test_the_darker_part_of_an_interval_is_what_is_left_of_the_error_without_pri
     believed = msgspec.structs.replace(lines[0], privacy=None)
     assert of_terms([believed])[0].without_privacy == ()
     assert of_terms(lines[1:]) == ()
-
-
-def test_other_workers_of_a_machine_leave_one_thread_for_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(THREADS, "3")
-    assert threads() == 3
-    with alone():
-        assert threads() == 1
-    assert threads() == 3

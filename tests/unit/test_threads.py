@@ -10,7 +10,7 @@ from asked import bits
 
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.standard import Scales, StandardRows
-from unpooled.aggregation.threads import THREADS, shared_out, threads
+from unpooled.aggregation.threads import THREADS, alone, shared_out, threads
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels.threads import processors
 from unpooled.models.describe.party import sums
@@ -198,3 +198,11 @@ def test_releases_of_a_large_source_are_the_same_bits_on_one_thread_and_on_two_a
             monkeypatch.setenv(THREADS, str(count))
             found.add(bits(study, {"one": table, "two": table}))
         assert len(found) == 1, name
+
+
+def test_other_workers_of_a_machine_leave_one_thread_for_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(THREADS, "3")
+    assert threads() == 3
+    with alone():
+        assert threads() == 1
+    assert threads() == 3
