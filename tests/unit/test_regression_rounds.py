@@ -684,3 +684,10 @@ def test_a_small_study_with_a_focus_has_twelve_rounds_of_narrow_clips(
         assert (found.rounds, found.longest, found.step) == (rounds, pytest.approx(longest), pytest.approx(step))
     else:
         assert found.rounds > 12
+
+
+def test_a_direction_needs_as_many_passes_as_it_has_rounds() -> None:
+    rounds = 48
+    found = [schedule_of(Method.AUTO, 0.9 * WORTH_LENGTHS, 30, passes).method for passes in (rounds - 1, rounds)]
+    assert found[1] is Method.DIRECTION
+    assert found[0] is not Method.DIRECTION
