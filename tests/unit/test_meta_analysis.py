@@ -84,6 +84,8 @@ def test_the_line_of_fixed_effects_has_the_normal_interval_and_test_of_its_error
     )
     assert fixed.p_value == pytest.approx(math.erfc(fixed.estimate / error / math.sqrt(2)), rel=1e-9)
     assert [line.group for line in lines[:3]] == ["a", "b", "c"]
+    squares = [mark.get_markersize() for mark in found.figure().axes[0].lines if mark.get_marker() == "s"]
+    assert squares == pytest.approx([4 + 6 * 0.5, 10.0, 4 + 6 * 0.625])  # as the roots of their weights
 
 
 def test_equal_errors_give_the_t_interval_of_the_estimates() -> None:

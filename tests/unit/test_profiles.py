@@ -242,6 +242,7 @@ def test_what_has_no_curve_of_its_own_is_refused() -> None:
     cases = [
         (f"{SPLINE}:ward + {SPLINE}", "dose", "depends on ward, with which the formula multiplies it"),
         ("dose * age", "age", "depends on dose"),
+        ("dose * age * ward", "dose", "depends on (age|ward|age and ward), with"),
         ("C(grade, levels=[1, 2, 3]) + age", "grade", "has levels"),
         (SPLINE, "age", "is of a number that the formula names, one of dose"),
         ("ward", "dose", "of which this one has none"),

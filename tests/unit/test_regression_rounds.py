@@ -8,9 +8,12 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
+import unpooled
 from unpooled import Bounds, PrivateBayesianRegression
+from unpooled.aggregation import counted_scales
 from unpooled.aggregation.descent import shrunk
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.linear_rounds import (
@@ -691,3 +694,26 @@ def test_a_direction_needs_as_many_passes_as_it_has_rounds() -> None:
     found = [schedule_of(Method.AUTO, 0.9 * WORTH_LENGTHS, 30, passes).method for passes in (rounds - 1, rounds)]
     assert found[1] is Method.DIRECTION
     assert found[0] is not Method.DIRECTION
+
+
+def test_of_many_rows_without_noise_the_deviation_of_a_column_is_known() -> None:
+    """Counts of the cells of one normal law: its mean, its deviation and its variance, each with next to no doubt."""
+    law, rows = counted_scales.USUAL, 1_000_000
+    at, scale = 50, 40
+    counts = rows * law.chances[at, scale]
+    (mean, deviation, error, variance, doubt), _ = counted_scales._normal(counts, np.zeros(counts.size), rows, law)
+    assert mean == pytest.approx(law.means[at], abs=0.003)
+    assert deviation == pytest.approx(law.scales[scale], rel=0.01)
+    assert variance == pytest.approx(law.scales[scale] ** 2, rel=0.02)
+    assert error < 0.01
+    assert doubt < 0.05 * variance
+
+
+def test_of_columns_of_no_variance_no_degree_is_taken_off_the_residual_variance() -> None:
+    """Levels of a column that is fitted with a coefficient for each are one coefficient too many, beside the constant."""
+    rng = np.random.default_rng(0)
+    frame = {"age": rng.uniform(0, 1, 60), "ward": np.array(["a", "b", "c"])[rng.integers(0, 3, 60)]}
+    known = {"age": (0, 1), "ward": ["a", "b", "c"]}
+    model = unpooled.PrivateLinearRegression(epsilon=math.inf, bounds=known, y_bounds=(-1, 1), method="moments")
+    moments = model.fit(pl.DataFrame(frame), rng.uniform(-1, 1, 60)).moments_
+    assert moments.frame.squares[0] / moments.residual_variance() == pytest.approx(60 - 4)

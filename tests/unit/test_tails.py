@@ -102,6 +102,13 @@ def test_beside_gaussians_pure_events_and_zcdp() -> None:
         assert value >= Composition([Event(Kind.GAUSSIAN, mu)]).delta(epsilon)
 
 
+def test_beside_a_tail_zcdp_proves_more_than_nothing_at_epsilons_below_one() -> None:
+    """Its points on the grid are those of its own theorem, from epsilon 0 on."""
+    events = [perturbed(REPLACED), Event(Kind.ZCDP, 0.125)]
+    assert Composition(events).delta(0.7) < 0.4
+    assert Composition(events).delta(0.3) < 0.97
+
+
 @pytest.mark.parametrize("mu", [0.0, 1e-6, 0.3, 0.999, 1.0, 3.0, 40.0])
 def test_the_curve_at_many_epsilons_is_the_curve(mu: float) -> None:
     e = np.concatenate([[0.0], np.geomspace(1e-4, 50, 40)])
