@@ -6,6 +6,7 @@ import itertools
 import math
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ import pytest
 
 import unpooled
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation import counted_scales
+from unpooled.aggregation import counted_scales, linear_direction
 from unpooled.aggregation.descent import shrunk
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.linear_rounds import (
@@ -717,3 +718,13 @@ def test_of_columns_of_no_variance_no_degree_is_taken_off_the_residual_variance(
     model = unpooled.PrivateLinearRegression(epsilon=math.inf, bounds=known, y_bounds=(-1, 1), method="moments")
     moments = model.fit(pl.DataFrame(frame), rng.uniform(-1, 1, 60)).moments_
     assert moments.frame.squares[0] / moments.residual_variance() == pytest.approx(60 - 4)
+
+
+@pytest.mark.parametrize("noise", [0.0, 3.0])
+def test_a_direction_of_noise_is_taken_for_as_long_as_its_slopes_make_it(noise: float) -> None:
+    """The constant is no slope: of 7 coefficients six are, which the best of their directions correlates with."""
+    schedule = SimpleNamespace(rounds=30)
+    design = SimpleNamespace(schedule=schedule, standard=SimpleNamespace(longest=2.0), layout=SimpleNamespace(size=7))
+    found = linear_direction._learnt(SimpleNamespace(design=design, rows=1000), noise)
+    seen = math.inf if not noise else 30 * (2.0 / (noise * math.sqrt(15) * 1000)) ** 2
+    assert found == pytest.approx(0.006 if not noise else 0.006 * seen / (seen + 0.006))
