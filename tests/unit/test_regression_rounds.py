@@ -14,7 +14,7 @@ import pytest
 
 import unpooled
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation import counted_scales, linear_direction
+from unpooled.aggregation import counted_scales, linear_direction, linear_rounds
 from unpooled.aggregation.descent import shrunk
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.linear_rounds import (
@@ -728,3 +728,9 @@ def test_a_direction_of_noise_is_taken_for_as_long_as_its_slopes_make_it(noise: 
     found = linear_direction._learnt(SimpleNamespace(design=design, rows=1000), noise)
     seen = math.inf if not noise else 30 * (2.0 / (noise * math.sqrt(15) * 1000)) ** 2
     assert found == pytest.approx(0.006 if not noise else 0.006 * seen / (seen + 0.006))
+
+
+def test_where_noise_is_negligible_the_clip_grows_by_the_root_of_the_budget_up_to_four_deviations() -> None:
+    quiet, clip = linear_rounds._QUIET, linear_rounds._CLIP
+    found = [schedule_of(Method.GRADIENT, times * quiet, 6, 200).longest for times in (1.001, 1.21, 1e6)]
+    assert found == pytest.approx([clip * math.sqrt(1.001), 1.1 * clip, 4.0])
