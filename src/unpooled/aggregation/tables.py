@@ -197,6 +197,8 @@ class Tables:
     def pulled(self, printed: PrintedTerms) -> DrawnTo:
         """Return how earlier models drew the lines of the table, those of categories among them."""
         assert self.drawn is not None
+        if not self.drawn.alone:  # of a file of an earlier build, which kept the terms of numbers alone
+            return msgspec.structs.replace(self.drawn, terms=() if self.classes else self.drawn.terms)
         there = printed.weights
         alone = msgspec.structs.replace(self.estimates, estimate=self.drawn.alone, slopes=self.drawn.slopes)
         each = zip(
