@@ -373,6 +373,9 @@ def test_study_files_take_public_rows(tmp_path: Path, response: Any, more: dict[
         with_cited("pride", asked, empty.parties, tmp_path)
     with pytest.raises(StudyError, match="name the response first"):
         with_cited("pride", {**asked, "response": "z"}, empty.parties, tmp_path)
+    for classes in (3, ["ill"], ["a", "b", "c"]):
+        with pytest.raises(StudyError, match="a list of two labels"):
+            with_cited("pride", {**asked, "classes": classes}, empty.parties, tmp_path)
     with pytest.raises(StudyError, match="not with huber"):
         with_cited("pride", {**asked, "task": "regression", "family": "huber"}, empty.parties, tmp_path)
 

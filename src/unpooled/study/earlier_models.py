@@ -112,6 +112,8 @@ def _said(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     found["family"] = found["family"] or (Logistic.name if found.get("task") == "classification" else Gaussian.name)
     if found["family"] not in DRAWN:
         raise StudyError(undrawn(str(found["family"])))
+    if not isinstance(found["classes"], list | tuple) or len(found["classes"]) != 2:  # noqa: PLR2004 - of two classes
+        raise StudyError("prior: classes of the logistic family are a list of two labels")
     return found
 
 
