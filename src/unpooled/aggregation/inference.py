@@ -93,7 +93,7 @@ class LinearSummary(SummaryTable):
             foot[0] += f", residual variance {self.residual_variance:.5g}"
         if not math.isnan(
             self.r_squared
-        ):  # of a focus nothing is released that all columns explain; earlier models have no such law
+        ):  # a focus releases nothing that all columns explain, and a posterior has no such law
             foot[0] += f", R^2 {self.r_squared:.3f} [{low:.3f}, {high:.3f}]"
         if self.f_test is not None:
             foot.append(
@@ -132,7 +132,7 @@ class LinearTables(Tables):
         slopes = printed.weights[printed.slopes]
         slopes = slopes[self.estimates.determined(slopes)]
         test = law.test(slopes) if slopes.size and self.drawn is None else None
-        # With earlier models as without an F test: it is the rows' own law that the release is drawn from.
+        # The law of R^2 is that of the rows alone, which a fit with earlier models is not.
         hidden = bool(self.nuisance) or not table.terms or self.drawn is not None
         square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
         own = (
