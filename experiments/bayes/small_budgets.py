@@ -9,7 +9,8 @@ budget, with its standard error over seeds: both methods have the same rows.
 The rounds, clips, shares and shrinkage were fixed by a simulation in floating point of n mu 15 to 300 with 5 to 200 columns of half range 5, responses
 of half ranges 3, 6 and 8, R^2 0, .3 and .8, mu .05 to 1, both adjacencies, and by the cells of ``DEVELOPMENT`` below, which also fixed the switches
 (``WORTH_LENGTHS``, ``WORTH_DIRECTION``). The cells of ``REPORTED`` have other sizes, ranges, R^2 and shapes, were listed before anything was run on
-them, and chose nothing. Where n mu is below ``WORTH_DIRECTION`` or k at ``WORTH_LENGTHS`` or above, the default is what it was before.
+them, and chose nothing. Where n mu is below ``WORTH_DIRECTION`` or k at ``WORTH_LENGTHS`` or above, the default is gradients, which end with rounds of
+their length since decision 0069: ``GRADIENT_DEVELOPMENT`` fixed these, ``GRADIENT_REPORTED`` was listed before anything was run on it.
 """
 
 from __future__ import annotations
@@ -112,7 +113,29 @@ FEW_REPORTED = crossed(
     ((4.0, 0.0), (4.0, 0.5), (7.0, 0.5)),
     (3.0, 7.0),
 )
-HALVES = {"development": DEVELOPMENT, "reported": REPORTED, "few_development": FEW_DEVELOPMENT, "few_reported": FEW_REPORTED}
+#: Where rounds of gradients are the default and their slopes have no errors. The first fixed ``_GRADIENT_LENGTHS``, the second were listed before a run.
+GRADIENT_DEVELOPMENT = crossed(
+    ((110, 8), (150, 12), (300, 25), (400, 20), (300, 10), (900, 30), (200, 5), (60, 2)),
+    ("independent", "one factor", "skewed"),
+    (0.0, 0.1, 0.3, 0.8),
+    ((3.0, 0.5), (6.0, 0.0)),
+    (5.0,),
+)
+GRADIENT_REPORTED = crossed(
+    ((140, 9), (260, 14), (700, 22), (90, 4), (1200, 36), (170, 6), (80, 3)),
+    ("independent", "half a factor", "skewed", "off-centre"),
+    (0.0, 0.1, 0.3, 0.6, 0.9),
+    ((4.0, 0.0), (4.0, 0.5), (7.0, 0.5)),
+    (3.0, 7.0),
+)
+HALVES = {
+    "gradient_development": GRADIENT_DEVELOPMENT,
+    "gradient_reported": GRADIENT_REPORTED,
+    "development": DEVELOPMENT,
+    "reported": REPORTED,
+    "few_development": FEW_DEVELOPMENT,
+    "few_reported": FEW_REPORTED,
+}
 
 
 def drawn(cell: Cell, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ import pytest
 
 import unpooled
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation import counted_scales, linear_direction, linear_rounds
+from unpooled.aggregation import counted_scales, line_rounds, linear_rounds
 from unpooled.aggregation.descent import shrunk
 from unpooled.aggregation.layout import MomentsLayout
 from unpooled.aggregation.linear_rounds import (
@@ -725,9 +725,9 @@ def test_a_direction_of_noise_is_taken_for_as_long_as_its_slopes_make_it(noise: 
     """The constant is no slope: of 7 coefficients six are, which the best of their directions correlates with."""
     schedule = SimpleNamespace(rounds=30)
     design = SimpleNamespace(schedule=schedule, standard=SimpleNamespace(longest=2.0), layout=SimpleNamespace(size=7))
-    found = linear_direction._learnt(SimpleNamespace(design=design, rows=1000), noise)
+    found = line_rounds.learnt_length(SimpleNamespace(design=design, rows=1000), noise)
     seen = math.inf if not noise else 30 * (2.0 / (noise * math.sqrt(15) * 1000)) ** 2
-    assert found == pytest.approx(0.006 if not noise else 0.006 * seen / (seen + 0.006))
+    assert found == pytest.approx(0.25 * 0.006 if not noise else 0.25 * 0.006 * seen / (seen + 0.006))
 
 
 def test_where_noise_is_negligible_the_clip_grows_by_the_root_of_the_budget_up_to_four_deviations() -> None:

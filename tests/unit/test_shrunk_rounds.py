@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateGLM
-from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_slopes
+from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_length, believed_slopes
 from unpooled.models.glm import coordinator
 
 
@@ -54,6 +54,29 @@ def test_no_law_of_slopes_makes_it_worse_than_both_the_rounds_and_nothing() -> N
             raw.append(0.02 * 10)
             nothing.append(np.square(slopes).sum())
         assert np.mean(error) <= 1.25 * min(np.mean(raw), np.mean(nothing)) + 0.02
+
+
+def test_a_believed_length_is_the_mean_of_slopes_that_both_measurements_leave_likely() -> None:
+    """Slopes drawn from what is believed before, each weighed by how likely it makes both measurements."""
+    rng = np.random.default_rng(4)
+    deviations, arrived, noise, error = np.array([0.0, 0.3, 0.9]), 0.7, 0.03, 0.02
+    found, length = np.array([0.25, -0.2]), 0.6
+    direction = found / np.linalg.norm(found)
+    scale = rng.choice(deviations, size=400_000, p=[0.3, 0.35, 0.35]) / np.sqrt(2)
+    slopes = scale[:, None] * rng.normal(size=(scale.size, 2))
+    along = slopes @ direction
+    log = -0.5 * (np.square(found - arrived * slopes).sum(axis=1) / noise + (length - along) ** 2 / error)
+    weights = np.exp(log)
+    wanted = float(weights @ along / weights.sum())
+    assert believed_length(found, arrived, noise, length, error, deviations) == pytest.approx(wanted, rel=0.02)
+
+
+def test_a_believed_length_follows_the_better_of_two_measurements() -> None:
+    found = np.array([0.6, 0.8])
+    assert believed_length(found, 1.0, 1e-6, 3.0, 1.0) == pytest.approx(1.0, rel=0.01)
+    assert believed_length(found, 1.0, 1.0, 0.5, 1e-6) == pytest.approx(0.5, rel=0.01)
+    assert abs(believed_length(found, 1.0, 1.0, -0.02, 1e-4)) < 0.02
+    assert believed_length(np.zeros(3), 0.8, 0.1, 0.0, 0.1) == 0.0
 
 
 def test_counts_that_depend_on_nothing_get_next_to_no_slopes(monkeypatch: pytest.MonkeyPatch) -> None:

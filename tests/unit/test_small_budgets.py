@@ -8,11 +8,21 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateLinearRegression
-from unpooled.aggregation import linear_direction
+from unpooled.aggregation import linear_direction, slope_lengths
 from unpooled.aggregation.layout import MomentsLayout
+from unpooled.aggregation.line_rounds import learnt_part
 from unpooled.aggregation.line_rows import LineRows
-from unpooled.aggregation.linear_direction import declared_standard, kept_part, learnt_part
-from unpooled.aggregation.linear_rounds import ROUNDS, WORTH_DIRECTION, WORTH_FEW_SLOPES, WORTH_LENGTHS, Method, schedule_of
+from unpooled.aggregation.linear_direction import declared_standard, kept_part
+from unpooled.aggregation.linear_rounds import (
+    LENGTH_ROUNDS,
+    ROUNDS,
+    WORTH_DIRECTION,
+    WORTH_ERRORS,
+    WORTH_FEW_SLOPES,
+    WORTH_LENGTHS,
+    Method,
+    schedule_of,
+)
 from unpooled.aggregation.row_blocks import public_numbers
 from unpooled.aggregation.standard import CAP, StandardRows
 from unpooled.errors import PlanMismatch, UsageError
@@ -158,6 +168,30 @@ def test_a_direction_has_a_constant_and_all_of_its_passes() -> None:
         PrivateLinearRegression(**given, method="direction", max_passes=47).plan(500, 30)
 
 
+@pytest.mark.parametrize(
+    ("k", "coefficients", "passes", "wanted"),
+    [
+        (WORTH_LENGTHS, 10, ROUNDS, 0.1),
+        (0.9 * WORTH_LENGTHS, 2 + 1, ROUNDS, 0.2),
+        (WORTH_ERRORS, 10, ROUNDS, 0.0),
+        (20.0, 2, ROUNDS, 0.0),  # one slope
+        (20.0, 10, 16, 0.0),
+        (20.0, 10, 17, 0.1),
+    ],
+)
+def test_rounds_of_gradients_end_with_those_of_their_length(k: float, coefficients: int, passes: int, wanted: float) -> None:
+    found = schedule_of(Method.GRADIENT, k, coefficients, passes, lengths=True)
+    assert found.length == wanted
+    assert found.passes <= passes
+    assert found.passes == 1 + found.rounds + LENGTH_ROUNDS * (wanted > 0)
+    assert found.scales + found.descent + found.length == pytest.approx(1.0)
+    assert schedule_of(Method.GRADIENT, k, coefficients, passes).length == 0.0
+
+
+def test_a_refinement_has_no_rounds_of_a_length() -> None:
+    assert schedule_of(Method.REFINEMENT, 20.0, 10, ROUNDS, lengths=True).length == 0.0
+
+
 # --- how far it is believed --------------------------------------------------------------------------------------------------
 
 
@@ -176,9 +210,11 @@ def test_rows_teach_a_direction_no_more_than_they_hold() -> None:
     assert each == sorted(each, reverse=True)
 
 
-def errors(method: str, square: float, *, shape: str = "independent", epsilon: float = 1.0, runs: int = 40) -> np.ndarray:
+def errors(
+    method: str, square: float, *, shape: str = "independent", epsilon: float = 1.0, runs: int = 40, strength: float = 100.0
+) -> np.ndarray:
     """Squared errors of predictions over the variance of the response; its mean lies at a quarter of the declared range."""
-    rows, columns, found = round(100 / 0.2685 / epsilon), 15, []
+    rows, columns, found = round(strength / 0.2685 / epsilon), 15, []
     for seed in range(runs):
         rng = np.random.default_rng([seed, 77])
         X = rng.normal(size=(rows + 2000, columns))
@@ -219,6 +255,23 @@ def test_columns_that_say_nothing_cost_next_to_nothing(monkeypatch) -> None:
 def test_columns_that_say_something_are_used(shape: str, square: float, most: float) -> None:
     ratio, error = over(errors("direction", square, shape=shape, runs=16), errors("mean", square, shape=shape, runs=16))
     assert ratio + 2 * error < most
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_gradients_of_columns_that_say_nothing_cost_little(monkeypatch) -> None:
+    """n mu is 200, k about 12. A length that was taken as it was measured, or slopes with less noise than they have, cost more."""
+    mean, own = (errors(method, 0.0, epsilon=2.0, runs=20, strength=200.0) for method in ("mean", "gradient"))
+    ratio, error = over(own, mean)
+    assert ratio - 2 * error < 1.02
+    with monkeypatch.context() as broken:
+        broken.setattr(slope_lengths, "believed_length", lambda found, way, *_: float(np.linalg.norm(found)) / way)
+        more = errors("gradient", 0.0, epsilon=2.0, runs=20, strength=200.0) - own  # of the same draws
+    assert more.mean() > 3 * more.std() / math.sqrt(more.size)
+    with monkeypatch.context() as broken:
+        honest = slope_lengths.way_of
+        broken.setattr(slope_lengths, "way_of", lambda *given: (honest(*given)[0], honest(*given)[1] / 5))
+        more = errors("gradient", 0.0, epsilon=2.0, runs=20, strength=200.0) - own
+    assert more.mean() > 3 * more.std() / math.sqrt(more.size)
 
 
 @pytest.mark.filterwarnings("ignore")

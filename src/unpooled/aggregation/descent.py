@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_design import LinearDesign
-    from unpooled.aggregation.linear_rounds import Schedule
     from unpooled.aggregation.standard import Standard, StandardRows
     from unpooled.aggregation.totals import Total
     from unpooled.protocol.messages import Ask
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 #: A clip takes more from long rows, which move coefficients most, and deviations may be taken for too large.
 _OF_LONG = 0.8
+#: Of residuals at least this share is taken to lie inside the clip of a gradient.
+_LEAST_SHARE = 0.05
 
 
 def descent(
@@ -77,9 +78,15 @@ def arrived(step: float, rounds: int) -> tuple[float, float]:
     return float(np.mean(1 - (1 - step) ** late)), math.sqrt(float(weights @ weights))
 
 
-def way_of(schedule: Schedule, share: float, least: float) -> tuple[float, float]:
-    """Return (the part of the way that the rounds have come, the deviation of their noise once they are divided by it)."""
-    way, weights = arrived(schedule.step * share * _OF_LONG, schedule.rounds)
+def way_of(design: LinearDesign, least: float, curvature: float = 1.0) -> tuple[float, float]:
+    """Return (the part of the way that the rounds have come, the deviation of their noise once they are divided by it).
+
+    ``least`` is that of the mean of their gradients. Clipped gradients are less steep, by the share of residuals that the clip leaves whole;
+    ``curvature`` is that of the coefficient without a clip.
+    """
+    schedule = design.schedule
+    share = max(math.erf(schedule.longest / design.standard.radius / math.sqrt(2)), _LEAST_SHARE)
+    way, weights = arrived(schedule.step * share * curvature * _OF_LONG, schedule.rounds)
     one = least * math.sqrt(schedule.rounds - schedule.rounds // 2)  # of one gradient
     return way, one * schedule.step * weights / way
 
@@ -94,9 +101,14 @@ def shrunk(start: Row, least: float, standard: Standard, *, intercept: bool) -> 
         factor = square / (square + noise) if square else 0.0
     result[:slopes] *= factor
     if intercept:
-        before, after = (standard.noise / standard.width[-1]) ** 2, (least / CONSTANT) ** 2
-        result[-1] *= before / (before + after) if before + after else 1.0
+        result[-1] = shrunk_constant(start, least, standard)
     return result
+
+
+def shrunk_constant(start: Row, least: float, standard: Standard) -> float:
+    """Return the constant of these coefficients, shrunk by what was known of the mean before."""
+    before, after = (standard.noise / standard.width[-1]) ** 2, (least / CONSTANT) ** 2
+    return float(start[-1]) * (before / (before + after) if before + after else 1.0)
 
 
 def frame_of(

@@ -65,9 +65,11 @@ def opened_rows(
 
 
 def gradients(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:
-    """Yield what coefficients begin from: gradients (Theorem B.5), or second moments (Theorem F.9.3)."""
+    """Yield what coefficients begin from: gradients and the length after them (Theorem B.5), or second moments (Theorem F.9.3)."""
     if schedule.rounds:
         yield standard.descent(schedule.descent, adjacency, schedule.rounds)
+    if schedule.length:
+        yield _length_of(schedule, standard, adjacency)
     if schedule.first:
         yield standard.residual(schedule.first, adjacency, FIRST_MOMENTS)
 
@@ -77,11 +79,15 @@ def lines(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> I
 
     With earlier models the mean comes with the weights of these, and where no direction is learnt that is all.
     """
-    before, after = lines_of(schedule, standard)
+    before, _ = lines_of(schedule, standard)
     yield before.named(BASE, schedule.base, adjacency, schedule.base_rounds)
     if schedule.length:
-        yield standard.descent(schedule.descent, adjacency, schedule.rounds)
-        yield after.named(LENGTH, schedule.length, adjacency, LENGTH_ROUNDS)
+        yield from gradients(schedule, standard, adjacency)
+
+
+def _length_of(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Summed:
+    """Return the gradients along the slopes that were found."""
+    return lines_of(schedule, standard)[1].named(LENGTH, schedule.length, adjacency, LENGTH_ROUNDS)
 
 
 def lines_of(schedule: Schedule, standard: StandardRows) -> tuple[LineRows, LineRows]:

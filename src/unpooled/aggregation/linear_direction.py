@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.descent import descent, frame_of, without_errors
+from unpooled.aggregation.line_rounds import LENGTH_STEP, UNCOUNTED, LineRounds, learnt_length, steep_of, unit_of
 from unpooled.aggregation.line_rows import BASE, LENGTH
 from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, Method
 from unpooled.aggregation.linear_study import LinearStudy
 from unpooled.aggregation.priors import DrawnTo, directions, in_coordinates, named, rows_of, weighed
-from unpooled.aggregation.rounds import Rounds, descend
+from unpooled.aggregation.rounds import Rounds
 from unpooled.aggregation.standard import CAP, CONSTANT, Scales, Standard
 
 if TYPE_CHECKING:
@@ -27,23 +28,15 @@ if TYPE_CHECKING:
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.aggregation.linear_design import LinearDesign
     from unpooled.aggregation.priors import EarlierModel, Weighed
-    from unpooled.aggregation.standard import StandardRows
-    from unpooled.aggregation.totals import Total
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.step import Replies
 
     Row = NDArray[np.float64]
 
-#: Steps along lines, of a length and of the constant: the second undoes a residual.
-_LENGTH_STEP, _CONSTANT_STEP = 0.7, 2.0
 #: Lengths along earlier models are believed within about this much of the middle of all and none, in deviations of the response.
 _BELIEVED = 0.5
-#: Rounds of the length that are not averaged: the constant is nearly where it belongs before them.
-_UNCOUNTED = 1
 #: A length counts for what its square exceeds of this many variances of its noise.
 _DOUBT = 2.0
-#: Variance of a direction's length on the rows that it was learnt from, relative to what their noise leaves of it.
-_LEARNT = 0.25
 #: The part of rows that lack a value, where nothing was released of it.
 _RARE = 0.1
 
@@ -57,42 +50,6 @@ def declared_standard(layout: MomentsLayout) -> Standard:
         middle[at] = _RARE if levels is None else 1 / max(len(levels), 2)
         width[at] = math.sqrt(middle[at] * (1 - middle[at]))
     return Standard(middle, width, math.inf, (math.nan, math.nan))
-
-
-@dataclass
-class _Lines:
-    """Rounds along directions: the noise of their gradients, once they have been asked for."""
-
-    rounds: Rounds[Any]
-    standard: Standard
-    noise: float = 0.0
-
-    def noise_of(self, name: str) -> float:
-        """Return the deviation of the noise of one mean gradient, which is known before any is asked for."""
-        design: LinearDesign = self.rounds.design
-        deviations = design.totals[name].deviations(self.rounds.plan)
-        return float(deviations.max()) / float(design.standard.grid) ** 2 / design.standard.rows
-
-    def rows(
-        self, name: str, along: Row, start: Row, count: int, first: int, back: float = 0.0
-    ) -> Generator[list[Ask], Replies, tuple[Row, float]]:
-        """Return (lengths and constant along these directions, averaged from round ``first`` on; the deviation of their noise).
-
-        Every round goes this part of the way ``back`` to the start.
-        """
-        rows: StandardRows = self.rounds.design.standard
-        steps = np.append(np.full(start.size - 1, _LENGTH_STEP), _CONSTANT_STEP)
-
-        def move(total: Total, at: Row) -> Row:
-            gradient, self.noise = rows.gradient_of(total)
-            moved: Row = steps * gradient / self.rounds.counted - back * (at - start)
-            return moved
-
-        def sent(at: Row) -> tuple[float, ...]:
-            return (*self.standard.settings, *along.ravel().tolist(), *at.tolist())
-
-        found = yield from descend(self.rounds, sent, move, start, count, name=name, first=first)
-        return found, self.noise / self.rounds.counted / math.sqrt(count - first)
 
 
 @dataclass(frozen=True)
@@ -140,17 +97,17 @@ def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
     """
     design: LinearDesign = rounds.design
     schedule, standard = design.schedule, declared_standard(design.layout)
-    lines, nowhere = _Lines(rounds, standard), np.zeros((1, design.layout.size - 1))
+    lines, nowhere = LineRounds(rounds, standard), np.zeros((1, design.layout.size - 1))
     known, count = _Known.of(design, standard), schedule.base_rounds
     if not known.models:
         (_, mean), _ = yield from lines.rows(BASE, nowhere, np.zeros(2), count, count // 2)
         found, noise = yield from descent(rounds, standard, np.append(nowhere[0], mean))
         return (yield from _with_length(rounds, standard, found, noise))
     begin = known.middle
-    steep = _steep(schedule.clips[0], len(known.along))
+    steep = steep_of(schedule.clips[0], len(known.along))
     back = _back(lines.noise_of(BASE) / math.sqrt(count - count // 2) / steep) * steep
     first, error = yield from lines.rows(BASE, known.along, begin, count, count // 2, back)
-    first, error = first + back / steep / _LENGTH_STEP * (first - begin), error / steep
+    first, error = first + back / steep / LENGTH_STEP * (first - begin), error / steep
     said = known.weighed(first, error)
     start = np.append(said.lengths @ known.along, said.constant / CONSTANT)
     if schedule.method is Method.WEIGHTS:
@@ -159,20 +116,12 @@ def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
     return (yield from _corrected(rounds, standard, known, (first, error, start), (found, noise)))
 
 
-def _steep(clip: float, count: int) -> float:
-    """Return how steep the mean of clipped gradients is, relative to unclipped ones: the share of rows that the clip leaves whole.
-
-    Residuals are taken for normal with the deviation of the response, and rows for typical ones along this many directions.
-    """
-    return math.erf(clip / math.sqrt(count + CONSTANT**2) / math.sqrt(2))
-
-
 def _back(error: float) -> float:
     """Return the part of the way back to the start that a round goes, so that noise of this deviation does not wander off.
 
     It is that of the posterior mean where lengths are believed within ``_BELIEVED`` of the start, and never more than half of the way.
     """
-    return min(_LENGTH_STEP * (error / _BELIEVED) ** 2, 0.5)
+    return min(LENGTH_STEP * (error / _BELIEVED) ** 2, 0.5)
 
 
 def _at(design: LinearDesign, standard: Standard, found: Row, error: float, drawn: DrawnTo | None = None) -> LinearStudy:
@@ -186,10 +135,10 @@ def _with_length(
 ) -> Generator[list[Ask], Replies, LinearStudy]:
     """Rounds for (length, constant) along slopes that were found with this noise of each; a length that may be noise is shrunk towards 0."""
     design: LinearDesign = rounds.design
-    direction = _unit(found[:-1])
-    lines, start = _Lines(rounds, standard), np.array([0.0, found[-1]])
-    (length, constant), error = yield from lines.rows(LENGTH, direction[None], start, LENGTH_ROUNDS, _UNCOUNTED)
-    shrunken = length * kept_part(length, error**2 + _LEARNT * _learnt(rounds, noise))
+    direction = unit_of(found[:-1])
+    lines, start = LineRounds(rounds, standard), np.array([0.0, found[-1]])
+    (length, constant), error = yield from lines.rows(LENGTH, direction[None], start, LENGTH_ROUNDS, UNCOUNTED)
+    shrunken = length * kept_part(length, error**2 + learnt_length(rounds, noise))
     return _at(design, standard, np.append(shrunken * direction, constant), error)
 
 
@@ -204,32 +153,18 @@ def _corrected(
     design: LinearDesign = rounds.design
     (first, first_error, start), (slopes, noise) = before, found
     lacking = slopes[:-1] - start[:-1]
-    direction = _unit(lacking - known.along.T @ (known.along @ lacking))
+    direction = unit_of(lacking - known.along.T @ (known.along @ lacking))
     along = np.vstack([known.along, direction])
     begin = np.concatenate([known.along @ start[:-1], [0.0], slopes[-1:]])
-    last, error = yield from _Lines(rounds, standard).rows(LENGTH, along, begin, LENGTH_ROUNDS, _UNCOUNTED)
+    last, error = yield from LineRounds(rounds, standard).rows(LENGTH, along, begin, LENGTH_ROUNDS, UNCOUNTED)
     length, own = float(last[-2]), np.append(last[:-2], last[-1])
     # Both rounds found the lengths along earlier models, each with noise of its own.
-    flat = error / _steep(design.schedule.clips[1], len(along))
+    flat = error / steep_of(design.schedule.clips[1], len(along))
     parts = 1 / np.square([max(first_error, 1e-9), max(flat, 1e-9)])
     said = known.weighed((parts[0] * first + parts[1] * own) / parts.sum(), float(parts.sum()) ** -0.5)
-    shrunken = length * kept_part(length, error**2 + _LEARNT * _learnt(rounds, noise))
+    shrunken = length * kept_part(length, error**2 + learnt_length(rounds, noise))
     whole = said.lengths @ known.along + shrunken * direction
     return _at(design, standard, np.append(whole, said.constant / CONSTANT), error, known.drawn(said))
-
-
-def _unit(slopes: Row) -> Row:
-    """Return slopes of length 1, or zeros of none."""
-    size = float(np.linalg.norm(slopes))
-    return slopes / size if size else np.zeros(slopes.size)
-
-
-def _learnt(rounds: Rounds[Any], noise: float) -> float:
-    """Return the squared length of a direction of noise on the rows of the rounds that it was learnt from."""
-    design: LinearDesign = rounds.design
-    schedule = design.schedule
-    each = noise * math.sqrt(schedule.rounds - schedule.rounds // 2)
-    return learnt_part(design.standard.longest, each, schedule.rounds, rounds.rows, design.layout.size - 1)
 
 
 def kept_part(length: float, variance: float) -> float:
@@ -237,17 +172,3 @@ def kept_part(length: float, variance: float) -> float:
     if length <= 0:
         return 0.0
     return max(0.0, 1 - _DOUBT * variance / length**2)
-
-
-def learnt_part(longest: float, noise: float, rounds: int, rows: int, slopes: int) -> float:
-    """Return the squared length that a direction of noise has on the very rows it was learnt from, for responses of variance 1.
-
-    A response that depends on nothing correlates with the best of ``slopes`` directions by the root of slopes / rows. Of this, rounds whose
-    mean gradient has this noise find the part a / (a + slopes / rows), a = rounds (longest / noise)^2 / rows^2, for a clipped gradient has
-    at most the variance longest^2 / rows.
-    """
-    most = slopes / rows
-    if not noise:
-        return most
-    seen = rounds * (longest / (noise * rows)) ** 2
-    return most * seen / (seen + most)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unpooled.aggregation.line_rows import BASE, LENGTH
+from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.row_blocks import public_numbers, remembered
 from unpooled.aggregation.standard import DESCENT, FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD
@@ -68,7 +70,19 @@ def residual(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
     return shared_out(standard_rows(context, standard), lambda own: rows.products(own, start, float(clip)))
 
 
-def gradient_along(rows: LineRows, context: Context[Any], settings: tuple[float, ...]) -> NDArray[np.int64]:
+def base(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
+    """Return the gradient along what is known before slopes are learnt."""
+    design: LinearDesign = context.design
+    return _gradient_along(lines_of(design.schedule, design.standard)[0], context, settings)
+
+
+def length(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
+    """Return the gradient along the slopes that were found."""
+    design: LinearDesign = context.design
+    return _gradient_along(lines_of(design.schedule, design.standard)[1], context, settings)
+
+
+def _gradient_along(rows: LineRows, context: Context[Any], settings: Settings) -> NDArray[np.int64]:
     """Return the gradient at a request's coefficients, along its directions."""
     slopes = rows.layout.size - 1
     standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=rows.count * slopes + rows.width)
@@ -86,6 +100,8 @@ def standard_rows(context: Context[Any], standard: tuple[NDArray[np.float64], ND
 STATISTICS = {
     SCALES: scales,
     DESCENT: descent,
+    BASE: base,
+    LENGTH: length,
     SPREAD: spread,
     CELLS: cells,
     FIRST_MOMENTS: first_moments,

@@ -62,6 +62,8 @@ WORTH_MORE_THAN_WEIGHTS = 20.0
 _SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
 #: Fewer rounds than this do not arrive: one release is then better.
 _FEWEST = 8
+#: Rounds of gradients give this share to the length of their slopes and the constant, the second below ``WORTH_LENGTHS``; one slope needs none.
+_GRADIENT_LENGTHS, _LEAST_SLOPES = (0.1, 0.2), 2
 #: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
 _CLIP_LEAST = 3.0
 #: Of a focus, whose residuals are few and whose clip is all of its noise.
@@ -107,7 +109,7 @@ class Schedule:
     cross: float = 0.0
     #: Second moments about which the last round begins, in the place of gradients.
     first: float = 0.0
-    #: Of a direction: the mean before it, and the length after it; and |r||z| in rounds of the mean.
+    #: Of a direction: the mean before it, and the length after it; of gradients: the length after them. |r||z| in rounds of the mean.
     base: float = 0.0
     length: float = 0.0
     line: float = 0.0
@@ -148,11 +150,19 @@ class Schedule:
 
 
 def schedule_of(
-    method: Method, k: float, coefficients: int, max_passes: int, meat: float = 0.0, *, known: int = 0
+    method: Method,
+    k: float,
+    coefficients: int,
+    max_passes: int,
+    meat: float = 0.0,
+    *,
+    known: int = 0,
+    lengths: bool = False,
 ) -> Schedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
-    ``meat``: the share that a sandwich covariance takes; ``known``: the directions of earlier models.
+    ``meat``: the share that a sandwich covariance takes; ``known``: the directions of earlier models; ``lengths``: rounds of gradients may be followed
+    by those of a length.
     """
     if method is Method.AUTO:
         method = _best(k, coefficients, max_passes)
@@ -169,7 +179,9 @@ def schedule_of(
     if method is Method.MOMENTS:
         return Schedule(method, products=1.0)
     refined = method is not Method.GRADIENT
-    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - (_BESIDE + (meat > 0) if refined else 1)))
+    lengths = lengths and not refined and _worth_a_length(k, coefficients, max_passes)
+    beside = _BESIDE + (meat > 0) if refined else 1 + LENGTH_ROUNDS * lengths
+    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - beside))
     shares: dict[str, Any] = {name: share * (1 - meat * refined) for name, share in _SHARES[method].items()} | {
         "meat": meat * refined
     }
@@ -183,6 +195,9 @@ def schedule_of(
         rounds, longest, step = min(_FOCUS_ROUNDS, rounds), _FOCUS_CLIP * root, min(_FOCUS_STEP, step)
     if method is Method.REFINEMENT and k >= WITHOUT_ROUNDS:
         rounds, shares = 0, {name: share * (1 - meat) for name, share in _QUIET_SHARES.items()} | {"meat": meat}
+    if lengths:
+        length = _GRADIENT_LENGTHS[k < WORTH_LENGTHS]
+        shares |= {"length": length, "descent": shares["descent"] - length, "line": of_mean}
     quiet = math.sqrt(shares.get("spread", 0.0)) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
     return Schedule(
         method,
@@ -193,6 +208,11 @@ def schedule_of(
         square=square_of(quiet),
         counted=small,
     )
+
+
+def _worth_a_length(k: float, coefficients: int, max_passes: int) -> bool:
+    """Return True where the slopes of gradients are so noisy that their length is worth rounds of its own."""
+    return k < WORTH_ERRORS and coefficients > _LEAST_SLOPES and max_passes > LENGTH_ROUNDS + _FEWEST
 
 
 def _direction(slopes: int, strong: float, line: float, known: int) -> Schedule:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.aggregation.clipping import Clipping
-from unpooled.aggregation.descent import descent, frame_of, from_moments, shrunk, way_of, without_errors
+from unpooled.aggregation.descent import descent, frame_of, from_moments, way_of, without_errors
 from unpooled.aggregation.known_sites import with_known_sites
 from unpooled.aggregation.linear_rounds import Method, clip_of
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, in_coordinates, named, rows_of
 from unpooled.aggregation.residual_cells import CELLS
+from unpooled.aggregation.slope_lengths import believed, with_length
 from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES, SPREAD, Standard
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 #: The variance of a response of which nothing was released, and of its noise.
 _NOTHING = (math.nan, math.nan)
-#: Of residuals at least this share is taken to lie inside the clip of a gradient.
-_LEAST_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
         return (yield from _drawn(rounds, standard))
     start, least = yield from (descent(rounds, standard) if design.schedule.rounds else from_moments(rounds, standard))
     if design.schedule.method is Method.GRADIENT:
-        return _shrunken(design, standard, start, least)
+        return (yield from _believed(rounds, standard, start, least))
     settings = (*standard.settings, *start.tolist())
     total = yield from rounds.total(SPREAD, settings)
     squares, noise = rows.square_of(total)
@@ -98,23 +97,30 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
     return LinearStudy(moments.posterior(), frame, moments)
 
 
-def _shrunken(design: LinearDesign, standard: Standard, start: Row, least: float) -> LinearStudy:
-    """Return coefficients that rounds found with this noise of each, shrunk by it."""
-    frame = frame_of(design, standard, shrunk(start, least, standard, intercept=design.layout.intercept), _NOTHING, least)
+def _believed(
+    rounds: Rounds[Any], standard: Standard, start: Row, least: float
+) -> Generator[list[Ask], Replies, LinearStudy]:
+    """Return coefficients that rounds found with this noise of each: as long as that, and where the plan has them rounds along them, make likely."""
+    design: LinearDesign = rounds.design
+    if not least:
+        found = start
+    elif design.schedule.length:
+        found = yield from with_length(rounds, standard, start, least)
+    else:
+        found = believed(design, standard, start, least, rounds.rows)
+    frame = frame_of(design, standard, found, _NOTHING, least)
     return LinearStudy(without_errors(design, frame), frame)
 
 
 def _drawn(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Replies, LinearStudy]:
     """Rounds that begin in the middle of all earlier models and none, and what they found drawn to these."""
     design: LinearDesign = rounds.design
-    schedule, one = design.schedule, design.layout.intercept
+    one = design.layout.intercept
     frame = frame_of(design, standard, np.zeros(design.layout.size), _NOTHING, 0.0)
     there = in_coordinates(rows_of(design.models, design.layout.names, intercept=one), frame, intercept=one)
     begin = there.sum(axis=0) / (1 + len(there))
     found, least = yield from descent(rounds, standard, begin)
-    # Clipped gradients are less steep, by the share of residuals that the clip leaves whole.
-    share = max(math.erf(schedule.longest / design.standard.radius / math.sqrt(2)), _LEAST_SHARE)
-    way, noise = way_of(schedule, share, least)
+    way, noise = way_of(design, least)
     still = np.asarray(np.linalg.solve(frame.back(intercept=one), design.layout.still), dtype=np.float64)
     told = Told.of(begin + (found - begin) / way, np.eye(found.size) * max(noise, 1e-9) ** 2, still)
     mean, _, weights, deviations = drawn_to(told, there, np.arange(found.size) < found.size - one)

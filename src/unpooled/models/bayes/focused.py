@@ -38,14 +38,12 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     total = yield from rounds.total(SCALES)
     standard = design.scales.decode(total, rounds.rows)
     start, least = yield from descent(rounds, standard)
-    # A clipped gradient is less steep: by the share of residuals that it does not clip, which are about as large as the response.
-    share = max(math.erf(design.schedule.longest / design.standard.radius / math.sqrt(2)), _LEAST_SHARE)
     still = np.linalg.solve(
         frame_of(design, standard, start, (math.nan, math.nan), least).back(intercept=True), design.layout.still
     )
     own = np.linalg.qr(still)[0]
     start = start - own @ (own.T @ start)  # what no row sees of it is no size
-    start, left = _drawn(start, *way_of(design.schedule, share, least), start.size - 1 - own.shape[1])
+    start, left = _drawn(start, *way_of(design, least), start.size - 1 - own.shape[1])
     fit = without_errors(design, frame_of(design, standard, start, (math.nan, math.nan), least))
     total = yield from rounds.total(CELLS, (*standard.settings, *start.tolist()))
     offset, spread, error = rows.cells_of_all.decode(total, rounds.rows)
@@ -97,7 +95,5 @@ def _drawn(start: Row, way: float, noise: float, free: int) -> tuple[Row, float]
 _LAGS = 0.15
 #: By so much the mean square of a sum of products is larger, because columns that confound do so in one direction.
 _ALIGNED = 1.5
-#: Of residuals at least this share is taken to lie inside the clip of a gradient.
-_LEAST_SHARE = 0.05
 
 __all__ = ["focused"]

@@ -8,9 +8,7 @@ import numpy as np
 
 from unpooled.aggregation import linear_party
 from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.line_rows import BASE, LENGTH
-from unpooled.aggregation.linear_design import lines_of
-from unpooled.aggregation.linear_party import gradient_along, standard_rows
+from unpooled.aggregation.linear_party import standard_rows
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.residual_cells import CELLS
@@ -119,16 +117,6 @@ def _meat(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64
     return shared_out(blocks, lambda own: rows.meat.added_up(rows.scores(own, start, float(clip)), context.table))
 
 
-def _base(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    design = context.design
-    return gradient_along(lines_of(design.schedule, design.standard)[0], context, settings)
-
-
-def _length(context: Context[BayesDesign], settings: Settings) -> NDArray[np.int64]:
-    design = context.design
-    return gradient_along(lines_of(design.schedule, design.standard)[1], context, settings)
-
-
 #: What a party adds up, by the name of the total.
 STATISTICS = {
     COUNT: rows_counted,
@@ -138,8 +126,6 @@ STATISTICS = {
     MOMENTS: _moments,
     **linear_party.STATISTICS,
     CELLS: _cells,
-    BASE: _base,
-    LENGTH: _length,
     CROSS: _cross,
     RESIDUAL: _residual,
     MEAT: _meat,

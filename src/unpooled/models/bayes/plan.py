@@ -192,8 +192,15 @@ def _spent(
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
     coefficients = layout.unit_columns + 1 + (layout.sites is not None)
     strong = strength(study, aggregation, layout.weighting)
+    lengths = layout.intercept and not parameters.prior
     schedule = schedule_of(
-        wanted, strong / coefficients, coefficients, parameters.max_passes, meat, known=_known(parameters, layout)
+        wanted,
+        strong / coefficients,
+        coefficients,
+        parameters.max_passes,
+        meat,
+        known=_known(parameters, layout),
+        lengths=lengths,
     )
     used = layout
     if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:

@@ -13,7 +13,7 @@ import numpy as np
 from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.layout import Geometry, MomentsLayout
 from unpooled.aggregation.linear_design import gradients, left_over, opened_rows
-from unpooled.aggregation.linear_rounds import ROUNDS, WORTH_SLOPES, Method, schedule_of
+from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, ROUNDS, WORTH_SLOPES, Method, schedule_of
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.priors import EarlierModel, assumed, check_models, rows_of
@@ -53,6 +53,8 @@ _BLOCK_VALUES = 1 << 21
 _WIDEST = 1e150
 #: float64 holds integers of so many bits.
 _EXACT_BITS = 53
+#: Passes in addition to rounds.
+_BESIDE = 5 + LENGTH_ROUNDS
 #: Below this n mu a fit that is drawn to earlier models is noise.
 _LEAST = 10.0
 #: Ways to spend the budget.
@@ -280,13 +282,14 @@ def _rounds(
             "the earlier model as it is"
         )
         raise UsageError(msg)
-    schedule = schedule_of(wanted, strong / layout.size, layout.size, ROUNDS + 5)
-    if schedule.method is Method.DIRECTION and strong / layout.size >= WORTH_SLOPES:
-        schedule = schedule_of(Method.GRADIENT, strong / layout.size, layout.size, ROUNDS + 5)
+    k, most, lengths = strong / layout.size, ROUNDS + _BESIDE, not parameters.prior
+    schedule = schedule_of(wanted, k, layout.size, most, lengths=lengths)
+    if schedule.method is Method.DIRECTION and k >= WORTH_SLOPES:
+        schedule = schedule_of(Method.GRADIENT, k, layout.size, most, lengths=lengths)
     if schedule.method in {Method.MEAN, Method.DIRECTION}:
         # Rounds that are drawn to earlier models tell more than one release that is.
         least = Method.GRADIENT if parameters.prior else Method.MOMENTS
-        schedule = schedule_of(least, strong / layout.size, layout.size, ROUNDS + 5)
+        schedule = schedule_of(least, k, layout.size, most, lengths=lengths)
     standard = StandardRows(layout, rows, schedule.longest, square=schedule.square)
     return opened_rows(schedule, standard, strong, Adjacency(study.adjacency))
 
