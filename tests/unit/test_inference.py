@@ -102,6 +102,15 @@ def test_a_summary_reads_as_people_expect() -> None:
     assert plain["adjust"] == "holm"
 
 
+def test_a_table_without_lines_says_nothing_of_columns_that_it_does_not_have() -> None:
+    table = fitted("refinement", epsilon=5.0).summary()
+    empty = str(replace(table, terms=(), not_determined=("age",)))
+    assert "std error" in str(table)
+    for word in ("std error", "privacy is the part", "credible"):
+        assert word not in empty
+    assert "not determined, so not printed" in empty
+
+
 def test_pandas_is_asked_for_only_when_it_is_used(monkeypatch) -> None:
     table = fitted().summary()
     real = builtins.__import__

@@ -81,9 +81,8 @@ def cells_of(
     ends = f"[{(1 - level) / 2:.3g}", f"{(1 + level) / 2:.3g}]"
     terms = [t for t in terms if t.identified]
     tested = not is_credible(terms)
-    lines: list[tuple[str, ...]] = [
-        ("", ratio or "estimate", *(("std error", "privacy", "z", p) if tested else ("deviation",)), *ends)
-    ]
+    columns = ("std error", "privacy", "z", p) if tested else ("deviation",)
+    lines: list[tuple[str, ...]] = [("", ratio or "estimate", *(columns if terms else ()), *ends)]
     for t in terms:
         numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, *([t.privacy] if tested else [])))
         test = (f"{t.statistic:.2f}", f"{t.p_value:.3g}") if tested else ()
@@ -172,10 +171,11 @@ class SummaryTable(Savable):
     def _foot(self) -> list[str]:
         foot = [*self.compared, *notes(self.not_determined)]
         if is_credible(self.terms):
-            return [*foot, CREDIBLE, *self.statement.splitlines()[:1]]
-        foot.append("std error is of sampling and privacy noise together; privacy is the part that privacy adds")
-        if self.ratio:
-            foot.append("std error, privacy and z are those of the logarithm")
+            foot.append(CREDIBLE)
+        elif self.terms:
+            foot.append("std error is of sampling and privacy noise together; privacy is the part that privacy adds")
+            if self.ratio:
+                foot.append("std error, privacy and z are those of the logarithm")
         return [*foot, *self.statement.splitlines()[:1]]
 
     def __str__(self) -> str:
