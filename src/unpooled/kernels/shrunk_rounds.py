@@ -48,7 +48,9 @@ def believed_slopes(
     return np.where(moving, (weights / weights.sum()) @ (believed * arrived / whole) * found, found)
 
 
-def believed_length(found: Row, arrived: float, noise: float, length: float, error: float, deviations: Row = DEVIATIONS) -> float:
+def believed_length(
+    found: Row, arrived: float, noise: float, length: float, error: float, deviations: Row = DEVIATIONS
+) -> float:
     """Return the posterior mean of the length of slopes along the direction in which rounds found them.
 
     ``found`` are those slopes after this part of the way and with noise of this variance each; ``length`` is what was then measured along them, with an
