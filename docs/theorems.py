@@ -57,6 +57,7 @@ SAID = {
     "C.5": "Several responses in one augmented row have the reach of one response.",
     "C.6": "Rounds over coordinates have the sensitivities of a row; one channel moves all coordinates, so one value has those of a row that is replaced.",
     "C.7": "A model carried to a second instrument keeps the promise of each domain; somebody in both pays for the composition of both.",
+    "C.8": r"Gradients of several responses, cut by the length of all residuals together, move as far as those of one; counts as one that is $\sqrt{q}$ times heavier.",
     "F.1": "The exact L2 sensitivity of weighted counts, sums and sums of squares of one column, under zero-out and replace.",
     "F.3": r"Flooring a block before the noise gives a post-processed Gaussian of $\mu \le D/S + t \sqrt{m}$: $t$ is one step in units of the noise.",
     "F.4": "Rounded Gaussian noise on an integer vector costs what the Gaussian mechanism costs, and composes like it.",

@@ -494,6 +494,15 @@ def pls_several_case() -> Case:
     return Case("pls", msgspec.structs.replace(alone.study, parties=cards, parameters=parameters), tables)
 
 
+def pls_several_rounds_case() -> Case:
+    """Two of them, each with all the noise it needs, and gradients of both responses."""
+    case = pls_several_case()
+    parameters = case.study.parameters | {"method": "gradient", "tolerate": 0}
+    changes = {"parties": case.study.parties[:2], "parameters": parameters, "trust": {"aggregation": "local"}}
+    tables = {card.name: case.tables[card.name] for card in case.study.parties[:2]}
+    return Case("pls", msgspec.structs.replace(case.study, **changes), tables)
+
+
 def diagnose_case() -> Case:
     """Two clinics hold rows; a model of two columns is given, one of them with categories, and its residuals are looked at."""
     rng = np.random.default_rng(23)
@@ -706,6 +715,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "lasso, joint": lasso_joint_case,
     "pls": pls_case,
     "pls, two responses": pls_several_case,
+    "pls, two responses by rounds": pls_several_rounds_case,
     "diagnose": diagnose_case,
     "diagnose, classes": diagnose_classes_case,
     "survival": survival_case,

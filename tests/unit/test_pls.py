@@ -336,7 +336,7 @@ def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
         ({"aggregation": "elsewhere"}, "distributed, trusted, local"),
         ({"sd": "variance"}, "sd is"),
         ({"method": "mean"}, "method is one of"),
-        ({"method": "gradient", "y_bounds": [(0, 1), (0, 1)]}, "several responses"),
+        ({"method": "refinement", "y_bounds": [(0, 1), (0, 1)]}, "goes with one response"),
         ({"adjacency": "add"}, "adjacency"),
         ({"calibration": "published"}, "set basis = 'none'"),
         ({"calibration": "published", "basis": "none"}, "set n_components to a number"),

@@ -1,4 +1,4 @@
-"""PLS of several responses: the kernel beside scikit-learn's, one release and its reach, what each response is told, files and refusals."""
+"""PLS of several responses from one release: the kernel beside scikit-learn's, the reach, what each response is told, files and refusals."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_what_noise_hides_of_one_response_is_not_taken_from_the_others() -> None
     X, Y = data(4000)
     y = np.column_stack([Y[:, 0], np.random.default_rng(5).uniform(-1, 1, 4000)])
     model = PrivatePLSRegression(
-        basis="none", epsilon=3.0, bounds=Bounds(norm=2.0), y_bounds=[(-4, 4), (-1, 1)], random_state=3
+        basis="none", epsilon=3.0, bounds=Bounds(norm=2.0), y_bounds=[(-4, 4), (-1, 1)], method="moments", random_state=3
     )
     model.fit(X, y)
     left = (y - model.predict(X)).std(axis=0) / y.std(axis=0)
@@ -209,7 +209,8 @@ def test_the_outlook_of_several_is_that_of_one_of_them(monkeypatch: pytest.Monke
 @pytest.mark.minutes
 def test_other_models_of_the_same_release(tmp_path: Path) -> None:
     X, Y = data(3000)
-    model = PrivatePLSRegression(4, basis="none", epsilon=20.0, bounds=Bounds(norm=2.0), y_bounds=(-4, 4)).fit(X, Y)
+    given = {"basis": "none", "epsilon": 20.0, "bounds": Bounds(norm=2.0), "y_bounds": (-4, 4), "method": "moments"}
+    model = PrivatePLSRegression(4, **given).fit(X, Y)
     fewer = PrivatePLSRegression.from_moments(model.moments_, basis="none", n_components=2)
     assert (fewer.n_components_, fewer.coef_.shape) == (2, (3, 12))
     alone = PrivatePLSRegression.from_moments(model.moments_[1], basis="none", n_components=2)

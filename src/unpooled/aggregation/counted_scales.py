@@ -1,7 +1,7 @@
 r"""Means and deviations of columns from counts of their values in a few cells, where sums of squares would be noise alone.
 
 A sum of squares in a declared range of many deviations is a small number with noise of the size of the range. A count is a number of rows. Every
-value is in one cell of its column, so each column adds one vector of category counts (Theorem F.2, and B.13 in ``models/bayes/THEORY.md``).
+value is in one cell of its column, so each column adds one vector of category counts (Theorem F.2, and B.13 in ``models/bayes/THEORY.md``; of several responses C.8 in ``models/pls/THEORY.md``).
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ class CountedScales(Scales):
         return STEEP_CUTS if self.steep else CUTS
 
     @property
+    def responses(self) -> int:
+        """Return the number of responses that are counted."""
+        return self.layout.responses * self.response
+
+    @property
     def _numbers(self) -> list[int]:
         """Return the places of coded columns that are numbers."""
         marks = set(self.marks)
@@ -89,14 +94,16 @@ class CountedScales(Scales):
 
     def vector(self, share: float, adjacency: Adjacency) -> Summed:
         """Return the counts with their noise (Theorem B.13)."""
-        each, weight = 2 * len(CUTS) + 1, RESPONSE * self.response
+        each, weight = 2 * len(CUTS) + 1, RESPONSE * math.sqrt(self.responses)
         numbers, marks = each * len(self._numbers), len(self.marks)
-        count = numbers + each * self.response + marks
-        blocks = (Block(numbers, 1.0), Block(each * self.response, 1 / RESPONSE), Block(marks, 1.0))
+        count = numbers + each * self.responses + marks
+        blocks = (Block(numbers, 1.0), Block(each * self.responses, 1 / RESPONSE), Block(marks, 1.0))
         kinds = [c.categories is None and c.missing == "indicator" for c in self.layout.features]
         moved = [[kinds[k] for k in places] for places in self.layout.together]
         # A value that is left out may be taken for another one, so one value is exchanged under both adjacencies.
-        value = max(counts_of_columns(some, weight * (not some), Adjacency.REPLACE) for some in [[], *moved])
+        value = max(
+            counts_of_columns(some, RESPONSE * self.response * (not some), Adjacency.REPLACE) for some in [[], *moved]
+        )
         row = counts_of_columns(kinds, weight, adjacency)
         reach = {Unit.RECORD: Reach(row, count), Unit.ATTRIBUTE: Reach(value, count)}
         return Summed(SCALES, tuple(block for block in blocks if block.size), reach, 1, share)
@@ -104,10 +111,10 @@ class CountedScales(Scales):
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
         numbers, marks, grid = self._numbers, self.marks, float(self.layout.grid)
         middle = len(CUTS)
-        cells = np.zeros((len(numbers) + self.response, 2 * middle + 1), dtype=np.int64)
+        cells = np.zeros((len(numbers) + self.responses, 2 * middle + 1), dtype=np.int64)
         levels = np.zeros(len(marks), dtype=np.int64)
         for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
-            for k, values in enumerate([*(coded[:, at] for at in numbers), *response[: self.response]]):
+            for k, values in enumerate([*(coded[:, at] for at in numbers), *response[: self.responses]]):
                 cuts = np.array(self.cuts if k < len(numbers) else CUTS) * grid
                 place = np.searchsorted(cuts, np.abs(values), side="right")
                 cells[k] += np.bincount(middle + np.where(values < 0, -place, place), minlength=2 * middle + 1)
@@ -131,18 +138,21 @@ class CountedScales(Scales):
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations of the normal law that the counts suggest with what is believed before them."""
+        (found,) = self.decode_each(total, rows)
+        return found
+
+    def decode_each(self, total: Total, rows: int) -> list[Standard]:
+        """Return the same for every response, each with all columns."""
         numbers, marks, size = self._numbers, self.marks, 2 * len(CUTS) + 1
-        split = size * (len(numbers) + self.response)
+        split = size * (len(numbers) + self.responses)
         counts, noise = total.values[:split].reshape(-1, size), total.deviations[:split].reshape(-1, size)
         laws = self._laws(counts[: len(numbers)], noise[: len(numbers)], rows)
-        # The response has a range of its own.
+        # Every response has a range of its own.
         own = [
             _normal(*column, rows, USUAL)[0] for column in zip(counts[len(numbers) :], noise[len(numbers) :], strict=True)
         ]
-        found = np.array([*laws, *own])
-        middle, width = np.zeros(self.count + self.response), np.ones(self.count + self.response)
-        places = [*numbers, *[self.count] * self.response]
-        middle[places], width[places] = found[:, 0], found[:, 1]
+        middle, width = np.zeros(self.count), np.ones(self.count)
+        middle[numbers], width[numbers] = np.array(laws).reshape(-1, 5).T[:2]
         if marks:
             middle[marks] = total.values[split:] / rows
             error = float(total.deviations[split:].max()) / rows
@@ -151,8 +161,10 @@ class CountedScales(Scales):
             least = min(max(error, 1 / rows), 0.5)
             middle[marks] = np.clip(middle[marks], least, 1 - least)
             width[marks] = np.sqrt(middle[marks] * (1 - middle[marks]))
-        _, _, error, square, spread = found[-1]
-        return Standard(middle, width, float(error), (float(square), float(spread)))
+        return [
+            Standard(np.append(middle, mean), np.append(width, deviation), error, (square, spread))
+            for mean, deviation, error, square, spread in own
+        ]
 
 
 def _normal(counts: Floats, deviations: Floats, rows: int, law: Law) -> tuple[tuple[float, ...], float]:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import gammainc, gammaincc
 
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.linear_fit import LinearFit
@@ -39,14 +40,15 @@ def descent(
     """Steps along noisy clipped gradients from ``start`` (zeros without it); the mean of the later half of the iterates, and the deviation of its noise."""
     design: LinearDesign = rounds.design
     schedule = design.schedule
-    noise, step = 0.0, schedule.step * design.standard.layout.steps
+    layout = design.standard.layout
+    noise, step = 0.0, schedule.step * np.tile(layout.steps, layout.responses)
 
     def move(total: Total, _: Row) -> Row:
         nonlocal noise
         gradient, noise = design.standard.gradient_of(total)
         return step * gradient / rounds.counted
 
-    start = np.zeros(design.standard.layout.size) if start is None else start
+    start = np.zeros(step.size) if start is None else start
     found = yield from descend(rounds, lambda at: (*standard.settings, *at.tolist()), move, start, schedule.rounds)
     return found, noise / rounds.counted / math.sqrt(schedule.rounds - schedule.rounds // 2)
 
@@ -78,14 +80,28 @@ def arrived(step: float, rounds: int) -> tuple[float, float]:
     return float(np.mean(1 - (1 - step) ** late)), math.sqrt(float(weights @ weights))
 
 
+def steepness(clip: float, responses: int) -> float:
+    """Return how steep the mean of clipped residuals is as a part of unclipped ones, for several responses clipped by their length together.
+
+    Residuals are taken for normal and independent, with deviation 1. Of one response this is the share of residuals that the clip leaves whole; of
+    several a residual beyond the clip still turns with the coefficients of the others.
+    """
+    if responses == 1:
+        return math.erf(clip / math.sqrt(2))
+    half = clip**2 / 2
+    turning = math.exp(math.lgamma((responses - 1) / 2) - math.lgamma(responses / 2)) / math.sqrt(2)
+    beyond = (1 - 1 / responses) * clip * turning * gammaincc((responses - 1) / 2, half)
+    return float(gammainc(responses / 2, half) + beyond)
+
+
 def way_of(design: LinearDesign, least: float, curvature: float = 1.0) -> tuple[float, float]:
     """Return (the part of the way that the rounds have come, the deviation of their noise once they are divided by it).
 
-    ``least`` is that of the mean of their gradients. Clipped gradients are less steep, by the share of residuals that the clip leaves whole;
+    ``least`` is that of the mean of their gradients. Clipped gradients are less steep (``steepness``);
     ``curvature`` is that of the coefficient without a clip.
     """
     schedule = design.schedule
-    share = max(math.erf(schedule.longest / design.standard.radius / math.sqrt(2)), _LEAST_SHARE)
+    share = max(steepness(schedule.longest / design.standard.radius, design.standard.layout.responses), _LEAST_SHARE)
     way, weights = arrived(schedule.step * share * curvature * _OF_LONG, schedule.rounds)
     one = least * math.sqrt(schedule.rounds - schedule.rounds // 2)  # of one gradient
     return way, one * schedule.step * weights / way

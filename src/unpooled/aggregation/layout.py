@@ -127,6 +127,16 @@ class MomentsLayout:
         """Return coded features, and the constant."""
         return len(self.coding.attribute) + self.intercept
 
+    @property
+    def responses(self) -> int:
+        """Return the number of responses."""
+        return 1 + len(self.others)
+
+    @property
+    def response_names(self) -> tuple[str, ...]:
+        """Return the responses by name."""
+        return tuple(column.name for column in (self.response, *self.others))
+
     @cached_property
     def made(self) -> FormulaColumns | None:
         """Return the columns that the formula makes of the sources; None without a formula."""
@@ -209,7 +219,7 @@ class MomentsLayout:
     @cached_property
     def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return (rows, columns) of the released entries of the Gram of (x, 1, y), in the order of the vector."""
-        d = self.size + (1 + len(self.others) if self.geometry is Geometry.AUGMENTED else 0)
+        d = self.size + (self.responses if self.geometry is Geometry.AUGMENTED else 0)
         upper = np.triu_indices(d, 1)
         ends = [(np.arange(d), np.arange(d)), upper]
         if self.geometry is not Geometry.AUGMENTED:
@@ -222,10 +232,8 @@ class MomentsLayout:
         d = self.size
         x, y, one = np.sqrt(AUGMENTED_WEIGHTS)
         reach = math.sqrt(self.radius**2 - self.intercept)
-        responses = 1 + len(self.others)
-        return np.array(
-            [*[x / reach] * (d - self.intercept), *[one] * self.intercept, *[y / math.sqrt(responses)] * responses]
-        )
+        q = self.responses
+        return np.array([*[x / reach] * (d - self.intercept), *[one] * self.intercept, *[y / math.sqrt(q)] * q])
 
     def singles(self) -> Iterator[tuple[MomentsLayout, NDArray[np.intp]]]:
         """For every response the layout of it alone, and where its entries are in the vector of all."""
@@ -298,9 +306,9 @@ class MomentsLayout:
 
     @property
     def names_read(self) -> tuple[str, ...]:
-        """Return the columns of a party that a row is made of: features, response, and last the weights where there are some."""
+        """Return the columns of a party that a row is made of: features, responses, and last the weights where there are some."""
         weights = () if self.weighting is None else (self.weighting.column.name,)
-        return (*self.coding.names, self.response.name, *weights)
+        return (*self.coding.names, *self.response_names, *weights)
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
         """Return the exact integer vector of one party's rows, streamed over its blocks."""
@@ -330,8 +338,7 @@ class MomentsLayout:
     def _added_up(self, blocks: Iterator[tuple[NDArray[Any], ...]]) -> NDArray[np.int64]:
         from unpooled.kernels.moments import add_gram
 
-        responses = 1 + len(self.others)
-        features = self.size - self.intercept
+        responses, features = self.responses, self.size - self.intercept
         width = features + responses
         gram, sums, count = np.zeros((width, width), dtype=np.int64), np.zeros(width, dtype=np.int64), 0
         response = Coding((self.response, *self.others), self.grid)

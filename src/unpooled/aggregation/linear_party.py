@@ -36,9 +36,10 @@ def scales(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
 
 
 def descent(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
-    """Return the gradient at the request's coefficients."""
+    """Return the gradient at the request's coefficients, of every response."""
     rows: StandardRows = context.design.standard
-    standard, start, _ = public_numbers(rows.layout, settings, 0)
+    count = rows.layout.responses
+    standard, start, _ = public_numbers(rows.layout, settings, 0, responses=count, coefficients=count * rows.layout.size)
     return shared_out(standard_rows(context, standard), lambda own: rows.gradient(own, start))
 
 

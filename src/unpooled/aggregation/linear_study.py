@@ -108,6 +108,11 @@ def _believed(
         found = yield from with_length(rounds, standard, start, least)
     else:
         found = believed(design, standard, start, least, rounds.rows)
+    return study_of_gradients(design, standard, found, least)
+
+
+def study_of_gradients(design: LinearDesign, standard: Standard, found: Row, least: float) -> LinearStudy:
+    """Return the study of coefficients that rounds found, of which nothing more was released."""
     frame = frame_of(design, standard, found, _NOTHING, least)
     return LinearStudy(without_errors(design, frame), frame)
 

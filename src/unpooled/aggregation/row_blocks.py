@@ -36,17 +36,17 @@ def coded_blocks(layout: MomentsLayout, table: Table) -> Iterator[tuple[Floats, 
 
 
 def coded_rows(layout: MomentsLayout, blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Floats, ...]]:
-    """Coded features and responses of these raw blocks, and the parts of weights where there are some."""
-    coding, response = layout.coding, Coding((layout.response,), layout.grid)
-    count = len(coding.names)
+    """Coded features and responses (each by itself) of these raw blocks, and the parts of weights where there are some."""
+    coding, response = layout.coding, Coding((layout.response, *layout.others), layout.grid)
+    count, end = len(coding.names), len(coding.names) + layout.responses
     for block in blocks:
         coded = np.empty((block[0].size, len(coding.attribute)), order="F")
         if coding.columns:
             coding.code_into(block[:count], coded)
-        own = np.empty((block[0].size, 1))
-        response.code_into(block[count : count + 1], own)
+        own = np.empty((block[0].size, layout.responses), order="F")
+        response.code_into(block[count:end], own)
         weighting = layout.weighting
-        yield coded, own[:, 0], *([weighting.parts(block[-1])] if weighting is not None and len(block) > count + 1 else [])
+        yield coded, *own.T, *([weighting.parts(block[-1])] if weighting is not None and len(block) > end else [])
 
 
 def coded_features(layout: MomentsLayout, table: Table, others: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -74,13 +74,13 @@ def remembered(table: Table, by: object, size: int, make: Callable[[], Iterator[
 
 
 def public_numbers(
-    layout: MomentsLayout, settings: tuple[float, ...], more: int, *, response: bool = True, coefficients: int | None = None
+    layout: MomentsLayout, settings: tuple[float, ...], more: int, *, responses: int = 1, coefficients: int | None = None
 ) -> tuple[tuple[Floats, Floats], Floats, Floats]:
     """Return ((means, deviations), coefficients, other numbers) of a request; refuse another count of numbers, or wild ones.
 
     No sensitivity depends on them. Their bounds only keep every number of a record finite.
     """
-    p, d = layout.size - layout.intercept + response, layout.size if coefficients is None else coefficients
+    p, d = layout.size - layout.intercept + responses, layout.size if coefficients is None else coefficients
     numbers = np.asarray(settings, dtype=np.float64)
     if numbers.size != 2 * p + d + more or not (np.abs(numbers) <= _LARGEST).all():
         msg = f"a request over standardised rows carries {2 * p + d + more} finite numbers"

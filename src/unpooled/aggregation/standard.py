@@ -134,7 +134,7 @@ class Scales:
 
     def statistic(self, table: Table) -> Ints:
         """Return the exact sums of one party's rows."""
-        names = (*self.layout.coding.names, *([self.layout.response.name] if self.response else []))
+        names = (*self.layout.coding.names, *(self.layout.response_names if self.response else ()))
         return shared_out(table.blocks(names), self._added_up)
 
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> Ints:
@@ -274,13 +274,14 @@ class StandardRows:
 
     def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
         """(rows on the grid as floats that hold integers, standardised responses and the parts of weights), block by block."""
-        middle, width = standard
+        (middle, width), count = standard, self.layout.responses
         g, d, one = float(self.layout.grid), self.layout.size, CONSTANT if self.layout.intercept else 0.0
-        for coded, response, *parts in coded_blocks(self.layout, table):
-            rows = np.empty((response.size, d), order="F")
-            scale = (middle[:-1] * g, 1 / (width[:-1] * g))
-            standard_rows.standardise_rows(coded, *scale, WIDEST, one, float(self.grid), rows)
-            yield rows, np.array([np.clip((response / g - middle[-1]) / width[-1], -WIDEST, WIDEST), *parts])
+        p = middle.size - count
+        for coded, *others in coded_blocks(self.layout, table):
+            rows = np.empty((coded.shape[0], d), order="F")
+            standard_rows.standardise_rows(coded, middle[:p] * g, 1 / (width[:p] * g), WIDEST, one, float(self.grid), rows)
+            scaled = zip(others, middle[p:], width[p:], strict=False)  # parts of weights come after all responses
+            yield rows, np.array([*(np.clip((y / g - m) / s, -WIDEST, WIDEST) for y, m, s in scaled), *others[count:]])
 
     def gradient(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
         """Return the exact sum of one descent round."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     Ints = NDArray[Any]
     Floats = NDArray[Any]
 
+#: Residuals of several responses together are at most this many steps: their squares stay below 2^53.
+_MOST_STEPS = 1 << 26
+
 
 @njit(nogil=True)
 def standardise_rows(
@@ -93,6 +96,30 @@ def cut_residuals(residual: Floats, square: Floats, fine: float, farthest: int, 
         length = ceil_root(square[i])
         most = min(farthest, longest // length) if length else farthest
         residual[i] = min(max(step, -most), most)
+
+
+@njit(nogil=True)
+def cut_together(residuals: Floats, square: Floats, fine: float, longest: int) -> None:
+    """Residuals of several responses (a row of each) in integers, in place: together ``|r||z| <= longest`` for rows of these squared lengths.
+
+    All responses of a record are shortened by one factor and rounded toward zero. Residuals that rounding left too long count as nothing.
+    """
+    count = residuals.shape[0]
+    for i in range(square.size):
+        length = ceil_root(square[i])
+        most = float(min(longest // length, _MOST_STEPS)) if length else 0.0
+        whole = 0.0
+        for k in range(count):
+            step = residuals[k, i] * fine
+            whole += step * step
+        factor = fine if whole <= most * most else fine * most / math.sqrt(whole) * (1 - 2.0**-40)
+        cut = 0.0
+        for k in range(count):
+            residuals[k, i] = math.trunc(residuals[k, i] * factor)
+            cut += residuals[k, i] * residuals[k, i]
+        if cut > most * most:
+            for k in range(count):
+                residuals[k, i] = 0.0
 
 
 @njit(nogil=True)

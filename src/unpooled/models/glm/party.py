@@ -93,7 +93,7 @@ def _probabilities(context: Context[GlmDesign], settings: Settings) -> NDArray[n
 
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
     """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
-    standard, start, units = public_numbers(rows.layout, settings, 3, response=False, coefficients=rows.width)
+    standard, start, units = public_numbers(rows.layout, settings, 3, responses=0, coefficients=rows.width)
     by = (context.plan.hash, type(rows), rows.grid, standard[0].tobytes(), standard[1].tobytes())
     return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
 

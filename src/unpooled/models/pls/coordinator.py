@@ -14,6 +14,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.aggregation.rounds import Rounds
+from unpooled.aggregation.several_study import standardised_each
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
@@ -21,7 +22,7 @@ from unpooled.models.pls.drawn import drawn_components
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MOMENTS, PlsDesign
 from unpooled.models.pls.regressed import of_study
-from unpooled.models.pls.several import from_several
+from unpooled.models.pls.several import from_several, of_studies
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.step import Panel
 
@@ -78,13 +79,7 @@ def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     rounds = Rounds(plan)
     yield from rounds.begin()
     if not design.one_release:
-        found = yield from standardised(rounds)
-        method, released = str(design.schedule.method), found.moments
-        if released is None or not design.models:
-            own, left = of_study(found, rounds.rows, design.frame, wanted), None if released is None else released.stored()
-            return PlsResult(channels, stored(own), rounds.participants, left, method=method, drawn=found.drawn)
-        own, drawn = drawn_components(released, design.models, design.frame, wanted)
-        return PlsResult(channels, stored(own), rounds.participants, released.stored(), method=method, drawn=drawn)
+        return (yield from _by_rounds(rounds, channels))
     total = yield from rounds.total(MOMENTS)
     promise = plan.statement
     moments, *more = Moments.decode_each(design.layout, total, rounds.rows, plan.hash, str(promise), holds=promise.holds)
@@ -97,6 +92,24 @@ def coordinate(plan: Plan[PlsDesign]) -> Conversation:
     fitted = from_several([moments, *more], design.frame, wanted)
     kept, named = tuple(one.stored() for one in more), design.parameters.responses
     return PlsResult(channels, stored(fitted), total.participants, moments.stored(), responses=named, more=kept)
+
+
+def _by_rounds(rounds: Rounds[PlsDesign], channels: tuple[str, ...]) -> Conversation:
+    """Ask for the rounds of regression, of one response or of all together, and report the components of what they found."""
+    design, wanted = rounds.design, rounds.design.parameters.n_components
+    method = str(design.schedule.method)
+    if design.several:
+        each = yield from standardised_each(rounds)
+        units = np.array([layout.response.half_width for layout, _ in design.layout.singles()])
+        fitted, named = of_studies(each, units, rounds.rows, design.frame, wanted), design.parameters.responses
+        return PlsResult(channels, stored(fitted), rounds.participants, responses=named, method=method)
+    found = yield from standardised(rounds)
+    released = found.moments
+    if released is None or not design.models:
+        own, left = of_study(found, rounds.rows, design.frame, wanted), None if released is None else released.stored()
+        return PlsResult(channels, stored(own), rounds.participants, left, method=method, drawn=found.drawn)
+    own, drawn = drawn_components(released, design.models, design.frame, wanted)
+    return PlsResult(channels, stored(own), rounds.participants, released.stored(), method=method, drawn=drawn)
 
 
 def _exact(plan: Plan, design: PlsDesign) -> Generator[list[Ask], Replies, tuple[Centred, tuple[str, ...]]]:

@@ -53,7 +53,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     Rows are projected onto a public basis and shortened to a public length. Rounds of regression on these coordinates, or one release of their
     moments, give coefficients: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
     MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
-    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it). Several responses share the components (PLS2) and one release.
+    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it). Several responses share the components (PLS2) and all rounds, or one release.
 
     Parameters
     ----------
@@ -91,8 +91,8 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
         Sites that may be nodes of the secure sum, or the trusted one.
     method : {"auto", "moments", "refinement", "gradient"}, default "auto"
         How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, as those of
-        :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon and
-        coordinates; of several responses it is "moments".
+        :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon,
+        coordinates and responses; "refinement" is for one response.
     prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
         Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree.
     sd : {"sigma", "sigma^2"}, default "sigma"

@@ -13,7 +13,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.estimation.imagined import imagine
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
-from unpooled.models.pls.coordinator import coordinate
+from unpooled.models.pls.coordinator import by_response, coordinate
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.party import STATISTICS
@@ -95,15 +95,16 @@ def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: n
     rows, size = sum(card.rows for card in plan.study.parties), design.frame.size
     profile = np.geomspace(1.0, decay, size) if size > 1 else np.ones(1)
     turn = np.linalg.qr(rng.normal(size=(size, size)))[0]
-    slopes = rng.normal(size=size) / profile  # signal in every direction, however small it is
-    signal = float(np.linalg.norm(slopes * profile))
-    slopes *= math.sqrt(r2) / (ranges * signal)
+    # One release of several responses is to each what it is to the first; rounds are of all.
+    count = 1 if design.one_release else design.layout.responses
+    slopes = rng.normal(size=(size, count)) / profile[:, None]  # signal in every direction, however small it is
+    slopes *= math.sqrt(r2) / (ranges * np.linalg.norm(slopes * profile[:, None], axis=0))
     # 95 of 100 rows are no longer than the bound.
     bound = math.sqrt(float(np.square(profile).sum())) * (1 + 1.65 / math.sqrt(2 * size))
 
-    def some(count: int) -> tuple[Matrix, Matrix]:
-        scores = rng.normal(size=(count, size)) * profile
-        y = scores @ slopes + math.sqrt(1 - r2) / ranges * rng.normal(size=count)
+    def some(made: int) -> tuple[Matrix, Matrix]:
+        scores = rng.normal(size=(made, size)) * profile
+        y = scores @ slopes + math.sqrt(1 - r2) / ranges * rng.normal(size=(made, count))
         return scores @ turn / bound, y
 
     x, y = some(min(rows, _made(design)))
@@ -116,7 +117,7 @@ def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: n
     x, y = some(_NEW)
     width, height = layout.half_widths[:size], layout.response.half_width
     predicted = ((x * width) @ coefficients + intercept - layout.response.centre) / height
-    return float(np.sqrt(np.mean((y - predicted) ** 2)) / y.std())
+    return float(np.sqrt(np.mean((y[:, 0] - predicted) ** 2)) / y[:, 0].std())
 
 
 def _of_one_release(
@@ -125,10 +126,10 @@ def _of_one_release(
     """Return coefficients and constant of coordinates from the moments of these rows with the plan's noise."""
     design = plan.design
     rows = sum(card.rows for card in plan.study.parties)
-    whole = np.column_stack([x, np.ones(y.size), y])
+    whole = np.column_stack([x, np.ones(len(y)), y])
     layout, own = next(iter(design.layout.singles()))
     first, second = layout.pairs
-    exact = (whole.T @ whole)[first, second] * (rows / y.size) * layout.grid**2
+    exact = (whole.T @ whole)[first, second] * (rows / len(y)) * layout.grid**2
     noise = design.vector.deviations(plan)[own] if math.isfinite(plan.study.epsilon) else np.zeros(exact.size)
     total = Total(exact + noise * rng.standard_normal(exact.size), noise, ())
     fitted = from_moments(Moments.decode(layout, total, rows), frame, design.parameters.n_components)
@@ -136,10 +137,11 @@ def _of_one_release(
 
 
 def _of_rounds(plan: Plan[PlsDesign], x: Matrix, y: Matrix, frame: Frame, rng: np.random.Generator) -> tuple[Matrix, float]:
-    """Return the same from the study's own rounds, played over these rows."""
+    """Return the same from the study's own rounds, played over these rows: of several responses the first."""
     layout = plan.design.layout
-    columns = [*(x * layout.half_widths[:-1]).T, layout.response.centre + layout.response.half_width * y]
+    responses = (c.centre + c.half_width * values for c, values in zip((layout.response, *layout.others), y.T, strict=True))
+    columns = [*(x * layout.half_widths[:-1]).T, *responses]
     table = Table(dict(zip(layout.names_read, columns, strict=True)))
     result: PlsResult = imagine(replace(plan, design=replace(plan.design, frame=frame)), coordinate, STATISTICS, table, rng)
-    assert isinstance(result.model.intercept, float)  # of one response
-    return result.model.coefficients.numpy(), result.model.intercept
+    slopes, constants = by_response(result)
+    return np.array(next(iter(slopes.values()))), constants[0]

@@ -19,6 +19,7 @@ from unpooled.aggregation.modes import aggregation_of
 from unpooled.aggregation.priors import EarlierModel, assumed, check_models, rows_of
 from unpooled.aggregation.release_notes import release_notes
 from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.aggregation.several_rows import SeveralRows
 from unpooled.aggregation.standard import StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
@@ -55,6 +56,8 @@ _WIDEST = 1e150
 _EXACT_BITS = 53
 #: Passes in addition to rounds.
 _BESIDE = 5 + LENGTH_ROUNDS
+#: From this k of each of several responses on, one release is about as good as rounds, and better where coordinates are correlated.
+_ONE_RELEASE = 500.0
 #: Below this n mu a fit that is drawn to earlier models is noise.
 _LEAST = 10.0
 #: Ways to spend the budget.
@@ -75,7 +78,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: L2 bound R on a projected row; None: what the declared ranges allow.
     norm: float | None = None
     n_components: int | str = CHOSEN
-    #: "auto" is decided before data (``method_of``): rounds of regression on the coordinates, or one release of moments.
+    #: "auto" is decided before data: rounds of regression on the coordinates, or one release of moments.
     method: str = Method.AUTO
     #: T: parties that may collude or drop out.
     tolerate: int = 0
@@ -223,8 +226,10 @@ def _check(parameters: Parameters) -> None:
     if parameters.method not in _METHODS:
         msg = f"method is one of {', '.join(_METHODS)}, not {parameters.method!r}"
         raise UsageError(msg)
-    if len(named) > 1 and parameters.method not in {Method.AUTO, Method.MOMENTS}:
-        raise UsageError("several responses come from one release of moments: leave method out, or name one response")
+    if len(named) > 1 and parameters.method == Method.REFINEMENT:
+        raise UsageError(
+            'method = "refinement" goes with one response: leave method out, take "gradient" or "moments", or name one response'
+        )
     if len(named) > 1 and parameters.prior:
         raise UsageError("prior goes with one response")
     if parameters.sd not in {SIGMA, SQUARED}:
@@ -272,7 +277,7 @@ def _rounds(
 ) -> tuple[Schedule, StandardRows]:
     """Return how the budget is spent: by the rule of regression, and by one release where that has no rounds (THEORY.md, section 3b)."""
     rows, wanted, strong = sum(card.rows for card in study.parties), Method(parameters.method), math.inf
-    if layout.others or study.epsilon == math.inf or study.calibration != Calibration.SOUND:
+    if study.epsilon == math.inf or study.calibration != Calibration.SOUND:
         wanted = Method.MOMENTS
     if wanted is not Method.MOMENTS or parameters.prior:
         strong = strength(study, aggregation)
@@ -283,6 +288,9 @@ def _rounds(
         )
         raise UsageError(msg)
     k, most, lengths = strong / layout.size, ROUNDS + _BESIDE, not parameters.prior
+    if layout.others:
+        schedule = _of_several(wanted, k, layout, most)
+        return schedule, SeveralRows(layout, rows, schedule.longest)
     schedule = schedule_of(wanted, k, layout.size, most, lengths=lengths)
     if schedule.method is Method.DIRECTION and k >= WORTH_SLOPES:
         schedule = schedule_of(Method.GRADIENT, k, layout.size, most, lengths=lengths)
@@ -292,6 +300,15 @@ def _rounds(
         schedule = schedule_of(least, k, layout.size, most, lengths=lengths)
     standard = StandardRows(layout, rows, schedule.longest, square=schedule.square)
     return opened_rows(schedule, standard, strong, Adjacency(study.adjacency))
+
+
+def _of_several(wanted: Method, k: float, layout: MomentsLayout, most: int) -> Schedule:
+    """Return the rounds of several responses: those of one at the k that is left for each, with residuals that are together as long (THEORY.md, section 3b)."""
+    longer = math.sqrt(layout.responses)
+    if wanted is Method.AUTO:
+        wanted = Method.GRADIENT if WORTH_SLOPES <= k / longer < _ONE_RELEASE else Method.MOMENTS
+    schedule = schedule_of(wanted, k / longer, layout.size, most)
+    return replace(schedule, longest=longer * schedule.longest)
 
 
 def _vectors(design: PlsDesign, adjacency: Adjacency) -> Iterator[Summed]:

@@ -1,4 +1,4 @@
-"""PLS2: several responses that share spectra, basis and components, from one release of their moments (THEORY.md, section 6).
+"""PLS2: several responses that share spectra, basis and components, from one release of their moments or from rounds (THEORY.md, sections 3b and C.5).
 
 Each response says what it can as it would alone, under its noise; nothing where that is the prior. The components are those of all of them together, in units of their declared half ranges.
 """
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.kernel_pls import kernel_pls2
+from unpooled.kernels.kernel_pls import Centred, kernel_pls2
 from unpooled.kernels.noisy_gram import psd_part
 from unpooled.models.pls.fit import (
     CONSTANT,
     LEFT,
+    MOST,
     PlsFit,
     ResponseMoments,
     estimated_errors,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.aggregation.linear_study import LinearStudy
     from unpooled.aggregation.moments import Moments
     from unpooled.kernels.kernel_pls import Components
     from unpooled.models.pls.frame import Frame
@@ -52,29 +54,54 @@ class _Understood:
 def from_several(moments: Sequence[Moments], frame: Frame, n_components: int | str) -> PlsFit:
     """Return the model of the released moments of several responses, which share the Gram of the spectra."""
     found = [heard(one, n_components) for one in moments]
-    centred, noise = found[0].centred, found[0].noise
+    gram = penalised = found[0].centred.gram
+    if found[0].noise is not None:
+        gram, penalised = psd_part(gram), repaired(gram, found[0].noise)
+    units = np.array([one.layout.response.half_width for one in moments])
+    return _together(found, units, (gram, penalised), frame, n_components, MOST)
+
+
+def of_studies(found: Sequence[LinearStudy], units: Matrix, rows: int, frame: Frame, n_components: int | str) -> PlsFit:
+    """Return the components of the coefficients B that rounds of gradients found, a study for each response: those of (H, H B), which lead to B itself.
+
+    H is that of the deviations by which coordinates were standardised, as if they were not correlated; ``units`` are those of the responses.
+    """
+    mean, gram = found[0].frame.centres[:-1], np.diag(found[0].frame.widths[:-1] ** 2)
+    heard_of = []
+    for one in found:
+        b = one.fit.coef_
+        response = one.fit.intercept_ + float(mean @ b)
+        centred = Centred(rows, mean, response, gram, gram @ b, float(b @ gram @ b))
+        heard_of.append(ResponseMoments(centred, None, response, b))
+    return _together(heard_of, units, (gram, gram), frame, n_components, mean.size)
+
+
+def _together(
+    found: Sequence[ResponseMoments],
+    units: Matrix,
+    grams: tuple[Matrix, Matrix],
+    frame: Frame,
+    n_components: int | str,
+    tried: int,
+) -> PlsFit:
+    """Return the components of all responses; ``grams`` are the Gram of the coordinates and the one that components are of."""
+    (gram, penalised), centred = grams, found[0].centred
     size = sized(centred, frame)
-    gram = penalised = centred.gram
-    if noise is not None:
-        gram, penalised = psd_part(gram), repaired(gram, noise)
     wants = [
-        _Understood(
-            one, penalised @ one.slopes if one.slopes is not None else one.centred.cross, own.layout.response.half_width
-        )
-        for one, own in zip(found, moments, strict=True)
+        _Understood(one, penalised @ one.slopes if one.slopes is not None else one.centred.cross, float(unit))
+        for one, unit in zip(found, units, strict=True)
     ]
-    most = most_components(n_components, size, centred.rows)
+    most = most_components(n_components, size, centred.rows, tried)
     cross = np.column_stack([want.cross / want.unit for want in wants])
     joint = kernel_pls2(penalised, cross, most)
     responses = np.array([one.response for one in found])
     if not joint.y_loadings.any():
         flat = np.zeros((size, len(wants)))
-        return folded(_first(joint, 0), flat, centred, frame, responses, CONSTANT if noise is None else _NOTHING)
+        return folded(_first(joint, 0), flat, centred, frame, responses, CONSTANT if found[0].slopes is None else _NOTHING)
     kept = most
     if n_components == CHOSEN:
         kept = _chosen(joint, wants, gram, penalised)
     joint = _first(joint, kept)
-    units = np.array([want.unit for want in wants])
     coefficients = joint.coefficients[:, :, -1] * units
     return folded(replace(joint, y_loadings=joint.y_loadings * units[:, None]), coefficients, centred, frame, responses)
 

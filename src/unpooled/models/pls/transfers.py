@@ -53,8 +53,8 @@ class _Domain:
             raise UsageError(msg)
         check_is_fitted(given)
         moments = getattr(given, "moments_", None)
-        if isinstance(moments, tuple):
-            msg = f"{what} has several responses: a transfer is of one"
+        if isinstance(moments, tuple) or np.ndim(getattr(given, "intercept_", 0.0)):
+            msg = f'{what} has several responses: a transfer is of one, so fit one model for each with method="moments"'
             raise UsageError(msg)
         if moments is None:
             msg = f'{what} has no released moments: fit it with method="moments"'
@@ -166,7 +166,9 @@ class Transfers(LinearRegressor):
         if ridge is not None and not 0 <= ridge < np.inf:
             raise UsageError("ridge is a finite number of at least 0, or None")
         if np.ndim(getattr(self, "intercept_", 0.0)):
-            raise UsageError("a transfer is of one response, and this model has several: fit one model for each")
+            raise UsageError(
+                'a transfer is of one response, and this model has several: fit one for each with method="moments"'
+            )
         own = _Domain.of(self, "the source") if hasattr(self, "moments_") else None
         if isinstance(pairs, tuple | list):
             centred, channels = self._public_pairs(pairs)
