@@ -13,6 +13,7 @@ import pytest
 from unpooled import Bounds, PrivateLinearRegression, PrivatePLSRegression
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.counted_scales import CountedScales
+from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_study import LinearStudy
 from unpooled.aggregation.moments import Moments
@@ -68,6 +69,9 @@ def farthest(design: PlsDesign, unit: Unit, adjacency: Adjacency, tries: int = 4
             "cells": lambda t, s=standard, b=start, c=clip: rows.residual_cells(rows.blocks(t, s), b, c),
             "residual": lambda t, s=standard, b=start, c=clip: rows.products(rows.blocks(t, s), b, c),
         }
+        along = np.append(rng.normal(size=p - 1) * rng.choice([0.1, 1.0, 10.0]), start[:2])
+        for name, line in zip(("base", "length"), lines_of(design.schedule, rows), strict=True):
+            added[name] = lambda t, r=line, s=standard, b=along: r.gradient(r.blocks(t, s), b)
         for name, statistic in added.items():
             if name not in design.totals:
                 continue
@@ -80,17 +84,18 @@ def farthest(design: PlsDesign, unit: Unit, adjacency: Adjacency, tries: int = 4
     return found
 
 
-@pytest.mark.parametrize("method", ["gradient", "refinement"])
+@pytest.mark.parametrize("method", ["gradient", "refinement", "direction"])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
 def test_no_unit_moves_a_total_of_the_rounds_farther_than_its_reach(unit: Unit, adjacency: Adjacency, method: str) -> None:
     """Theorem C.6 by search, over the code that adds up: a spectrum, or one channel of it."""
-    found = farthest(asked(method, str(adjacency)), unit, adjacency)
-    assert set(found) == (
-        {"scales", "descent"} if method == "gradient" else {"scales", "descent", "spread", "cells", "residual"}
-    )
+    design = asked(method, str(adjacency))
+    found = farthest(design, unit, adjacency)
+    assert set(found) == set(design.totals) - {"count"}
     assert max(found.values()) <= 1 + 1e-9
-    assert min(found[name] for name in ("scales", "descent")) > 0.6  # the search is not asleep
+    assert (
+        min(found[name] for name in {"scales", "descent", "base", "length"} & set(found)) > 0.6
+    )  # the search is not asleep
 
 
 def test_one_channel_that_is_taken_for_one_coordinate_is_caught() -> None:
@@ -123,6 +128,29 @@ def test_sites_add_up_to_one_site_exactly_in_any_blocks() -> None:
     few = [np.concatenate(block) for block in zip(*whole.blocks(design.layout.names_read, 7), strict=True)]
     (many,) = whole.blocks(design.layout.names_read)
     assert all(np.array_equal(one, other) for one, other in zip(few, many, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_small_study_learns_a_direction_where_one_release_learns_nothing() -> None:
+    """k is 2.6: a fit has no moments, and its errors without a signal are those of the mean."""
+    size, rows, errors = 25, 250, {}
+    given = {"epsilon": 1.0, "delta": 1e-5, "y_bounds": (-4, 4), "basis": "none", "reference": np.zeros(size)}
+    for square in (0.0, 0.8):
+        for seed in range(8):
+            rng = np.random.default_rng([seed, 4])
+            slopes = rng.normal(size=size)
+            X = rng.normal(size=(rows + 1000, size))
+            y = math.sqrt(square) * X @ slopes / np.linalg.norm(slopes) + math.sqrt(1 - square) * rng.normal(
+                size=rows + 1000
+            )
+            for method in ("auto", "moments"):
+                model = PrivatePLSRegression(**given, bounds=Bounds(norm=6.2), method=method, random_state=seed)
+                model.fit(X[:rows], np.clip(y[:rows], -4, 4))
+                assert model.method_ == ("direction" if method == "auto" else "moments")
+                assert hasattr(model, "moments_") == (method == "moments")
+                errors.setdefault((square, method), []).append(np.mean((model.predict(X[rows:]) - y[rows:]) ** 2))
+    assert np.mean(errors[0.8, "auto"]) < 0.9 * np.mean(errors[0.8, "moments"])
+    assert np.mean(errors[0.0, "auto"]) < 1.02 * np.mean(errors[0.0, "moments"])
 
 
 # --- components -----------------------------------------------------------------------------------------------------------------

@@ -39,12 +39,19 @@ _BELIEVED = 0.5
 _DOUBT = 2.0
 #: The part of rows that lack a value, where nothing was released of it.
 _RARE = 0.1
+#: The deviation of a column whose rows have one bound on their length, in parts of that bound over the root of the columns.
+_WITHIN = 0.75
 
 
 def declared_standard(layout: MomentsLayout) -> Standard:
-    """Return the standard of all columns, nothing released: of numbers as of the response, of levels as if all were alike frequent."""
+    """Return the standard of all columns, nothing released: of numbers as of the response, of levels as if all were alike frequent.
+
+    Of rows with a bound on their length all columns are believed alike.
+    """
     coding, scales = layout.coding, Scales(layout)
     middle, width = np.zeros(scales.count + 1), np.full(scales.count + 1, 1 / CAP)
+    if layout.norm is not None:
+        width[:-1] = _WITHIN / math.sqrt(scales.count)
     for at in scales.marks:
         levels = layout.features[coding.attribute[at]].categories
         middle[at] = _RARE if levels is None else 1 / max(len(levels), 2)

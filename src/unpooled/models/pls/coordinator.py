@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.aggregation.linear_direction import directed
 from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
@@ -103,7 +104,7 @@ def _by_rounds(rounds: Rounds[PlsDesign], channels: tuple[str, ...]) -> Conversa
         units = np.array([layout.response.half_width for layout, _ in design.layout.singles()])
         fitted, named = of_studies(each, units, rounds.rows, design.frame, wanted), design.parameters.responses
         return PlsResult(channels, stored(fitted), rounds.participants, responses=named, method=method)
-    found = yield from standardised(rounds)
+    found = yield from (directed(rounds) if design.schedule.method is Method.DIRECTION else standardised(rounds))
     released = found.moments
     if released is None or not design.models:
         own, left = of_study(found, rounds.rows, design.frame, wanted), None if released is None else released.stored()

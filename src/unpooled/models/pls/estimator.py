@@ -89,10 +89,10 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
         T, the sites that may collude or drop out.
     nodes : list of site names, default ()
         Sites that may be nodes of the secure sum, or the trusted one.
-    method : {"auto", "moments", "refinement", "gradient"}, default "auto"
+    method : {"auto", "moments", "refinement", "gradient", "direction"}, default "auto"
         How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, as those of
         :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon,
-        coordinates and responses; "refinement" is for one response.
+        coordinates and responses; "refinement" and "direction" are for one response.
     prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
         Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree.
     sd : {"sigma", "sigma^2"}, default "sigma"
@@ -125,7 +125,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     method_ : str
         How the budget was spent.
     moments_ : Moments, or a tuple of them
-        The released moments (of each response), from which :meth:`from_moments` computes other models free of charge; "gradient" has none.
+        The released moments (of each response), from which :meth:`from_moments` computes other models free of charge; "gradient" and "direction" have none.
     domains_ : TwoReleases
         What a model of :meth:`adapted` or :meth:`standardised` rests on: the releases of both domains, and whether their promises hold.
     drawn_ : DrawnTo

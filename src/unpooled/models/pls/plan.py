@@ -12,7 +12,7 @@ import numpy as np
 
 from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.linear_design import gradients, left_over, opened_rows
+from unpooled.aggregation.linear_design import gradients, left_over, lines, opened_rows
 from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, ROUNDS, WORTH_SLOPES, Method, schedule_of
 from unpooled.aggregation.meat import Covariance
 from unpooled.aggregation.modes import aggregation_of
@@ -61,7 +61,7 @@ _ONE_RELEASE = 500.0
 #: Below this n mu a fit that is drawn to earlier models is noise.
 _LEAST = 10.0
 #: Ways to spend the budget.
-_METHODS = (Method.AUTO, Method.MOMENTS, Method.REFINEMENT, Method.GRADIENT)
+_METHODS = (Method.AUTO, Method.MOMENTS, Method.REFINEMENT, Method.GRADIENT, Method.DIRECTION)
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -226,12 +226,13 @@ def _check(parameters: Parameters) -> None:
     if parameters.method not in _METHODS:
         msg = f"method is one of {', '.join(_METHODS)}, not {parameters.method!r}"
         raise UsageError(msg)
-    if len(named) > 1 and parameters.method == Method.REFINEMENT:
-        raise UsageError(
-            'method = "refinement" goes with one response: leave method out, take "gradient" or "moments", or name one response'
-        )
+    if len(named) > 1 and parameters.method in {Method.REFINEMENT, Method.DIRECTION}:
+        msg = f'method = "{parameters.method}" goes with one response: leave method out, take "gradient" or "moments", or name one response'
+        raise UsageError(msg)
     if len(named) > 1 and parameters.prior:
         raise UsageError("prior goes with one response")
+    if parameters.method == Method.DIRECTION and parameters.prior:
+        raise UsageError('method = "direction" goes without prior: leave method out, and rounds begin at the earlier models')
     if parameters.sd not in {SIGMA, SQUARED}:
         msg = f"sd is {SIGMA!r} (the paper) or {SQUARED!r} (its package), not {parameters.sd!r}"
         raise UsageError(msg)
@@ -292,12 +293,14 @@ def _rounds(
         schedule = _of_several(wanted, k, layout, most)
         return schedule, SeveralRows(layout, rows, schedule.longest)
     schedule = schedule_of(wanted, k, layout.size, most, lengths=lengths)
-    if schedule.method is Method.DIRECTION and k >= WORTH_SLOPES:
+    if wanted is Method.AUTO and schedule.method is Method.DIRECTION and k >= WORTH_SLOPES:
+        # Deviations of coordinates may be anything, and rounds of gradients learn them.
         schedule = schedule_of(Method.GRADIENT, k, layout.size, most, lengths=lengths)
-    if schedule.method in {Method.MEAN, Method.DIRECTION}:
+    if parameters.prior and schedule.method in {Method.MEAN, Method.DIRECTION}:
         # Rounds that are drawn to earlier models tell more than one release that is.
-        least = Method.GRADIENT if parameters.prior else Method.MOMENTS
-        schedule = schedule_of(least, k, layout.size, most, lengths=lengths)
+        schedule = schedule_of(Method.GRADIENT, k, layout.size, most)
+    elif schedule.method is Method.MEAN:
+        schedule = schedule_of(Method.MOMENTS, k, layout.size, most)
     standard = StandardRows(layout, rows, schedule.longest, square=schedule.square)
     return opened_rows(schedule, standard, strong, Adjacency(study.adjacency))
 
@@ -316,6 +319,9 @@ def _vectors(design: PlsDesign, adjacency: Adjacency) -> Iterator[Summed]:
     schedule, standard, layout = design.schedule, design.standard, design.layout
     if design.one_release:
         yield layout.vector(MOMENTS, adjacency, 1.0)
+        return
+    if schedule.method is Method.DIRECTION:
+        yield from lines(schedule, standard, adjacency)
         return
     # One channel is a part of every coordinate: one value moves them all, to another row and not to none (Theorem C.6).
     scales = {how: design.scales.vector(schedule.scales, how) for how in (adjacency, Adjacency.REPLACE)}
