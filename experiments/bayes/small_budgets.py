@@ -11,6 +11,7 @@ of half ranges 3, 6 and 8, R^2 0, .3 and .8, mu .05 to 1, both adjacencies, and 
 (``WORTH_LENGTHS``, ``WORTH_DIRECTION``). The cells of ``REPORTED`` have other sizes, ranges, R^2 and shapes, were listed before anything was run on
 them, and chose nothing. Where n mu is below ``WORTH_DIRECTION`` or k at ``WORTH_LENGTHS`` or above, the default is gradients, which end with rounds of
 their length since decision 0069: ``GRADIENT_DEVELOPMENT`` fixed these, ``GRADIENT_REPORTED`` was listed before anything was run on it.
+Stored tables of the other lists are of gradients before that decision; directions are the same.
 """
 
 from __future__ import annotations
