@@ -244,7 +244,17 @@ def main(full: bool) -> None:
     """Development and reported cells."""
     for name, cells in HALVES.items():
         lines, table = lines_of(cells, FULL if full else REDUCED)
-        head = ["n mu, columns", "k", "R^2", "cells", "direction", "gradient", "default", "default before", "default is"]
+        head = [
+            "n mu, columns",
+            "k",
+            "R^2",
+            "cells",
+            "direction",
+            "gradient",
+            "default",
+            "default before directions",
+            "default is",
+        ]
         words = (
             "Mean over the cells of a line of the mean squared error of predictions over that of the private mean; in brackets the largest, and the "
             "number of cells above 1.02 by more than two standard errors."

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from unpooled import PrivateLinearRegression
 from unpooled.aggregation import linear_direction, slope_lengths
+from unpooled.aggregation.descent import way_of
 from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.line_rounds import learnt_part
+from unpooled.aggregation.line_rounds import learnt_part, steep_of
 from unpooled.aggregation.line_rows import LineRows
 from unpooled.aggregation.linear_direction import declared_standard, kept_part
 from unpooled.aggregation.linear_rounds import (
@@ -24,9 +28,10 @@ from unpooled.aggregation.linear_rounds import (
     schedule_of,
 )
 from unpooled.aggregation.row_blocks import public_numbers
-from unpooled.aggregation.standard import CAP, StandardRows
+from unpooled.aggregation.standard import CAP, CONSTANT, StandardRows
 from unpooled.errors import PlanMismatch, UsageError
 from unpooled.kernels import standard_rows
+from unpooled.models.bayes.plan import BayesDesign
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
@@ -255,6 +260,60 @@ def test_columns_that_say_nothing_cost_next_to_nothing(monkeypatch) -> None:
 def test_columns_that_say_something_are_used(shape: str, square: float, most: float) -> None:
     ratio, error = over(errors("direction", square, shape=shape, runs=16), errors("mean", square, shape=shape, runs=16))
     assert ratio + 2 * error < most
+
+
+def small_design() -> BayesDesign:
+    """Return the design of rounds of gradients of two columns, with k of 12."""
+    return (
+        PrivateLinearRegression(epsilon=1.0, delta=1e-5, bounds=(-4, 4), y_bounds=(-4, 4), method="gradient")
+        .plan(135, 2)
+        .design
+    )
+
+
+def _length_found(length: float, constant: float, error: float, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Slopes (.3, .4) and a constant of .2 that rounds of a study of k = 12 found, after rounds along them that say this."""
+
+    class Said:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def rows(self, *_: object) -> Iterator[None]:
+            yield
+            return (length, constant), error
+
+    monkeypatch.setattr(slope_lengths, "LineRounds", Said)
+    design = small_design()
+    rounds = SimpleNamespace(design=design, rows=135)
+    standard = replace(declared_standard(design.layout), noise=0.1)
+    asked = slope_lengths.with_length(rounds, standard, np.array([0.3, 0.4, 0.2]), 0.02)
+    next(asked)
+    with pytest.raises(StopIteration) as ended:
+        next(asked)
+    return np.asarray(ended.value.value)
+
+
+def test_rounds_along_slopes_count_by_their_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The direction stays; exact rounds say the constant, and the length but for what was learnt on the same rows; noise says neither."""
+    exact, between, noise = (_length_found(0.9, 0.6, error, monkeypatch) for error in (1e-6, 0.05, 1e3))
+    for found in (exact, between, noise):
+        assert found[:-1] / np.linalg.norm(found[:-1]) == pytest.approx([0.6, 0.8])
+    lengths = [float(np.linalg.norm(found[:-1])) for found in (noise, between, exact)]
+    assert lengths == sorted(lengths)
+    assert [found[-1] for found in (exact, noise)] == pytest.approx([0.6, 0.2], abs=1e-3)
+    # As far from both as their variances are large.
+    far = [(between[-1] - at) / (0.6 - 0.2) for at in (0.2, 0.6)]
+    design = small_design()
+    _, before = way_of(design, 0.02, CONSTANT**2)
+    after = 0.05 / steep_of(design.schedule.clips[1], 1) / CONSTANT**2
+    assert far[0] / -far[1] == pytest.approx((before / after) ** 2)
+    # Clipped gradients along a line are less steep, so that their error is larger than their noise.
+    with monkeypatch.context() as steeper:
+        steeper.setattr(slope_lengths, "steep_of", lambda *_: 1.0)
+        assert np.linalg.norm(_length_found(0.9, 0.6, 0.05, monkeypatch)[:-1]) > lengths[1] + 1e-4
+    monkeypatch.setattr(slope_lengths, "learnt_length", lambda *_: 1e-9)
+    assert np.linalg.norm(_length_found(0.9, 0.6, 1e-6, monkeypatch)[:-1]) == pytest.approx(0.9, abs=1e-3)
+    assert lengths[-1] < 0.9 - 1e-3
 
 
 @pytest.mark.filterwarnings("ignore")
