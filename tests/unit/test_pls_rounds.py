@@ -14,6 +14,7 @@ from unpooled import Bounds, PrivateLinearRegression, PrivatePLSRegression
 from unpooled.aggregation.coordinates import Coordinates
 from unpooled.aggregation.counted_scales import CountedScales
 from unpooled.aggregation.linear_design import lines_of
+from unpooled.aggregation.linear_direction import declared_standard
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_study import LinearStudy
 from unpooled.aggregation.moments import Moments
@@ -128,6 +129,13 @@ def test_sites_add_up_to_one_site_exactly_in_any_blocks() -> None:
     few = [np.concatenate(block) for block in zip(*whole.blocks(design.layout.names_read, 7), strict=True)]
     (many,) = whole.blocks(design.layout.names_read)
     assert all(np.array_equal(one, other) for one, other in zip(few, many, strict=True))
+
+
+def test_a_direction_takes_all_coordinates_for_alike() -> None:
+    """Their deviation is that of whitened rows under the bound, and of the response a quarter of half its range."""
+    standard = declared_standard(asked("direction", "replace").layout)
+    assert standard.width == pytest.approx([*[0.75 / math.sqrt(3)] * 3, 0.25])
+    assert not standard.middle.any()
 
 
 @pytest.mark.filterwarnings("ignore")
