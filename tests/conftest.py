@@ -15,6 +15,8 @@ for library in ("OMP", "OPENBLAS", "MKL"):
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+from unpooled.privacy import budget  # noqa: E402
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 pytest_plugins = ["unpooled.testing"]
@@ -108,6 +110,12 @@ def _states(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def _own_state(_states: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test finds the ledgers of another one, or writes into the list of whoever runs it."""
     monkeypatch.setenv("XDG_STATE_HOME", next(_states))
+
+
+@pytest.fixture(autouse=True)
+def _own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test is warned that another one fitted the same rows in this process."""
+    monkeypatch.setattr(budget, "_memory", budget._Memory())
 
 
 @pytest.fixture(autouse=True)

@@ -197,12 +197,6 @@ def test_a_budget_says_what_it_has(budget: Budget) -> None:
 # --- without a budget --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_memory", module._Memory())
-
-
-@pytest.mark.usefixtures("memory")
 def test_fitting_the_same_rows_again_warns_once() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -217,7 +211,6 @@ def test_fitting_the_same_rows_again_warns_once() -> None:
         bayes().fit(X, Y)
 
 
-@pytest.mark.usefixtures("memory")
 def test_sparse_rows_are_not_remembered() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -226,7 +219,6 @@ def test_sparse_rows_are_not_remembered() -> None:
             PrivateLasso(2, y_bounds=(-1, 1), rounds=2, epsilon=0.5, bounds=(-1, 1)).fit(csc_array(X), Y)
 
 
-@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize(
     "how", [{"random_state": 0}, {"epsilon": np.inf}, {"bounds": None}, {"calibration": "published"}, {"budget": 1}]
 )
@@ -240,7 +232,6 @@ def test_what_promises_nothing_or_has_a_budget_does_not_warn(how: dict) -> None:
             bayes(**how).fit(X, Y)
 
 
-@pytest.mark.usefixtures("memory")
 def test_rows_that_many_people_share_tell_nobody_apart() -> None:
     sex = RNG.choice(["f", "m"], 300).astype(object)
     with warnings.catch_warnings():
@@ -250,7 +241,6 @@ def test_rows_that_many_people_share_tell_nobody_apart() -> None:
             unpooled.describe({"sex": part}, Bounds(categories={"sex": ["f", "m"]}))
 
 
-@pytest.mark.usefixtures("memory")
 def test_what_is_remembered_is_bounded_and_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REMEMBERED", 100)
     bayes().fit(X, Y)
