@@ -337,7 +337,6 @@ def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
         ({"sd": "variance"}, "sd is"),
         ({"method": "mean"}, "method is one of"),
         ({"method": "refinement", "y_bounds": [(0, 1), (0, 1)]}, "goes with one response"),
-        ({"method": "direction", "y_bounds": [(0, 1), (0, 1)]}, "goes with one response"),
         ({"method": "direction", "prior": (np.eye(12), np.arange(12.0))}, "goes without prior"),
         ({"adjacency": "add"}, "adjacency"),
         ({"calibration": "published"}, "set basis = 'none'"),

@@ -14,7 +14,10 @@ import pytest
 import unpooled
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.aggregation.descent import steepness
+from unpooled.aggregation.line_rows import LineRows
+from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.row_blocks import public_numbers
+from unpooled.aggregation.standard import CONSTANT
 from unpooled.errors import PlanMismatch, UsageError
 from unpooled.kernels import standard_rows as kernels
 from unpooled.models import load
@@ -44,6 +47,12 @@ def study(adjacency: str = "replace", **changes: object) -> Study:
     return msgspec.structs.replace(asked, adjacency=adjacency, **changes)
 
 
+def directed(adjacency: str = "replace") -> PlsDesign:
+    """Return the design of the same study by directions."""
+    asked = study(adjacency)
+    return design_of(msgspec.structs.replace(asked, parameters=asked.parameters | {"method": "direction"}))
+
+
 def alone(name: str) -> PlsDesign:
     """Return the design of the same study with one of the responses, without the others."""
     (card,) = study().parties
@@ -54,7 +63,7 @@ def alone(name: str) -> PlsDesign:
 
 def farthest(design: PlsDesign, unit: Unit, adjacency: Adjacency, tries: int = 200) -> dict[str, float]:
     """Return the farthest that one unit moved each total, in parts of its reach: a whole row, or one value of it."""
-    rng, found = np.random.default_rng(5), {"scales": 0.0, "descent": 0.0}
+    rng, found = np.random.default_rng(5), {}
     low, high = np.array([c.range for c in study().parties[0].columns]).T
     size, rows = design.layout.size, design.standard
     for _ in range(tries):
@@ -67,17 +76,23 @@ def farthest(design: PlsDesign, unit: Unit, adjacency: Adjacency, tries: int = 2
         count = size - 1 + RESPONSES
         standard = rng.uniform(-1, 1, count), np.exp(rng.uniform(math.log(0.01), 0.0, count))
         start = rng.normal(size=rows.width) * 2
-        for name, added in (
-            ("scales", design.scales.statistic),
-            ("descent", lambda t, s=standard, b=start: rows.gradient(rows.blocks(t, s), b)),
-        ):
-            vector = design.totals[name]
+        statistics = {
+            "scales": design.scales.statistic,
+            "descent": lambda t, s=standard, b=start: rows.gradient(rows.blocks(t, s), b),
+        }
+        if design.schedule.base:
+            along = rng.normal(size=RESPONSES * (size - 1)) * rng.choice([0.1, 1.0, 10.0])
+            for name, line in zip(("base", "length"), lines_of(design.schedule, rows), strict=True):
+                at = np.append(along, start[: line.width])
+                statistics[name] = lambda t, r=line, s=standard, b=at: r.gradient(r.blocks(t, s), b)
+        for name, vector in design.totals.items():
+            added = statistics[name]
             widths = np.concatenate([np.full(b.size, b.width) for b in vector.blocks])
             a, b = (
                 added(design.seen(table)) / 2 for table in tables
             )  # of two rows that are alike: a table of one is refused
             moved = a if adjacency is Adjacency.ZERO_OUT and unit is Unit.RECORD else a - b
-            found[name] = max(found[name], float(np.linalg.norm(moved / widths)) / vector.reach[unit].distance)
+            found[name] = max(found.get(name, 0.0), float(np.linalg.norm(moved / widths)) / vector.reach[unit].distance)
     return found
 
 
@@ -87,9 +102,19 @@ def test_no_unit_moves_a_total_of_several_responses_farther_than_its_reach(unit:
     """Theorem C.8 by search, over the code that adds up."""
     found = farthest(design_of(study(str(adjacency))), unit, adjacency)
     assert max(found.values()) <= 1 + 1e-9
+    assert set(found) == {"scales", "descent"}
     # The search is not asleep. One value moves all coordinates or one response, and is charged for a whole row (Theorem C.6).
     assert found["descent"] > 0.8
     assert found["scales"] > (0.99 if unit is Unit.RECORD else 0.49)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
+def test_no_unit_moves_a_total_of_several_directions_farther_than_its_reach(unit: Unit, adjacency: Adjacency) -> None:
+    """The last part of Theorem C.8 by search: rows of every response, with a value along a direction of its own."""
+    found = farthest(directed(str(adjacency)), unit, adjacency)
+    assert set(found) == {"base", "descent", "length"}
+    assert 0.7 < min(found.values()) <= max(found.values()) <= 1 + 1e-9
 
 
 def test_responses_that_are_cut_one_by_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +126,22 @@ def test_responses_that_are_cut_one_by_one_are_caught(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("unpooled.kernels.standard_rows.cut_together", apart)
     assert farthest(design_of(study()), Unit.RECORD, Adjacency.REPLACE)["descent"] > 1.5
+    found = farthest(directed(), Unit.RECORD, Adjacency.REPLACE)
+    assert min(found["base"], found["length"]) > 1.5
+
+
+def test_rows_of_the_shortest_value_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the last part of Theorem C.8: residuals are cut for the longest of a record's rows, one for each response."""
+
+    cut, least = kernels.cut_together, float(CONSTANT**2 * directed().standard.grid ** 2)
+
+    def shortest(residuals: np.ndarray, square: np.ndarray, fine: float, longest: int) -> None:
+        cut(residuals, np.full(square.size, least), fine, longest)
+
+    monkeypatch.setattr("unpooled.kernels.standard_rows.cut_together", shortest)
+    found = farthest(directed(), Unit.RECORD, Adjacency.REPLACE)
+    assert found["length"] > 1.5
+    assert found["base"] > 1.5
 
 
 def test_counts_whose_reach_is_that_of_one_response_are_caught() -> None:
@@ -147,6 +188,54 @@ def test_sites_add_up_to_one_site_exactly() -> None:
     table = Table({name: table[name] for name in one.names})
     one = own.gradient(own.blocks(one.seen(table), few), start[4:8]) / own.grid**2
     assert wide.gradient(wide.blocks(whole, standard), start).reshape(3, 4)[1] / wide.grid**2 == pytest.approx(one, abs=0.1)
+
+
+def test_lines_of_each_response_are_those_of_it_alone_where_nothing_is_cut() -> None:
+    """Directions come first in a request, and after them (length, constant) of one response after another."""
+    rng = np.random.default_rng(0)
+    design = directed()
+    table = Table({name: rng.uniform(0, 1, 300) for name in design.names})
+    standard, along, at = (np.zeros(6), np.full(6, 0.3)), rng.normal(size=(3, 3)), rng.normal(size=(3, 2))
+    _, lines = lines_of(design.schedule, design.standard)
+    assert (lines.width, lines.numbers) == (6, 15)
+    request = np.concatenate([along.ravel(), at.ravel()])
+    blocks = design.standard.blocks(design.seen(table), standard)
+    wide = replace(lines, longest=1e3, full=replace(lines.full, longest=1e3))
+    found = wide.gradient(blocks, request).reshape(3, 2) / wide.grid**2
+    own, few = replace(alone("y1").standard, longest=1e3), tuple(part[[0, 1, 2, 4]] for part in standard)
+    one = LineRows.of(own, 1e3)
+    table = Table({name: table[name] for name in alone("y1").names})
+    single = one.gradient(own.blocks(alone("y1").seen(table), few), np.concatenate([along[1], at[1]])) / one.grid**2
+    assert found[1] == pytest.approx(single, abs=0.1)
+    table = Table({name: rng.uniform(0, 1, 300) for name in design.names})
+    sites = table.by_site(rng.choice(["a", "b"], 300)).values()
+    whole, *parts = (
+        lines.gradient(design.standard.blocks(design.seen(rows), standard), request) for rows in (table, *sites)
+    )
+    assert np.array_equal(whole, sum(parts))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_small_studies_of_two_responses_learn_a_direction_of_each() -> None:
+    """k of each is 1.8. What is learnt of the first says nothing of the second, which has its mean or something as good."""
+    size, rows, errors = 25, 250, {}
+    given = {"epsilon": 1.0, "delta": 1e-5, "y_bounds": [(-4, 4)] * 2, "basis": "none", "reference": np.zeros(size)}
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 4])
+        slopes = rng.normal(size=size)
+        X, noise = rng.normal(size=(rows + 1000, size)), rng.normal(size=(rows + 1000, 2))
+        y = np.column_stack(
+            [math.sqrt(0.8) * X @ slopes / np.linalg.norm(slopes) + math.sqrt(0.2) * noise[:, 0], noise[:, 1]]
+        )
+        for method in ("direction", "moments"):
+            model = PrivatePLSRegression(**given, bounds=Bounds(norm=6.2), method=method, random_state=seed)
+            model.fit(X[:rows], np.clip(y[:rows], -4, 4))
+            assert model.method_ == method
+            assert hasattr(model, "moments_") == (method == "moments")
+            errors.setdefault(method, []).append(np.mean((model.predict(X[rows:]) - y[rows:]) ** 2, axis=0))
+    directed, one = (np.mean(errors[method], axis=0) for method in ("direction", "moments"))
+    assert directed[0] < 0.93 * one[0]
+    assert directed[1] < 1.04
 
 
 def test_requests_have_numbers_of_every_response() -> None:
@@ -301,6 +390,15 @@ def test_rounds_are_taken_from_the_k_of_each_response_on() -> None:
     single = PrivatePLSRegression(bounds=Bounds(norm=2.5), y_bounds=(0, 1), basis_size=5, method="gradient")
     methods = [model.plan(n, 12).design.schedule.method for n in (100, 150, 400, 2_000_000)]
     assert methods == ["moments", "gradient", "gradient", "moments"]
+    many = PrivatePLSRegression(bounds=Bounds(norm=2.5), y_bounds=[(0, 1)] * 4, basis_size=40)
+    assert [many.plan(n, 50).design.schedule.method for n in (300, 400, 600)] == ["moments", "direction", "direction"]
+    four, one = (
+        PrivatePLSRegression(bounds=Bounds(norm=2.5), y_bounds=y, basis_size=40, method="direction")
+        .plan(n, 50)
+        .design.schedule
+        for y, n in (([(0, 1)] * 4, 600), ((0, 1), 300))
+    )
+    assert (four.line, four.longest) == pytest.approx((2 * one.line, 2 * one.longest), rel=0.05)
     four, one = model.plan(400, 12).design.schedule, single.plan(200, 12).design.schedule
     assert four.longest == pytest.approx(2 * one.longest, rel=0.05)
     assert model.set_params(epsilon=math.inf).plan(400, 12).design.one_release

@@ -51,10 +51,11 @@ class LineRounds:
     ) -> Generator[list[Ask], Replies, tuple[Row, float]]:
         """Return (lengths and constant along these directions, averaged from round ``first`` on; the deviation of their noise).
 
-        Every round goes this part of the way ``back`` to the start.
+        Of several responses these are the lengths and the constant of one after those of another. Every round goes this part of the way ``back`` to the start.
         """
         rows: StandardRows = self.rounds.design.standard
-        steps = np.append(np.full(start.size - 1, LENGTH_STEP), _CONSTANT_STEP)
+        responses = rows.layout.responses
+        steps = np.tile(np.append(np.full(start.size // responses - 1, LENGTH_STEP), _CONSTANT_STEP), responses)
 
         def move(total: Total, at: Row) -> Row:
             gradient, self.noise = rows.gradient_of(total)
@@ -87,7 +88,9 @@ def learnt_length(rounds: Rounds[Any], noise: float) -> float:
     design: LinearDesign = rounds.design
     schedule = design.schedule
     each = noise * math.sqrt(schedule.rounds - schedule.rounds // 2)
-    return _LEARNT * learnt_part(design.standard.longest, each, schedule.rounds, rounds.rows, design.layout.size - 1)
+    layout = design.layout
+    longest = design.standard.longest / math.sqrt(layout.responses)  # of each, where all are cut together
+    return _LEARNT * learnt_part(longest, each, schedule.rounds, rounds.rows, layout.size - 1)
 
 
 def learnt_part(longest: float, noise: float, rounds: int, rows: int, slopes: int) -> float:

@@ -51,6 +51,11 @@ class LineRows(StandardRows):
         """Return the number of coefficients: those of the values and of the constant."""
         return self.count + 1
 
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers of a request are directions and coefficients."""
+        return self.count * (self.layout.size - 1) + self.width
+
     @cached_property
     def grid(self) -> int:
         """Return steps per unit: those of the rows of all columns."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from unpooled.aggregation.affordable import AMPLE
 from unpooled.aggregation.line_rows import BASE, LENGTH, LineRows
 from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, afforded, stretch_of, with_ample
+from unpooled.aggregation.several_rows import SeveralLines
 from unpooled.aggregation.standard import FIRST_MOMENTS, StandardRows
 from unpooled.aggregation.totals import Adds
 from unpooled.privacy.sensitivity import moments_ball
@@ -93,8 +94,8 @@ def _length_of(schedule: Schedule, standard: StandardRows, adjacency: Adjacency)
 def lines_of(schedule: Schedule, standard: StandardRows) -> tuple[LineRows, LineRows]:
     """Return rows along what is known before a direction was learnt, and along what is known after it."""
     before, after = schedule.clips
-    known = schedule.known
-    return LineRows.of(standard, before, max(known, 1)), LineRows.of(standard, after, known + 1)
+    known, of = schedule.known, SeveralLines.of if standard.layout.others else LineRows.of
+    return of(standard, before, max(known, 1)), of(standard, after, known + 1)
 
 
 def left_over(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:

@@ -118,7 +118,7 @@ def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
     said = known.weighed(first, error)
     start = np.append(said.lengths @ known.along, said.constant / CONSTANT)
     if schedule.method is Method.WEIGHTS:
-        return _at(design, standard, start, error, known.drawn(said))
+        return without_errors_at(design, standard, start, error, known.drawn(said))
     found, noise = yield from descent(rounds, standard, start)
     return (yield from _corrected(rounds, standard, known, (first, error, start), (found, noise)))
 
@@ -131,7 +131,9 @@ def _back(error: float) -> float:
     return min(LENGTH_STEP * (error / _BELIEVED) ** 2, 0.5)
 
 
-def _at(design: LinearDesign, standard: Standard, found: Row, error: float, drawn: DrawnTo | None = None) -> LinearStudy:
+def without_errors_at(
+    design: LinearDesign, standard: Standard, found: Row, error: float, drawn: DrawnTo | None = None
+) -> LinearStudy:
     """Return the study of these coefficients, without standard errors."""
     frame = frame_of(design, standard, found, (math.nan, math.nan), error)
     return LinearStudy(without_errors(design, frame), frame, drawn=drawn)
@@ -146,7 +148,7 @@ def _with_length(
     lines, start = LineRounds(rounds, standard), np.array([0.0, found[-1]])
     (length, constant), error = yield from lines.rows(LENGTH, direction[None], start, LENGTH_ROUNDS, UNCOUNTED)
     shrunken = length * kept_part(length, error**2 + learnt_length(rounds, noise))
-    return _at(design, standard, np.append(shrunken * direction, constant), error)
+    return without_errors_at(design, standard, np.append(shrunken * direction, constant), error)
 
 
 def _corrected(
@@ -171,7 +173,7 @@ def _corrected(
     said = known.weighed((parts[0] * first + parts[1] * own) / parts.sum(), float(parts.sum()) ** -0.5)
     shrunken = length * kept_part(length, error**2 + learnt_length(rounds, noise))
     whole = said.lengths @ known.along + shrunken * direction
-    return _at(design, standard, np.append(whole, said.constant / CONSTANT), error, known.drawn(said))
+    return without_errors_at(design, standard, np.append(whole, said.constant / CONSTANT), error, known.drawn(said))
 
 
 def kept_part(length: float, variance: float) -> float:

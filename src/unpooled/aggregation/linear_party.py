@@ -85,8 +85,7 @@ def length(context: Context[Any], settings: Settings) -> NDArray[np.int64]:
 
 def _gradient_along(rows: LineRows, context: Context[Any], settings: Settings) -> NDArray[np.int64]:
     """Return the gradient at a request's coefficients, along its directions."""
-    slopes = rows.layout.size - 1
-    standard, start, _ = public_numbers(rows.layout, settings, 0, coefficients=rows.count * slopes + rows.width)
+    standard, start, _ = public_numbers(rows.layout, settings, 0, responses=rows.layout.responses, coefficients=rows.numbers)
     return shared_out(standard_rows(context, standard), lambda own: rows.gradient(own, start))
 
 

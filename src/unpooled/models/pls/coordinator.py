@@ -15,7 +15,7 @@ from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.moments_file import StoredMoments
 from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.aggregation.rounds import Rounds
-from unpooled.aggregation.several_study import standardised_each
+from unpooled.aggregation.several_study import directed_each, standardised_each
 from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
 from unpooled.kernels.kernel_pls import Centred
@@ -100,7 +100,7 @@ def _by_rounds(rounds: Rounds[PlsDesign], channels: tuple[str, ...]) -> Conversa
     design, wanted = rounds.design, rounds.design.parameters.n_components
     method = str(design.schedule.method)
     if design.several:
-        each = yield from standardised_each(rounds)
+        each = yield from (directed_each if design.schedule.method is Method.DIRECTION else standardised_each)(rounds)
         units = np.array([layout.response.half_width for layout, _ in design.layout.singles()])
         fitted, named = of_studies(each, units, rounds.rows, design.frame, wanted), design.parameters.responses
         return PlsResult(channels, stored(fitted), rounds.participants, responses=named, method=method)

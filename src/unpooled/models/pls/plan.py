@@ -226,8 +226,8 @@ def _check(parameters: Parameters) -> None:
     if parameters.method not in _METHODS:
         msg = f"method is one of {', '.join(_METHODS)}, not {parameters.method!r}"
         raise UsageError(msg)
-    if len(named) > 1 and parameters.method in {Method.REFINEMENT, Method.DIRECTION}:
-        msg = f'method = "{parameters.method}" goes with one response: leave method out, take "gradient" or "moments", or name one response'
+    if len(named) > 1 and parameters.method == Method.REFINEMENT:
+        msg = f'method = "{parameters.method}" goes with one response: leave method out, take "gradient", "direction" or "moments", or name one response'
         raise UsageError(msg)
     if len(named) > 1 and parameters.prior:
         raise UsageError("prior goes with one response")
@@ -308,10 +308,14 @@ def _rounds(
 def _of_several(wanted: Method, k: float, layout: MomentsLayout, most: int) -> Schedule:
     """Return the rounds of several responses: those of one at the k that is left for each, with residuals that are together as long (THEORY.md, section 3b)."""
     longer = math.sqrt(layout.responses)
+    k /= longer
     if wanted is Method.AUTO:
-        wanted = Method.GRADIENT if WORTH_SLOPES <= k / longer < _ONE_RELEASE else Method.MOMENTS
-    schedule = schedule_of(wanted, k / longer, layout.size, most)
-    return replace(schedule, longest=longer * schedule.longest)
+        wanted = Method.GRADIENT if k < _ONE_RELEASE else Method.MOMENTS
+        if k < WORTH_SLOPES:
+            directs = schedule_of(Method.AUTO, k, layout.size, most).method is Method.DIRECTION
+            wanted = Method.DIRECTION if directs else Method.MOMENTS
+    schedule = schedule_of(wanted, k, layout.size, most)
+    return replace(schedule, longest=longer * schedule.longest, line=longer * schedule.line)
 
 
 def _vectors(design: PlsDesign, adjacency: Adjacency) -> Iterator[Summed]:
