@@ -198,6 +198,19 @@ def test_rounds_of_the_regression_are_audited_in_every_unit(method: str, unit: U
     assert wanted <= reached or (unit is Unit.ATTRIBUTE and adjacency == "zero-out")
 
 
+def test_directions_of_several_responses_are_audited() -> None:
+    columns = (Column("x0", -1.0, 1.0), Column("y0", -1.0, 1.0), Column("y1", 0.0, 4.0))
+    rng = np.random.default_rng(1)
+    tables = {name: Table({c.name: rng.uniform(*c.range, 4) for c in columns}) for name in ("a", "b")}
+    parameters = {"response": ["y0", "y1"], "basis": "none", "method": "direction"}
+    cards, trusted = tuple(Card(name, 4, columns) for name in tables), {"aggregation": "trusted"}
+    asked = Study("pls", cards, 1.0, 1e-5, trust=trusted, parameters=parameters, derived=())
+    report = replay(load("pls"), asked, tables, registry=load, rounds=2)
+    assert report.passed, str(report)
+    reached = {name for who, _, name in report.largest if report.largest[who, _, name] > 0.1}
+    assert {"base", "descent", "length"} <= reached
+
+
 def test_rounds_whose_products_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def uncut(residual, square, fine, farthest, longest) -> None:
         residual[:] = np.trunc(np.clip(residual * fine, -farthest, farthest))

@@ -92,7 +92,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     method : {"auto", "moments", "refinement", "gradient", "direction"}, default "auto"
         How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, as those of
         :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon,
-        coordinates and responses; "refinement" and "direction" are for one response.
+        coordinates and responses; "refinement" is for one response.
     prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
         Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree.
     sd : {"sigma", "sigma^2"}, default "sigma"

@@ -13,5 +13,5 @@ response = "y"                      # a declared column; every other one is a ch
 # norm = 1.0                        # bound on the length of a projected row; without it what the ranges allow, which is far too much
 # n_components = "cv"               # or a number
 # prior = []                        # earlier models of spectra to which the fit is drawn: { name = "2024", coefficients = { nm1100 = 0.2 }, intercept = 9 }
-# method = "auto"                   # decided before data; "moments": one release, "gradient" or (of one response) "direction", "refinement": rounds""",
+# method = "auto"                   # decided before data; "moments": one release, "gradient", "direction" or (of one response) "refinement": rounds""",
 )
