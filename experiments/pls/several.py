@@ -7,8 +7,8 @@ response: medians of the seeds; 1 is the error of the mean. A PLS of each respon
 
 The rule (from which k on there are rounds, and from which on one release) was fixed on ``DEVELOPMENT`` and ``LARGE`` alone (``--development`` prints them);
 the table is of ``REPORTED``, which was written before. Its first run was stopped after a few cells, because a PLS of each got other rows than PLS2; the rule
-was not touched after that. Each cell has one combination of q, directions and R^2, so that all occur with all others. The stored table is of before PLS of one
-response had a direction below k = 3, which its cells there do not show.
+was not touched after that. Each cell has one combination of q, directions and R^2, so that all occur with all others. Below k = 3 the rule is that of one
+response, with a direction for each; it came after the first run over these cells and was not made of them.
 """
 
 from __future__ import annotations

@@ -141,6 +141,14 @@ def test_a_large_budget_gives_the_least_squares_coefficient() -> None:
     assert len(result.coefficients) == 3
 
 
+@pytest.mark.parametrize("method", [{}, {"method": "focus"}])
+def test_the_outlook_has_no_focus_without_privacy(method: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refused every study that asks for this method by name: at an infinite epsilon there is none."""
+    monkeypatch.setattr("unpooled.estimation.outlook.QUICK_RUNS", 2)
+    expected = load("bayes").outlook(study(1000, 1.0, **method), quick=True, r2=0.5)
+    assert expected.noise_free < expected.error < 1.0
+
+
 def test_the_plan_says_what_a_focus_costs() -> None:
     plan = load("bayes").compile(study(1000, 1.0))
     assert any("focus on arm" in note and "no standard errors" in note for note in plan.notes)

@@ -18,6 +18,7 @@ from unpooled import (
     PrivateBayesianRegression,
     PrivateGLM,
     PrivateLasso,
+    PrivateLinearRegression,
     PrivateLogisticRegression,
     PrivatePLSRegression,
     UtilityWarning,
@@ -266,3 +267,20 @@ def test_noise_never_seems_to_help(name: str) -> None:
     drawn = {line.get_label(): line.get_ydata() for line in axes.lines}
     assert min(drawn["expected"]) >= max(drawn["without privacy"])
     assert found.error == found.at.error
+
+
+@pytest.mark.parametrize("family", ["linear", "poisson"])
+def test_an_epsilon_at_which_standard_errors_cannot_be_had_is_left_out(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Covariance "robust" needs a Newton step or a refinement: its outlook ended in a refusal of an epsilon that nobody asked for."""
+    monkeypatch.setattr("unpooled.estimation.outlook.RUNS", 2)
+    given = {"bounds": (-4, 4), "delta": 1e-5, "covariance": "robust", "epsilon": 2.0}
+    linear = PrivateLinearRegression(y_bounds=(-4, 4), **given)
+    model = linear if family == "linear" else PrivateGLM("poisson", y_bounds=(0, 10), **given)
+    expected = model.outlook(3000, 5)
+    assert expected.left_out == (0.1, 0.3)[: len(expected.left_out)]
+    assert 0.1 in expected.left_out
+    assert [p.epsilon for p in expected.points][-3:] == [2.0, 3.0, 10.0]
+    assert "no study at epsilon 0.1" in str(expected)
+    assert "no study at" not in str(linear.set_params(covariance="model").outlook(3000, 5))
+    with pytest.raises(UsageError, match="ask for more epsilon"):
+        model.set_params(covariance="robust", epsilon=0.1).outlook(3000, 5)

@@ -69,6 +69,12 @@ class Outlook:
         return next(point for point in self.points if point.epsilon == self.epsilon)
 
     @property
+    def left_out(self) -> tuple[float, ...]:
+        """Return epsilons of the curve at which this study cannot be planned."""
+        known = {point.epsilon for point in self.points}
+        return tuple(e for e in EPSILONS if e not in known) if len(known) > 1 else ()
+
+    @property
     def error(self) -> float:
         """Return the expected error at that epsilon."""
         return self.at.error
@@ -121,6 +127,8 @@ class Outlook:
         for p in self.points:
             asked = "  <- asked" if p.epsilon == self.epsilon else ""
             lines.append(f"  epsilon {p.epsilon:<8.4g} {p.error:.3g}   [{p.low:.3g}, {p.high:.3g}]{asked}")
+        if self.left_out:
+            lines.append(f"  no study at epsilon {', '.join(f'{e:g}' for e in self.left_out)}: what it asks for needs more")
         if not math.isnan(self.mean):
             lines.append(f"  a mean alone       {self.mean:.3g}")
         lines += [f"  without privacy    {self.noise_free:.3g}", f"  assumed: {self.assumed}"]
@@ -205,7 +213,8 @@ def simulated(
     ``run(epsilon, k)`` plays made-up study number k and gives its error, and that of the model by which its rows were made up. Without privacy
     the study is played at an infinite epsilon. What is averaged is the excess of one over the other, over the same studies at every epsilon; so
     noise never seems to help. Where fewer rows are made up than the study has, ``part`` is their share: the error that they have for being few
-    is as much smaller. ``quick`` plays few studies at the epsilon asked for, enough to say whether it is worth its budget.
+    is as much smaller. ``quick`` plays few studies at the epsilon asked for, enough to say whether it is worth its budget. An epsilon at which
+    this study cannot be planned (standard errors that it asks for need more) is left out.
     """
     count = QUICK_RUNS if quick else RUNS
     grid = sorted({*EPSILONS, asked}) if math.isfinite(asked) else (*EPSILONS, asked)
@@ -213,9 +222,13 @@ def simulated(
     free = float(np.mean(exact[:, 1] + part * (exact[:, 0] - exact[:, 1])))
     points = []
     for epsilon in (asked,) if quick else grid:
-        excess = (
-            np.array([run(epsilon, k)[0] for k in range(count)] if math.isfinite(epsilon) else exact[:, 0]) - exact[:, 0]
-        )
+        try:
+            errors = np.array([run(epsilon, k)[0] for k in range(count)]) if math.isfinite(epsilon) else exact[:, 0]
+        except UsageError:
+            if epsilon == asked:
+                raise
+            continue
+        excess = errors - exact[:, 0]
         three = (np.mean(excess), np.quantile(excess, OUTSIDE), np.quantile(excess, 1 - OUTSIDE))
         error, low, high = (free + max(float(value), 0.0) for value in three)
         points.append(Expected(epsilon, error, min(low, error), max(high, error)))

@@ -8,6 +8,8 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.columns.words import COLUMNS
+from unpooled.aggregation.linear_rounds import Method
+from unpooled.aggregation.meat import Covariance
 from unpooled.estimation.imagined import imagine
 from unpooled.estimation.made_up import SHAPES, checked_shapes, made_up_rows, rows_to_make, shapes_in_words
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
@@ -84,8 +86,13 @@ def outlook(
 
 
 def _at(study: Study, epsilon: float) -> Study:
-    """Return the study at another epsilon; without privacy there is no budget that a focus could guide."""
-    parameters = study.parameters if np.isfinite(epsilon) else {**study.parameters, "focus": ()}
+    """Return the study at another epsilon; without privacy coefficients alone, for there is no budget that a focus or standard errors could have a part of."""
+    parameters = dict(study.parameters)
+    if not np.isfinite(epsilon):
+        own = {"focus": (), "covariance": Covariance.MODEL}
+        parameters |= {name: value for name, value in own.items() if name in parameters}
+        if parameters.get("method") == Method.FOCUS:
+            del parameters["method"]
     return msgspec.structs.replace(study, epsilon=epsilon, parameters=parameters)
 
 
