@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ import pytest
 import unpooled
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.aggregation.descent import steepness
+from unpooled.aggregation.line_rounds import learnt_length
 from unpooled.aggregation.line_rows import LineRows
 from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.row_blocks import public_numbers
@@ -418,3 +420,16 @@ def test_the_outlook_of_several_plays_their_rounds(monkeypatch: pytest.MonkeyPat
     assert expected.error < 0.6
     one = outlook(model.set_params(method="moments").plan(500, 8).study, r2=0.9, quick=True)
     assert expected.error < one.error
+
+
+def test_each_of_several_has_its_part_of_what_a_direction_of_noise_learns() -> None:
+    """Residuals of all are cut together: those of each are as long as a q-th of the squared clip."""
+
+    def learnt(longest: float, responses: int) -> float:
+        layout = SimpleNamespace(size=7, responses=responses)
+        design = SimpleNamespace(
+            schedule=SimpleNamespace(rounds=30), standard=SimpleNamespace(longest=longest), layout=layout
+        )
+        return learnt_length(SimpleNamespace(design=design, rows=1000), 3.0)
+
+    assert learnt(2.0, 4) == pytest.approx(learnt(1.0, 1))

@@ -724,7 +724,9 @@ def test_of_columns_of_no_variance_no_degree_is_taken_off_the_residual_variance(
 def test_a_direction_of_noise_is_taken_for_as_long_as_its_slopes_make_it(noise: float) -> None:
     """The constant is no slope: of 7 coefficients six are, which the best of their directions correlates with."""
     schedule = SimpleNamespace(rounds=30)
-    design = SimpleNamespace(schedule=schedule, standard=SimpleNamespace(longest=2.0), layout=SimpleNamespace(size=7))
+    design = SimpleNamespace(
+        schedule=schedule, standard=SimpleNamespace(longest=2.0), layout=SimpleNamespace(size=7, responses=1)
+    )
     found = line_rounds.learnt_length(SimpleNamespace(design=design, rows=1000), noise)
     seen = math.inf if not noise else 30 * (2.0 / (noise * math.sqrt(15) * 1000)) ** 2
     assert found == pytest.approx(0.25 * 0.006 if not noise else 0.25 * 0.006 * seen / (seen + 0.006))

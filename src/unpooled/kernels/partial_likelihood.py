@@ -10,12 +10,12 @@ sums, and :math:`I + tW` is inverted by Woodbury's identity: :math:`P M^{-1} P^T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import cho_solve_banded, cholesky_banded
+from scipy.linalg import LinAlgError, lapack
 
 from unpooled.kernels.ridge import product
 
@@ -111,6 +111,13 @@ class PartialLikelihood:
         return shared
 
 
+def _differences(values: Vector) -> Vector:
+    """Return the first row, and every other one less the row before it."""
+    found = values.copy()
+    found[1:] -= values[:-1]
+    return found
+
+
 @dataclass(frozen=True)
 class RiskSets:
     """A partial likelihood about a point; everything below is in the order of falling time."""
@@ -125,6 +132,8 @@ class RiskSets:
     sums: Vector
     #: a.
     expected: Vector
+    #: What is solved at a t, by t: it serves everything that one Newton step asks for.
+    cores: dict[float, tuple[Vector, Matrix]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def slope(self) -> Vector:
@@ -160,14 +169,21 @@ class RiskSets:
 
     def _core(self, t: float) -> tuple[Vector, Matrix]:
         """Return (diagonal of M, banded Cholesky factor of the tridiagonal N with det K = det N / prod S^2), K = (t D)^-1 - P M^-1 P'."""
+        if t in self.cores:
+            return self.cores[t]
         diagonal = 1 + t * self.expected
         reach = np.cumsum(self.weights**2 / diagonal)[self.at_risk - 1]  # C, rising as time falls
         level = self.sums**2 / (t * self.deaths)
         band = np.zeros((2, level.size))
-        band[0] = level - np.diff(reach, prepend=0.0)
+        band[0] = level - _differences(reach)
         band[0, 1:] += level[:-1]
         band[1, :-1] = -level[:-1]
-        return diagonal, cholesky_banded(band, lower=True)
+        factor, failed = lapack.dpbtrf(band, lower=1)
+        if failed:
+            msg = f"the curvature of the partial likelihood is not positive definite at {t:g}"
+            raise LinAlgError(msg)
+        self.cores[t] = diagonal, factor
+        return diagonal, factor
 
     def damped(self, directions: Array, t: float) -> Array:
         """Return (I + t W)^-1 V = M^-1 V + M^-1 P' K^-1 P M^-1 V."""
@@ -178,8 +194,8 @@ class RiskSets:
         diagonal, factor = self._core(t)
         values = directions[self.order, 0] / diagonal[:, None]
         # K^-1 = diag(S) D' N^-1 D diag(S), D the first difference.
-        inner = np.diff(self.sums[:, None] * self._over_sets(values), axis=0, prepend=0.0)
-        solved = cho_solve_banded((factor, True), inner)
+        inner = _differences(self.sums[:, None] * self._over_sets(values))
+        solved, _ = lapack.dpbtrs(factor, inner, lower=1)
         solved[:-1] -= solved[1:]
         values = values + self._back(self.sums[:, None] * solved) / diagonal[:, None]
         found = np.empty((self.rows, 1, values.shape[1]))
