@@ -17,7 +17,7 @@ import pytest
 import unpooled
 
 SOURCE = Path(unpooled.__file__).parent
-LONGEST = 400
+LONGEST = 800
 #: Lines of a function's body, and parameters of functions that are neither estimators, nor public functions, nor commands, nor kernels.
 BODY, PARAMETERS = 60, 12
 

@@ -109,8 +109,10 @@ def test_every_number_of_the_demos_dossier_is_one_of_plan_policy_ledger_or_cards
 def test_a_number_that_was_altered_is_caught(tour: Path, right: str, wrong: str) -> None:
     facts = read(tour, "north")
     text = markdown(dossier(facts))
-    assert right in text
-    assert wrong.rsplit(maxsplit=1)[-1] in untraced(text.replace(right, wrong, 1), facts)
+    # A whole numeral: the same digits may stand in the plan's hash, which is another one for every key.
+    altered, times = re.subn(rf"(?<![0-9a-z.]){re.escape(right)}(?![0-9a-z])", wrong, text, count=1)
+    assert times == 1
+    assert wrong.rsplit(maxsplit=1)[-1] in untraced(altered, facts)
 
 
 def test_the_table_of_releases_is_the_plan_row_by_row(tour: Path) -> None:
