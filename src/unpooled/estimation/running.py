@@ -65,7 +65,8 @@ def run(
             )
         return runner(Asked(study, tables))
     plan = model.compile(study)
-    return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget, roots)
+    found = run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget, roots)
+    return plan.drawn(found.outcome.draw), found
 
 
 def asked_by(fit: Callable[[], Any]) -> Asked:

@@ -7,6 +7,7 @@ no other origin was declared by people, and the statement names it under "Assume
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,9 +68,6 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
             raise UsageError(msg)
         return Event(Kind[self.kind], self.value, self.count, self.total_variation, self.tails)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # so that clones of estimators know one release as one
-
 
 class DeclaredInput(msgspec.Struct, frozen=True):
     """The origin of an input that people declared."""
@@ -97,11 +95,15 @@ class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     events: tuple[PastEvent, ...] = ()
     #: "others": somebody declares that its rows are other people's, whose loss is no part of this study's.
     rows: str = SAME
+    #: The name of the draw, which no two draws share, also of one plan. Empty: not known, and then it is counted as a draw of its own.
+    release: str = ""
 
     def __post_init__(self) -> None:
         if self.input not in INPUT_WORDS or self.rows not in {SAME, OTHERS}:
             msg = f"an origin is of {listed(list(INPUT_WORDS))}, and of the {SAME!r} rows or of {OTHERS!r}"
             raise UsageError(msg)
+        if self.release and not re.fullmatch("[0-9a-f]{64}", self.release):
+            raise UsageError("the release of an origin is named by 64 hexadecimal digits, as the run wrote them")
         for past in self.events:
             Unit.parse(past.unit)
             past.event  # noqa: B018 - refuses an unknown kind or a number that is none
@@ -184,22 +186,15 @@ def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN
 
 
 def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
-    """Return the releases that these public inputs carry, each once.
-
-    Two releases of equal plans drew noise of their own, so both are counted: what one plan object released shares its tuple of events.
-    """
+    """Return the releases that these public inputs carry, each once, by the names of their draws; a release without a name each time it is carried."""
     carried = list(_carried(inputs))
-    made: dict[str, list[tuple[PastEvent, ...]]] = {}
-    for origin in carried:
-        known = made.setdefault(origin.plan, [])
-        if origin.rows == SAME and not any(origin.events is events for events in known):
-            known.append(origin.events)
-    together = {plan: known[0] if len(known) == 1 else sum(known, ()) for plan, known in made.items()}
-    return tuple(
-        dict.fromkeys(
-            one if one.rows == OTHERS else msgspec.structs.replace(one, events=together[one.plan]) for one in carried
-        )
-    )
+    named = dict.fromkeys(one for one in carried if one.release or one.rows == OTHERS)
+    return (*named, *(one for one in carried if not one.release and one.rows == SAME))
+
+
+def by_draw(origins: Iterable[ReleasedInput]) -> dict[str, ReleasedInput]:
+    """Return these origins by the draw that each comes from: what has no name is a draw of its own."""
+    return {origin.release or f"unnamed {number}": origin for number, origin in enumerate(origins)}
 
 
 def _carried(inputs: Iterable[object]) -> Iterable[ReleasedInput]:

@@ -60,6 +60,7 @@ def _who(study: Study, split: Split) -> str:
         words = "Each person is in one row of one party."
         return words if split is Split.HORIZONTAL else "Each person is in one row, the same at every party."
     most, anywhere = study.household_rows, any(card.household and card.household.elsewhere for card in study.parties)
+    anywhere = anywhere or study.whole.household_rows > 1
     where = (
         "an id that several parties hold is protected in all its rows together"
         if anywhere or len(study.parties) == 1
