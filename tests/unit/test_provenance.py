@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -215,7 +216,7 @@ def producer(name: str, state: str) -> Plan | None:
         return kind(**options_of(kind) | changes).plan(600, 2)
 
     try:
-        return STATES[state][0](make)
+        return STATES[state][0](make).drawn(sha256(f"{name} {state}".encode()).hexdigest())
     except (UsageError, TypeError):
         assert state in {"published", "no noise"}, (name, state)
         return None
@@ -287,17 +288,17 @@ def check_pair(name: str, taken: str, made: str, state: str) -> None:
     if not holds:
         if made == "describe":
             with pytest.raises(BudgetRefusal):
-                budget.claim(found)
+                budget.claim(found, "0" * 64)
             others = consumed(name, taken, plan.sourced(what, value).of_others()).statement
             assert others.holds
             assert "Other people's data supplied" in str(others)
         return
     assert alone_epsilon(name, taken) < said.epsilon_per_unit[said.unit] < math.inf
-    budget.claim(found).pay()
+    budget.claim(found, "0" * 64).pay()
     assert budget.spent == pytest.approx(at_delta(found, 1e-5), rel=1e-9)
     assert len(budget.entries) == 2
     if made == "describe":
-        budget.claim(found).pay()  # the producer is debited once
+        budget.claim(found, "1" * 64).pay()  # the producer is debited once
         assert len(budget.entries) == 3
 
 
@@ -563,18 +564,28 @@ EVENTS = {unit: PastEvent(unit, "", "GAUSSIAN", 0.5, 2) for unit in Unit}
 
 @pytest.mark.parametrize("input_", INPUT_WORDS)
 @pytest.mark.parametrize("unit", ["record", "attribute"])
-def test_a_price_joins_once_for_every_plan_and_never_for_other_people(input_: str, unit: str) -> None:
+def test_a_price_joins_once_for_every_draw_and_never_for_other_people(input_: str, unit: str) -> None:
     from unpooled.models.describe import MODEL
 
-    one = ReleasedInput(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()))
+    one = ReleasedInput(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()), release="12" * 32)
     alone = MODEL.compile(study(unit=unit)).statement.epsilon_per_unit
     with_it = MODEL.compile(study(one, unit=unit)).statement
     twice = MODEL.compile(study(one, msgspec.structs.replace(one, input="source"), unit=unit)).statement
-    two = MODEL.compile(study(one, msgspec.structs.replace(one, plan="cd" * 32), unit=unit)).statement
+    two = MODEL.compile(study(one, msgspec.structs.replace(one, release="34" * 32), unit=unit)).statement
+    unnamed = msgspec.structs.replace(one, release="")
+    nameless = MODEL.compile(study(unnamed, msgspec.structs.replace(unnamed, input="source"), unit=unit)).statement
+    free = msgspec.structs.replace(one, input="source", events=())
+    freed = [
+        MODEL.compile(study(*given, unit=unit)).statement for given in ((one, free), (free, one), (one.of_others(), one))
+    ]
     others = MODEL.compile(study(one.of_others(), unit=unit)).statement
     for each in ("record", "attribute"):
         assert alone[each] < with_it.epsilon_per_unit[each] == twice.epsilon_per_unit[each] < two.epsilon_per_unit[each]
         assert others.epsilon_per_unit[each] == alone[each]
+        assert nameless.epsilon_per_unit[each] == two.epsilon_per_unit[each]  # what has no name is a draw of its own
+        assert {said.epsilon_per_unit[each] for said in freed} == {
+            with_it.epsilon_per_unit[each]
+        }  # never the cheaper reading
     assert with_it.holds
     hollow = MODEL.compile(study(ReleasedInput(input_, "ab" * 32, holds=False), unit=unit)).statement
     assert not hollow.holds

@@ -94,7 +94,7 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
     )
     released = replace(released, covariance=design.covariance, meat=meat)
     moments = with_known_sites(released, alike=design.weighting is None)
-    return LinearStudy(moments.posterior(), frame, moments)
+    return LinearStudy(moments.posterior().plain, frame, moments)
 
 
 def _believed(

@@ -18,7 +18,7 @@ from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, che
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding, text_of
-from unpooled.privacy.origin import PRIOR, origins_of
+from unpooled.privacy.origin import PRIOR, as_inputs, origins_of, sourced
 from unpooled.privacy.table import as_column
 
 if TYPE_CHECKING:
@@ -82,11 +82,7 @@ def _models(
 
 def released_origins(values: Iterable[Any]) -> tuple[ReleasedInput, ...]:
     """Return the releases that the parameters of an estimator come from, fitted models among them."""
-    found: list[Any] = []
-    for value in values:
-        several = list(value.values()) if isinstance(value, Mapping) else [value]
-        found += [value, *(one.as_prior() for one in several if _is_fit_of_ours(one))]
-    return origins_of(*found)
+    return as_inputs(origins_of(*values), PRIOR)
 
 
 def _is_fit_of_ours(given: object) -> bool:
@@ -144,7 +140,9 @@ class Earlier:
         if self.prior is not None and not all(isinstance(one, Mapping) for one in given):
             estimator: Any = self
             models = estimator.plan_.study.parameters[PRIOR]
-            found["parameters"][PRIOR] = as_numbers(msgspec.convert(models, tuple[EarlierModel, ...]))
+            numbers = as_numbers(msgspec.convert(models, tuple[EarlierModel, ...]))
+            # Of one parameter's models each number carries the releases of all: which of them a model came from is not kept.
+            found["parameters"][PRIOR] = sourced(numbers or {}, released_origins([self.prior])) or None
         return found
 
     def as_prior(self) -> Any:  # noqa: ANN401 - a mapping of numbers that carries its origin
@@ -153,8 +151,8 @@ class Earlier:
         ``.of_others()`` of it declares that this model's people are not those of the later fit, so that nobody pays for both.
         """
         check_is_fitted(self)
-        found, plan = self._named_numbers(), getattr(self, "plan_", None)
-        return found if plan is None else plan.sourced(PRIOR, found)
+        estimator: Any = self
+        return sourced(self._named_numbers(), as_inputs(estimator.origins, PRIOR))
 
 
 def as_numbers(models: Iterable[EarlierModel]) -> dict[str, dict[str, float]] | None:

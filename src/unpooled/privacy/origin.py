@@ -145,7 +145,26 @@ class Sourced:
 
 
 class SourcedFloat(Sourced, float):
-    """A number that carries its origins."""
+    """A number that carries its origins, also into what is computed from it."""
+
+
+def _computing(name: str) -> Any:  # noqa: ANN401 - a method
+    """Return an operation of numbers whose result carries the origins of both."""
+    plain = getattr(float, name)
+
+    def computed(self: SourcedFloat, *others: Any) -> Any:  # noqa: ANN401 - as of numbers
+        found = plain(self, *others)
+        return found if found is NotImplemented else sourced(found, origins_of(self, *others))
+
+    computed.__name__ = name
+    return computed
+
+
+for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for _side in ("", "r"):
+        setattr(SourcedFloat, f"__{_side}{_operation}__", _computing(f"__{_side}{_operation}__"))
+for _operation in ("neg", "pos", "abs"):
+    setattr(SourcedFloat, f"__{_operation}__", _computing(f"__{_operation}__"))
 
 
 class SourcedList(Sourced, list[Any]):
@@ -166,15 +185,70 @@ class SourcedArray(Sourced, np.ndarray[Any, Any]):
     def __array_finalize__(self, other: NDArray[Any] | None) -> None:
         self.origins = getattr(other, "origins", ())
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **asked: Any) -> Any:  # noqa: ANN401 - NumPy's protocol
+        """Compute as arrays do; the result carries the origins of all inputs."""
+        given = {} if out is None else {"out": tuple(_plain(one) for one in out)}
+        found = getattr(ufunc, method)(*(_plain(one) for one in inputs), **given, **asked)
+        if out is not None:
+            for one in out:
+                if isinstance(one, SourcedArray):
+                    one.origins = origins_of(one, *inputs)
+            return out[0] if len(out) == 1 else out
+        return _with(found, origins_of(*inputs))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, asked: Any) -> Any:  # noqa: ANN401 - NumPy's protocol
+        """Compute as arrays do: means, products, stacks; the result carries the origins of all arguments."""
+        del types
+        found = function(*_all_plain(args), **{name: _all_plain(one) for name, one in asked.items()})
+        return _with(found, origins_of(args, asked))
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - a number or an array
+        """Return a part, which carries the same origins."""
+        return _with(np.asarray(self)[key], self.origins)
+
+    def __iter__(self) -> Any:  # noqa: ANN401 - of numbers or arrays
+        """Iterate over parts, each with the same origins."""
+        return iter([self[k] for k in range(len(self))])
+
+    def tolist(self) -> Any:  # noqa: ANN401 - lists as deep as the array
+        """Return lists of numbers that carry the same origins."""
+        return [one.tolist() if isinstance(one, np.ndarray) else one for one in self]
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return sourced, (np.asarray(self), self.origins)
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - an operand
+    """Return an operand without its origins."""
+    return (
+        np.asarray(value) if isinstance(value, SourcedArray) else float(value) if isinstance(value, SourcedFloat) else value
+    )
+
+
+def _all_plain(value: Any) -> Any:  # noqa: ANN401 - an argument of a function
+    """Return an argument without origins, in lists and tuples too."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_all_plain, value)) if type(value) in {list, tuple} else [_all_plain(one) for one in value]
+    return _plain(value)
+
+
+def _with(found: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN401 - what was computed
+    """Return numbers and arrays with these origins, and whatever else was computed as it is."""
+    if not origins or found is None or found is NotImplemented:
+        return found
+    if isinstance(found, tuple):
+        return tuple(_with(one, origins) for one in found)
+    return sourced(found, origins) if isinstance(found, np.ndarray | np.floating | float) else found
 
 
 def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN401 - a value of the same kind
     """Return the value with these origins: a number, a list, a tuple, an array, or a mapping of such values."""
     found: Any
     if isinstance(value, np.ndarray):
-        found = np.array(value).view(SourcedArray)
+        found = np.array(value, subok=False).view(SourcedArray)
     elif isinstance(value, Mapping):
         found = SourcedDict({name: sourced(one, origins) for name, one in value.items()})
     elif isinstance(value, list | tuple):
@@ -185,6 +259,17 @@ def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN
     return found
 
 
+def unsourced(value: Any) -> Any:  # noqa: ANN401 - a value of the same kind
+    """Return a value without its origins: for files and reports, which hold them elsewhere."""
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    if isinstance(value, Mapping):
+        return {name: unsourced(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [unsourced(one) for one in value] if isinstance(value, list) else tuple(unsourced(one) for one in value)
+    return float(value) if isinstance(value, SourcedFloat) else value
+
+
 def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
     """Return the releases that these public inputs carry, each once, by the names of their draws; a release without a name each time it is carried."""
     carried = list(_carried(inputs))
@@ -192,9 +277,22 @@ def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
     return (*named, *(one for one in carried if not one.release and one.rows == SAME))
 
 
+def as_inputs(origins: Iterable[ReleasedInput], what: str) -> tuple[ReleasedInput, ...]:
+    """Return origins as those of another public input: coefficients that were released serve as "prior", say. Other inputs stay what they are."""
+    return tuple(msgspec.structs.replace(one, input=what) if one.input == COEFFICIENTS else one for one in origins)
+
+
 def by_draw(origins: Iterable[ReleasedInput]) -> dict[str, ReleasedInput]:
-    """Return these origins by the draw that each comes from: what has no name is a draw of its own."""
-    return {origin.release or f"unnamed {number}": origin for number, origin in enumerate(origins)}
+    """Return these origins by the draw that each comes from: what has no name is a draw of its own, and so is what states another cost."""
+    known: dict[str, list[ReleasedInput]] = {}
+    found: dict[str, ReleasedInput] = {}
+    for number, origin in enumerate(origins):
+        name = origin.release or f"unnamed {number}"
+        same = known.setdefault(name, [])
+        if all((one.events, one.rows) != (origin.events, origin.rows) for one in same):
+            found[f"{name} {len(same)}" if same else name] = origin
+            same.append(origin)
+    return found
 
 
 def _carried(inputs: Iterable[object]) -> Iterable[ReleasedInput]:

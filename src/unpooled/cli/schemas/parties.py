@@ -107,7 +107,9 @@ class EntryData(Section):
     purpose: str
     release: Annotated[
         str,
-        Meta(description="Of a debit: the name of the draw, which no two draws share; empty in debits of ledgers of format 3 or older."),
+        Meta(
+            description="Of a debit: the name of the draw, which no two draws share; empty in debits of ledgers of format 3 or older."
+        ),
     ]
 
 

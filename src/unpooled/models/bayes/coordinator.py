@@ -146,7 +146,7 @@ def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
 def _result(
     rounds: Rounds[BayesDesign], fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]
 ) -> BayesResult:
-    design = rounds.design
+    design, fit = rounds.design, fit.plain
     level = design.parameters.level
     coefficients = coefficients_of(fit, design.layout.names, level)
     stored = None if moments is None else moments.stored()

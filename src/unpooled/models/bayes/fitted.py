@@ -27,7 +27,7 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
     if isinstance(design, ColumnsDesign):
         budget: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta, "prior": models}
         if result.moments is not None:
-            of_columns = PrivateLinearRegression.from_moments(Moments.of(result.moments), **budget)
+            of_columns = PrivateLinearRegression.from_moments(Moments.of(result.moments).of_run(plan), **budget)
         else:
             of_columns = PrivateLinearRegression(method=result.method, **budget)._take(fit)  # noqa: SLF001 - its own model's
         of_columns.projection_, of_columns.method_ = result.projection, result.method
@@ -44,11 +44,11 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
         "prior": models,
     }
     if result.moments is not None:
-        estimator = PrivateLinearRegression.from_moments(Moments.of(result.moments), **parameters)
+        estimator = PrivateLinearRegression.from_moments(Moments.of(result.moments).of_run(plan), **parameters)
     else:
         estimator = PrivateLinearRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
         if result.focused is not None:
-            estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused)
+            estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused).of_run(plan)
         estimator._take(fit)  # noqa: SLF001 - its own model's
         if result.drawn is not None:
             estimator.drawn_ = result.drawn

@@ -37,7 +37,7 @@ def coordinate(compiled: Plan) -> Conversation:
     if isinstance(design, JointDesign):
         moments = yield from joint_moments(compiled)
         models = cast("columns.Parameters", design.parameters).prior
-        fit, drawn = drawn_fit(moments, models) if models else (moments.posterior(), None)
+        fit, drawn = drawn_fit(moments, models) if models else (moments.posterior().plain, None)
         return msgspec.structs.replace(_result(design, fit, moments.stored(), "joint moments"), drawn=drawn)
     return (yield from coordinator.coordinate(compiled))
 

@@ -80,7 +80,7 @@ class Joining(Earlier):
         values = {c.name: c.value for c in result.coefficients}
         self.coef_ = np.array([values.get(name, 0.0) for name in names])
         self.intercept_ = result.intercept
-        self.moments_ = Moments.of(result.moments)
+        self.moments_ = Moments.of(result.moments).of_run(self.plan_)
         self.shared_, self._columns = (), declared.columns
         self._keep_drawn(result)
         return result

@@ -18,7 +18,7 @@ def fitted(plan: Plan[PlsDesign], result: PlsResult) -> PrivatePLSRegression:
     estimator = PrivatePLSRegression(epsilon=plan.study.epsilon, delta=plan.study.delta, calibration=plan.study.calibration)
     estimator.method_ = result.method
     if result.moments is not None:
-        found = tuple(Moments.of(one) for one in (result.moments, *result.more))
+        found = tuple(Moments.of(one).of_run(plan) for one in (result.moments, *result.more))
         estimator.moments_ = found if result.more else found[0]
     if result.drawn is not None:
         estimator.drawn_ = result.drawn

@@ -36,7 +36,7 @@ def of_released(moments: Moments, frame: Frame, n_components: int | str) -> PlsF
     """Return the model of released moments, of rounds or of one release."""
     if not moments.frame.refined:
         return from_moments(moments, frame, n_components)
-    return of_refined(moments, moments.posterior(), frame, n_components)
+    return of_refined(moments, moments.posterior().plain, frame, n_components)
 
 
 def of_refined(moments: Moments, fit: LinearFit, frame: Frame, n_components: int | str) -> PlsFit:

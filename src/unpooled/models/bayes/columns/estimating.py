@@ -116,7 +116,7 @@ class ColumnSplit:
         estimator.projection_, estimator.method_ = result.projection, result.method
         estimator._forget()
         if result.moments is not None:
-            moments = Moments.of(result.moments)
+            moments = Moments.of(result.moments).of_run(self.plan_)
             estimator._from(moments if moments.layout.formula else in_order(moments, features.names))
             return
         estimator._columns = declared.columns
