@@ -64,11 +64,6 @@ class LinearFit(Savable):
         )
 
     @property
-    def plain(self) -> LinearFit:
-        """Return the same fit as plain numbers, for a coordinator whose plan says where they come from."""
-        return replace(self, coef_=np.asarray(self.coef_), intercept_=float(self.intercept_), origins=())
-
-    @property
     def covariance_(self) -> Matrix:
         """Return the covariance of the coefficients."""
         return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
@@ -82,3 +77,8 @@ class LinearFit(Savable):
         half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
         half = np.where(self.identified, half, np.nan)
         return np.column_stack([self.coef_ - half, self.coef_ + half])
+
+
+def plain(fit: LinearFit) -> LinearFit:
+    """Return a fit as plain numbers, for a coordinator, whose plan says where they come from."""
+    return replace(fit, coef_=np.asarray(fit.coef_), intercept_=float(fit.intercept_), origins=())

@@ -379,7 +379,7 @@ class Moments:
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
-        stored = StoredMoments(*head, *released, *own, origins=self.known_origins)
+        stored = msgspec.structs.replace(StoredMoments(*head, *released, *own), origins=self.known_origins)
         return moments_file.with_stored_sites(stored, d.sites)
 
     @classmethod

@@ -30,7 +30,8 @@ P = ParamSpec("P")
 class _Stored(Protocol):
     """Moments, by what is needed of them here."""
 
-    origins: tuple[ReleasedInput, ...]
+    @property
+    def origins(self) -> tuple[ReleasedInput, ...]: ...  # the releases that they come from
 
     def stored(self) -> Any: ...  # noqa: ANN401 - plain data
 

@@ -221,6 +221,22 @@ class SourcedArray(Sourced, np.ndarray[Any, Any]):
         return sourced, (np.asarray(self), self.origins)
 
 
+def _reducing(name: str) -> Any:  # noqa: ANN401 - a method
+    """Return a method of arrays that hands out numbers, whose result carries the origins of its operands."""
+
+    def reduced(self: SourcedArray, *args: Any, **asked: Any) -> Any:  # noqa: ANN401 - as of arrays
+        found = getattr(np.asarray(self), name)(*_all_plain(args), **{key: _all_plain(one) for key, one in asked.items()})
+        return _with(found, origins_of(self, args, asked))
+
+    reduced.__name__ = name
+    return reduced
+
+
+for _method in ("mean", "std", "var", "sum", "prod", "min", "max", "dot", "item", "trace", "round", "ptp", "take", "clip"):
+    if hasattr(np.ndarray, _method):
+        setattr(SourcedArray, _method, _reducing(_method))
+
+
 def _plain(value: Any) -> Any:  # noqa: ANN401 - an operand
     """Return an operand without its origins."""
     return (

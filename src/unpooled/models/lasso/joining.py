@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.base import Declared
     from unpooled.estimation.linking import On
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
@@ -36,6 +36,7 @@ class Joining(Earlier):
     check: str
     method: str
     moments_: Moments
+    plan_: Plan
     coef_: Vector
     intercept_: float
     shared_: Any

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 
 #: Formats that can be taken over, and what reads them.
-_READERS: dict[int, Callable[[Path, Path, bytes], Old]] = {1: format1.read} | {
-    version: partial(formats23.read, version) for version in formats23.FORMATS
-}
+_READERS: dict[int, Callable[[Path, Path, bytes], Old]] = {1: format1.read}
+_READERS.update((version, partial(formats23.read, version)) for version in formats23.FORMATS)
 
 
 def migrate(database: Path) -> None:
