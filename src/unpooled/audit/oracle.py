@@ -23,7 +23,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -46,9 +46,10 @@ from unpooled.privacy.table import NoRows
 from unpooled.privacy.unit import Adjacency, Scope, Split, Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.keeper import MemoryKeeper
-from unpooled.protocol.local import LocalRun, drive, in_process
-from unpooled.protocol.messages import open_body, open_envelope
+from unpooled.protocol.local import LocalRun, Outcome, drive
+from unpooled.protocol.messages import Disclosed, Entrusted, open_body, open_envelope
 from unpooled.protocol.party import Party
+from unpooled.protocol.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -127,7 +128,9 @@ class _Run:
 class Oracle:
     """Plays one program in two worlds. A program calls fits, functions and studies of this process, and returns its promises."""
 
-    def __init__(self, program: Callable[[], Sequence[Claim]]) -> None:
+    def __init__(self, program: Callable[[], Sequence[Claim]], cut: int | None = None) -> None:
+        """``cut``: every study is interrupted after this many replies, and resumed from its transcript by parties that were started anew."""
+        self._cut = cut
         self._runs: list[_Run] = []
         self._models: dict[str, tuple[Model, dict[str, Acts]]] = {}
         with run_by(self._first):
@@ -150,7 +153,9 @@ class Oracle:
             try:
                 program()
             except StopIteration:
-                found.violations.append(Violation(Unit.RECORD, "any", "the program", "how many studies are run depends on the data"))
+                found.violations.append(
+                    Violation(Unit.RECORD, "any", "the program", "how many studies are run depends on the data")
+                )
             except UnpooledError as error:
                 words = f"the neighbour is refused ({type(error).__name__})"
                 found.violations.append(Violation(Unit.RECORD, "any", "the program", words))
@@ -168,16 +173,15 @@ class Oracle:
         draw = sha256(f"draw {number}".encode()).hexdigest()
         claim = None if asked.budget is None else asked.budget.claim(plan, draw)
         parties = self._parties(asked, model, asked.tables, {}, acts, number, claim)
-        exchange = in_process(parties)
 
-        def noted(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
-            answers = exchange(batch)
-            replies.extend((ask.to, request, a) for (ask, request), a in zip(batch, answers, strict=True) if isinstance(a, bytes))
-            return answers
+        def noted(ask: Ask, request: bytes, answer: bytes) -> None:
+            replies.append((ask.to, request, answer))
 
-        outcome = replace(drive(model, model.compile(asked.study), noted), draw=draw)
+        outcome = replace(self._driven(model, model.compile(asked.study), parties, noted), draw=draw)
         entries = Entries(entry for party in parties.values() for entry in party.ledger.entries())
-        self._runs.append(_Run(plan, asked.tables, asked.views or {}, {name: tuple(noted.done) for name, noted in acts.items()}, replies))
+        self._runs.append(
+            _Run(plan, asked.tables, asked.views or {}, {name: tuple(noted.done) for name, noted in acts.items()}, replies)
+        )
         return plan.drawn(draw), LocalRun(outcome, entries, {name: party.keeper for name, party in parties.items()})
 
     def _again(self, asked: Asked, number: int, found: Attained) -> tuple[Plan, LocalRun]:
@@ -194,30 +198,55 @@ class Oracle:
             for party, own in (asked.views or {}).items()
         }
         parties = self._parties(replace(asked, views=views), model, tables, run.acts, acts, number)
-        exchange, met = in_process(parties), iter(run.replies)
+        met = iter(run.replies)
         ledgers = _Ledgers(run, acts, parties, found)
 
-        def compared(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
-            answers = exchange(batch)
-            for (ask, request), answer in zip(batch, answers, strict=True):
-                if not isinstance(answer, bytes):
-                    continue
-                to, first, before = next(met, ("", b"", b""))
-                if to != ask.to:
-                    found.violations.append(note("who is asked depends on the data"))
-                    continue
-                step = find_step(model, open_envelope(first).step, plan)
-                ours, theirs = (open_body(open_envelope(reply), step.reply) for reply in (before, answer))
-                for key in step.reply.__struct_fields__:
-                    found.violations += [note(f"{step.name}.{key}: {what}") for what in differences(getattr(ours, key), getattr(theirs, key))]
-                ledgers.check(plan, ask.to, request)
-            return answers
+        def compared(ask: Ask, request: bytes, answer: bytes) -> None:
+            to, first, before = next(met, ("", b"", b""))
+            if (to, open_envelope(first).step if first else "") != (ask.to, open_envelope(request).step):
+                found.violations.append(note("who is asked what depends on the data"))
+                return
+            step = find_step(model, ask.step, plan)
+            ours, theirs = (open_body(open_envelope(reply), step.reply) for reply in (before, answer))
+            for key in step.reply.__struct_fields__:
+                one, other = getattr(ours, key), getattr(theirs, key)
+                found.violations += [note(f"{step.name}.{key}: {what}") for what in differences(one, other)]
+                if _handed_over(one, other):
+                    ledgers.given.add(ask.to)
+            ledgers.check(plan, ask.to)
 
-        outcome = replace(drive(model, model.compile(asked.study), compared), draw=sha256(f"draw {number}".encode()).hexdigest())
+        outcome = self._driven(model, model.compile(asked.study), parties, compared)
+        outcome = replace(outcome, draw=sha256(f"draw {number}".encode()).hexdigest())
         run.lost = list(lost(plan, run.acts, {name: noted.done for name, noted in acts.items()}, unit, found))
         ledgers.end(plan)
         entries = Entries(entry for party in parties.values() for entry in party.ledger.entries())
         return plan.drawn(outcome.draw), LocalRun(outcome, entries, {name: party.keeper for name, party in parties.items()})
+
+    def _driven(
+        self, model: Model, plan: Plan, parties: dict[str, Party], noted: Callable[[Ask, bytes, bytes], None]
+    ) -> Outcome:
+        """Run a study over these parties, which are started anew where it is interrupted; each reply is noted."""
+        transcript, left = Transcript(), [self._cut]
+        started = dict(parties)
+
+        def exchange(batch: list[tuple[Ask, bytes]]) -> list[bytes | Dropped]:
+            answers: list[bytes | Dropped] = []
+            for ask, request in batch:
+                if left[0] is not None:
+                    left[0] -= 1
+                    if left[0] < 0:
+                        left[0] = None
+                        raise _CutError
+                answers.append(started[ask.to].answer(request))
+                noted(ask, request, answers[-1])  # type: ignore[arg-type]
+            return answers
+
+        try:
+            return drive(model, plan, exchange, transcript)
+        except _CutError:
+            # The same ledgers and what is kept, and nothing that was in memory.
+            started.update({name: replace(party, _plans={}, _shared={}) for name, party in parties.items()})
+            return drive(model, plan, exchange, transcript)
 
     def _watched(self, model: Model) -> tuple[Model, dict[str, Acts]]:
         if model.name not in self._models:
@@ -266,18 +295,21 @@ class Oracle:
                 found.violations.append(Violation(claim.unit, "all", claim.name, what))
 
 
+class _CutError(Exception):
+    """Interrupts a study."""
+
+
 class _Ledgers:
     """The ledgers of a study's parties, held against what the change has moved so far."""
 
-    def __init__(
-        self, run: _Run, acts: Mapping[str, Acts], parties: Mapping[str, Party], found: Attained
-    ) -> None:
+    def __init__(self, run: _Run, acts: Mapping[str, Acts], parties: Mapping[str, Party], found: Attained) -> None:
         self._run, self._acts, self._parties, self._found = run, acts, parties, found
         self._seen = 0
+        #: Parties that gave somebody values of the person without noise.
+        self.given: set[str] = set()
 
-    def check(self, plan: Plan, party: str, request: bytes) -> None:
-        """Look at the ledgers after a reply, where something was drawn since the last time."""
-        del request
+    def check(self, plan: Plan, party: str) -> None:
+        """Look at the party's ledger after its reply, where something was drawn since the last time."""
         drawn = sum(len(noted.done) for noted in self._acts.values())
         if drawn > self._seen:
             self._seen = drawn
@@ -286,6 +318,11 @@ class _Ledgers:
     def end(self, plan: Plan) -> None:
         """Look at the ledgers of all parties."""
         self._hold(plan, [card.name for card in plan.study.parties])
+        unit = Unit(plan.study.unit)
+        for name in sorted(self.given):
+            if not self._parties[name].ledger.composition(unit, Scope.PARTY).epsilon(DELTAS[1]):
+                what = "values of the person went out without noise, and nothing was debited"
+                self._found.violations.append(Violation(unit, name, "the ledger", what))
 
     def _hold(self, plan: Plan, names: Sequence[str]) -> None:
         unit = Unit(plan.study.unit)
@@ -378,6 +415,13 @@ def _event(plan: Plan, party: str, one: Act, other: Act, unit: Unit, found: Atta
         tails = tuple((count, mu * part) for count, mu in declared.tails)
         # Flooring and the samplers' distance are charged to whoever is in the release, moved far or not.
         yield replace(declared, value=declared.value * part, tails=tails)
+
+
+def _handed_over(ours: Any, theirs: Any) -> bool:  # noqa: ANN401 - a field of two replies
+    """Return True if a field that is handed over as it is holds other values in the other world."""
+    if isinstance(ours, tuple):
+        return any(_handed_over(one, other) for one, other in zip(ours, theirs, strict=False))
+    return isinstance(ours, Entrusted | Disclosed) and ours.values != theirs.values
 
 
 def _neighbour(plan: Plan, one: Table, other: Table) -> Table:

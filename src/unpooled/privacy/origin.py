@@ -123,8 +123,8 @@ class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         for past in self.events:
             if past.unit == unit:
                 found[past.part] = (*found.get(past.part, ()), past.event)
-        # Nobody bounded how many rows of a household counted.
-        return found or ({"": (UNBOUNDED,)} if unit is Unit.HOUSEHOLD else {})
+        # Nobody bounded how many rows of a household counted, where the plan was asked for its cost to other units alone.
+        return found or ({"": (UNBOUNDED,)} if unit is Unit.HOUSEHOLD and self.events else {})
 
     def of_others(self) -> Self:
         """Return the same input, declared to come from other people's rows."""

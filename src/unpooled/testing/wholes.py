@@ -20,13 +20,17 @@ import polars as pl
 import unpooled
 from unpooled.audit.oracle import Attained, Claim, Oracle
 from unpooled.errors import UnpooledError, UsageError
+from unpooled.estimation.linking import link_rows
 from unpooled.estimation.running import run
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.household import BoundedTable
+from unpooled.privacy.exposure import account
+from unpooled.privacy.household import BoundedTable, counted, texts_of
+from unpooled.privacy.origin import by_draw
 from unpooled.privacy.plan import Card, Household, Plan
 from unpooled.privacy.study import Study
 from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +90,11 @@ class Scene:
             "g": rng.choice(["u", "v"], ids.size),
         }
         # Everybody has rows at every site, as the person has: so numbers of ids are the same wherever rows lie.
-        where = np.concatenate([np.repeat(site, self.rows)] * (n - 1)) if self.unit == "household" else rng.choice(site, ids.size)
+        where = (
+            np.concatenate([np.repeat(site, self.rows)] * (n - 1))
+            if self.unit == "household"
+            else rng.choice(site, ids.size)
+        )
         held = rows or (self.rows if self.unit == "household" else (1,) + (0,) * (self.sites - 1))
         mine = np.repeat(site, held)
         at = np.resize(np.array(ends), mine.size)
@@ -102,9 +110,14 @@ class Scene:
         }
         if self.alone:  # one value alone changes
             still = Scene(self.seed, sites=self.sites).frame((0.0,)).head(1) if self.unit == "record" else None
-            own = {name: values if name == self.alone else np.resize(_still(name, still), mine.size) for name, values in own.items()}
+            own = {
+                name: values if name == self.alone else np.resize(_still(name, still), mine.size)
+                for name, values in own.items()
+            }
         columns = {name: np.concatenate([own[name], others[name]]) for name in others}
-        return pl.DataFrame({"id": np.concatenate([np.zeros(mine.size, dtype=int), ids]), "site": np.concatenate([mine, where]), **columns})
+        return pl.DataFrame(
+            {"id": np.concatenate([np.zeros(mine.size, dtype=int), ids]), "site": np.concatenate([mine, where]), **columns}
+        )
 
     def changes(self, rng: np.random.Generator) -> Iterator[pl.DataFrame]:
         """Yield populations in which the person is another one: at the other end, in between, and with rows at other sites."""
@@ -115,14 +128,25 @@ class Scene:
         yield self.frame((1.0, 0.0))
         yield self.frame(tuple(rng.uniform(0, 1, 3)))
         yield self.frame((7.0, -3.0))  # beyond every declared range
+        if self.unit == "household" and (more := self._more_than_count()):
+            yield self.frame((1.0,), more)
         if self.unit == "household" and self.sites > 1 and self.together > self.sites:
             for end in (0.0, 1.0):
                 moved = [1] * self.sites
                 moved[-1] = self.together - self.sites + 1
                 yield self.frame((end,), tuple(moved))
 
+    def _more_than_count(self) -> tuple[int, ...]:
+        """Return more rows of the household than count, of which each site keeps some: the number of ids of every site is public."""
+        for more in range(2, 12):
+            held = (self.together + more,) * self.sites
+            kept = counted(texts_of(np.zeros(sum(held), dtype=int)), self.together)
+            if all(part.any() for part in np.split(kept, self.sites)):
+                return held
+        return ()
 
-def _still(name: str, row: pl.DataFrame | None) -> Any:  # noqa: ANN401 - a value of this column
+
+def _still(name: str, row: pl.DataFrame | None) -> Any:
     if row is not None and name in row.columns:
         return row[name][0]
     return {"g": "u"}.get(name, 0.0)
@@ -143,8 +167,8 @@ def _rows(scene: Scene, frame: pl.DataFrame) -> dict[str, Any]:
     return found
 
 
-def _regression(method: str, **more: Any) -> Atom:  # noqa: ANN401 - parameters
-    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - a fit
+def _regression(method: str, **more: Any) -> Atom:
+    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
         own = scene.asked | {"bounds": BOUNDS, "y_bounds": Y, "method": method, "formula": "y ~ x + z + g"}
         own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
         model = unpooled.PrivateLinearRegression(**own | more | given)
@@ -154,40 +178,44 @@ def _regression(method: str, **more: Any) -> Atom:  # noqa: ANN401 - parameters
     return call
 
 
-def _glm(family: str, **more: Any) -> Atom:  # noqa: ANN401 - parameters
-    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - a fit
+def _glm(family: str, **more: Any) -> Atom:
+    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
         own = scene.asked | {"bounds": BOUNDS, "method": "gradient", "max_passes": 4}
         own |= {"classes": (0, 1)} if family == "logistic" else {"y_bounds": Y}
         own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
         model = unpooled.PrivateGLM(family, **own | more | given)
-        return model.fit(frame.select("x", "z", "g"), frame["c" if family == "logistic" else "y"].to_numpy(), **_rows(scene, frame))
+        return model.fit(
+            frame.select("x", "z", "g"), frame["c" if family == "logistic" else "y"].to_numpy(), **_rows(scene, frame)
+        )
 
     return call
 
 
-def _describe(scene: Scene, frame: pl.DataFrame, **given: Any) -> Description:  # noqa: ANN401 - parameters
+def _describe(scene: Scene, frame: pl.DataFrame, **given: Any) -> Description:
     return unpooled.describe(frame.select("x", "z", "g"), BOUNDS, **scene.asked | given, **_rows(scene, frame))
 
 
-def _by_arm(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - parameters
+def _by_arm(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     return unpooled.describe(frame.select("x", "z", "g"), BOUNDS, by="g", **scene.asked | given, **_rows(scene, frame))
 
 
-def _ranges(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - parameters
+def _ranges(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     return unpooled.describe(frame.select("x", "z"), bounds=True, **scene.asked | given, **_rows(scene, frame))
 
 
-def _table(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - parameters
+def _table(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     own = {"bounds": {"g": ["u", "v"], "x": (0.0, 1.0)}, "cuts": {"x": [0.5]}}
     return unpooled.tabulate(frame, ["g", "x"], **own, **scene.asked | given, **_rows(scene, frame))
 
 
-def _survival(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - parameters
-    own = {"bounds": {"g": ["u", "v"], "t": TIME, "e": (0.0, 1.0)}} | ({"aggregation": scene.trust} if scene.sites > 1 else {})
+def _survival(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
+    own = {"bounds": {"g": ["u", "v"], "t": TIME, "e": (0.0, 1.0)}} | (
+        {"aggregation": scene.trust} if scene.sites > 1 else {}
+    )
     return unpooled.survival(frame, "t", "e", "g", **own, **scene.asked | given, **_rows(scene, frame))
 
 
-def _pls(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:  # noqa: ANN401 - parameters
+def _pls(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     own = {"basis": "none", "bounds": (0.0, 1.0), "y_bounds": Y, "n_components": 1, "method": "moments"}
     own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
     model = unpooled.PrivatePLSRegression(**own, **scene.asked | given)
@@ -230,7 +258,7 @@ class Play:
     runs: int = 0
     claims: list[Claim] = field(default_factory=list)
 
-    def fitted(self, made: Any, rests: tuple[int, ...] = ()) -> tuple[int, ...]:  # noqa: ANN401 - something with a plan
+    def fitted(self, made: Any, rests: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Note the promise of something that one study answered, which rests on these earlier runs too; return all of its runs."""
         runs = (*rests, self.runs)
         self.runs += 1
@@ -239,7 +267,7 @@ class Play:
         return runs
 
 
-def _pick(rng: np.random.Generator, names: Any) -> str:  # noqa: ANN401 - a sequence
+def _pick(rng: np.random.Generator, names: Any) -> str:
     return str(names[int(rng.integers(len(names)))])
 
 
@@ -253,15 +281,15 @@ def one(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     return lambda play: void(play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon)))
 
 
-def budget(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
+def budgeted(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     """Several fits under one budget."""
     names = [_atom(rng) for _ in range(int(rng.integers(2, 4)))]
 
     def play_it(play: Play) -> None:
-        account, runs = unpooled.Budget(50.0, 1e-4, scene.unit), []
+        total, runs = unpooled.Budget(50.0, 1e-4, scene.unit), []
         for name in names:
-            runs += play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon, budget=account))
-        play.claims.append(Claim.of_budget("the budget", account, runs))
+            runs += play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon, budget=total))
+        play.claims.append(Claim.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -279,27 +307,26 @@ def study(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     return play_it
 
 
+def _named(fit: Any, alone: Any) -> dict[str, Any]:
+    return dict(zip(fit.moments_.layout.names, alone.coef_, strict=True))
+
+
+def _saved(fit: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        fit.save(Path(folder) / "fit")
+        return unpooled.load(Path(folder) / "fit")
+
+
 #: Ways by which a fit becomes the prior of a later one.
 DOORS: dict[str, Callable[[Any], Any]] = {
     "the fit": lambda fit: fit,
     "as_prior": lambda fit: fit.as_prior(),
     "scaled": lambda fit: {name: 0.5 * value for name, value in fit.as_prior().items()},
-    "pickled": lambda fit: pickle.loads(pickle.dumps(fit.as_prior())),  # noqa: S301 - made here
+    "pickled": lambda fit: pickle.loads(pickle.dumps(fit.as_prior())),
     "from moments": lambda fit: type(fit).from_moments(fit.moments_),
     "ols": lambda fit: _named(fit, fit.moments_.ols()),
-    "saved": lambda fit: _saved(fit),
-    "to scikit-learn": lambda fit: fit,
+    "saved": _saved,
 }
-
-
-def _named(fit: Any, alone: Any) -> dict[str, Any]:  # noqa: ANN401 - a fit, and least squares of its moments
-    return dict(zip(fit.moments_.layout.names, alone.coef_, strict=True))
-
-
-def _saved(fit: Any) -> Any:  # noqa: ANN401 - a fit
-    with tempfile.TemporaryDirectory() as folder:
-        fit.save(Path(folder) / "fit")
-        return unpooled.load(Path(folder) / "fit")
 
 
 def prior(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
@@ -311,16 +338,16 @@ def prior(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     charged = rng.random() < 0.5
 
     def play_it(play: Play) -> None:
-        account = unpooled.Budget(50.0, 1e-4, scene.unit)
+        total = unpooled.Budget(50.0, 1e-4, scene.unit)
         given, runs = {}, ()
         for number in range(1 + twice):
             fit = ATOMS[name](scene, play.frame, epsilon=scene.epsilon)
             runs += play.fitted(fit)
             given[f"earlier {number}"] = DOORS[door](fit)
-        more = {"budget": account} if charged else {}
+        more = {"budget": total} if charged else {}
         runs = play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon, prior=given, **more), runs)
         if charged:
-            play.claims.append(Claim.of_budget("the budget", account, runs))
+            play.claims.append(Claim.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -330,16 +357,21 @@ def paid(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     charged = rng.random() < 0.5
 
     def play_it(play: Play) -> None:
-        account = unpooled.Budget(50.0, 1e-4, scene.unit)
-        more = {"budget": account} if charged else {}
+        total = unpooled.Budget(50.0, 1e-4, scene.unit)
+        more = {"budget": total} if charged else {}
         found = _ranges(scene, play.frame, epsilon=scene.epsilon)
         runs = play.fitted(found)
         description = unpooled.describe(
-            play.frame.select("x", "z"), found.bounds_, epsilon=scene.epsilon, **scene.asked, **more, **_rows(scene, play.frame)
+            play.frame.select("x", "z"),
+            found.bounds_,
+            epsilon=scene.epsilon,
+            **scene.asked,
+            **more,
+            **_rows(scene, play.frame),
         )
         runs = play.fitted(description, runs)
         if charged:
-            play.claims.append(Claim.of_budget("the budget", account, runs))
+            play.claims.append(Claim.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -349,10 +381,20 @@ def pooled(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     del rng
 
     def play_it(play: Play) -> None:
-        own = scene.asked | {"bounds": (0.0, 1.0), "y_bounds": Y, "epsilon": scene.epsilon, "method": "moments", "geometry": "box"}
+        own = scene.asked | {
+            "bounds": (0.0, 1.0),
+            "y_bounds": Y,
+            "epsilon": scene.epsilon,
+            "method": "moments",
+            "geometry": "box",
+        }
         model = unpooled.PrivateLinearRegression(**own)
         rows = {"sites": play.frame["site"].to_numpy()} | {k: v for k, v in _rows(scene, play.frame).items() if k != "sites"}
-        play.fitted(unpooled.meta_analysis(model, play.frame.select("x", "z").to_numpy(), play.frame["y"].to_numpy(), terms="x0", **rows))
+        play.fitted(
+            unpooled.meta_analysis(
+                model, play.frame.select("x", "z").to_numpy(), play.frame["y"].to_numpy(), terms="x0", **rows
+            )
+        )
 
     return play_it
 
@@ -365,7 +407,7 @@ def files(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         cards, tables = [], {}
         for k, rows in enumerate(scene.rows if scene.unit == "household" else (1,) * scene.sites):
             own = play.frame.filter(pl.col("site") == f"s{k}")
-            alone = {0: "first", scene.sites - 1: "last"}.get(k, "")
+            alone = {scene.sites - 1: "last", 0: "first"}.get(k, "")
             columns = _COLUMNS + ((Column(alone, 0.0, 1.0),) if alone else ())
             held = {c.name: own["x" if c.name == alone else c.name].to_numpy() for c in columns}
             table: Table = Table({name: v.astype(object) if v.dtype.kind in "UO" else v for name, v in held.items()})
@@ -382,11 +424,13 @@ def files(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
             "first": {"model": "describe", "columns": ["first"]},
             "last": {"model": "describe", "columns": ["last"]},
         }
-        analyses = [{"name": name, **known[name]} for name in which if not (name == "apart" and scene.sites == 1)]
+        analyses = [{"name": name, **known[name]} for name in which if name not in {"apart", "last"} or scene.sites > 1]
         if not analyses:
             raise UsageError("no analysis is left")
         asked = {"unit": scene.unit, "adjacency": scene.adjacency, "derived": (), "parameters": {"analyses": analyses}}
-        plan, _ = run(load("analyses"), Study("analyses", tuple(cards), scene.epsilon, _DELTA, **asked), tables, registry=load)
+        plan, _ = run(
+            load("analyses"), Study("analyses", tuple(cards), scene.epsilon, _DELTA, **asked), tables, registry=load
+        )
         play.fitted(Planned(plan))
 
     return play_it
@@ -411,20 +455,83 @@ def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         match kind:
             case "pride" | "gram":
                 unit = {"unit": "record"} if scene.unit == "household" else {"unit": scene.unit}
-                model = unpooled.PrideRegressor(noise_model="plain" if kind == "pride" else "gram", y_bounds=Y, alpha=1.0, **own, **unit)
+                model = unpooled.PrideRegressor(
+                    noise_model="plain" if kind == "pride" else "gram", y_bounds=Y, alpha=1.0, **own, **unit
+                )
             case "pride glm":
                 model = unpooled.PrideGLM("poisson", y_bounds=Y, alpha=1.0, unit="record", **own)
             case "joint":
-                model = unpooled.PrivateLinearRegression(method="moments", y_bounds=Y, unit="record", adjacency=scene.adjacency, **own)
+                model = unpooled.PrivateLinearRegression(
+                    method="moments", y_bounds=Y, unit="record", adjacency=scene.adjacency, **own
+                )
             case "lasso":
                 model = unpooled.PrivateLasso(y_bounds=Y, **own)
             case "stacking":
-                model, y = unpooled.PrivateStackingClassifier(split="features", classes=(0, 1), **own), play.frame["c"].to_numpy()
+                model, y = (
+                    unpooled.PrivateStackingClassifier(split="features", classes=(0, 1), **own),
+                    play.frame["c"].to_numpy(),
+                )
             case _:
-                found = unpooled.describe(X, (0.0, 1.0), parties=parties, epsilon=scene.epsilon, delta=_DELTA, adjacency=scene.adjacency)
+                found = unpooled.describe(
+                    X, (0.0, 1.0), parties=parties, epsilon=scene.epsilon, delta=_DELTA, adjacency=scene.adjacency
+                )
                 play.fitted(found)
                 return
         play.fitted(model.fit(X, y))
+
+    return play_it
+
+
+def linked(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
+    """Files of two organisations, each in an order of its own, whose rows are linked first; then columns of the same people."""
+    inner, order = columns(scene, rng), rng.permutation(scene.people)
+
+    def play_it(play: Play) -> None:
+        if play.frame.height != order.size:
+            raise UsageError("an id has one row in linked files")
+        names = {"a": ["x", "w"], "b": ["z", "t", "y", "c"]}
+        files = {"a": play.frame.select("id", *names["a"]), "b": play.frame[order].select("id", *names["b"])}
+        rows = link_rows(files, "id", seed=0).rows
+        both = pl.concat([files[name][rows[name]].select(names[name]) for name in names], how="horizontal")
+        own = Play(both, play.runs, play.claims)
+        inner(own)
+        play.runs = own.runs
+
+    return play_it
+
+
+def domains(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
+    """A calibration that is carried to a second instrument, on which the person's spectrum was measured too."""
+    bare = rng.random() < 0.5
+
+    def play_it(play: Play) -> None:
+        source, target = (ATOMS["pls"](scene, play.frame, epsilon=scene.epsilon) for _ in range(2))
+        runs = (*play.fitted(source), *play.fitted(target))
+        model = source.adapted(target.moments_ if bare else target, n_components=1)
+
+        def curve(delta: float) -> float:
+            return account(origin.parts(Unit(scene.unit)) for origin in by_draw(model.origins).values()).epsilon(delta)
+
+        play.claims.append(Claim("both domains", Unit(scene.unit), curve, runs))
+
+    return play_it
+
+
+def predicted(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
+    """A released model, and a diagnosis of it on the same rows, under one budget."""
+    name = _pick(rng, ["moments", "mean", "refinement"])
+
+    def play_it(play: Play) -> None:
+        total = unpooled.Budget(50.0, 1e-4, scene.unit)
+        own = scene.asked | {"bounds": (0.0, 1.0), "y_bounds": Y, "epsilon": scene.epsilon, "method": name, "budget": total}
+        X, y = play.frame.select("x", "z").to_numpy(), play.frame["y"].to_numpy()
+        model = unpooled.PrivateLinearRegression(**own).fit(X, y, **_rows(scene, play.frame))
+        runs = play.fitted(model)
+        found = unpooled.diagnose(
+            model, X, y, epsilon=scene.epsilon, budget=total, **scene.asked, **_rows(scene, play.frame)
+        )
+        runs += play.fitted(found)
+        play.claims.append(Claim.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -436,14 +543,19 @@ def void(_: object) -> None:
 #: Every way to combine fits, with how often it is drawn.
 PROGRAMS: dict[str, tuple[Callable[[Scene, np.random.Generator], Callable[[Play], None]], float]] = {
     "one": (one, 3),
-    "budget": (budget, 2),
+    "budget": (budgeted, 2),
     "study": (study, 3),
     "prior": (prior, 3),
     "paid": (paid, 2),
     "pooled": (pooled, 1),
     "files": (files, 3),
     "columns": (columns, 2),
+    "linked": (linked, 1),
+    "domains": (domains, 1),
+    "diagnosed": (predicted, 1),
 }
+#: Programs whose parties hold columns, and those that need several sites.
+_ONE_SITE, _SITES = {"columns", "linked"}, {"pooled"}
 
 
 @dataclass(frozen=True)
@@ -454,10 +566,14 @@ class Whole:
     scene: Scene
     play: Callable[[Play], None]
     seed: int
+    #: Whether the population is read from a file by a query.
+    source: bool = False
+    #: After how many replies every study is interrupted, and resumed from its transcript by parties that were started anew; None: it is not.
+    cut: int | None = None
 
     def program(self, frame: pl.DataFrame) -> list[Claim]:
         """Play the program on a population; return its promises."""
-        play = Play(frame)
+        play = Play(_from_source(frame) if self.source else frame)
         self.play(play)
         return play.claims
 
@@ -468,8 +584,8 @@ def wholes(count: int, seed: int = 0) -> Iterator[Whole]:
     for number in range(count):
         rng = np.random.default_rng((seed, number))
         name = str(rng.choice(names, p=weights / weights.sum()))
-        sites = int(rng.integers(1, 4)) if name not in {"pooled", "columns"} else int(rng.integers(2, 4)) if name == "pooled" else 1
-        household = name != "columns" and rng.random() < 0.4
+        sites = 1 if name in _ONE_SITE else int(rng.integers(2, 4)) if name in _SITES else int(rng.integers(1, 4))
+        household = name not in _ONE_SITE and rng.random() < 0.4
         scene = Scene(
             number,
             "household" if household else "record",
@@ -480,7 +596,16 @@ def wholes(count: int, seed: int = 0) -> Iterator[Whole]:
             float(rng.choice([0.3, 1.0, 3.0])),
             int(rng.integers(30, 70)),
         )
-        yield Whole(name, scene, PROGRAMS[name][0](scene, rng), number)
+        cut = int(rng.integers(1, 12)) if rng.random() < 0.2 else None
+        yield Whole(name, scene, PROGRAMS[name][0](scene, rng), number, rng.random() < 0.1, cut)
+
+
+def _from_source(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the population as a query over a file reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        frame.with_row_index("row").write_csv(Path(folder) / "people.csv")
+        read = unpooled.Source("SELECT * FROM 'people.csv' ORDER BY row", folder=folder).read()
+        return read.select(pl.col(name).cast(kind) for name, kind in frame.schema.items())
 
 
 @dataclass(frozen=True)
@@ -508,7 +633,7 @@ def hold(whole: Whole) -> Held:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            oracle = Oracle(lambda: whole.program(whole.scene.frame()))
+            oracle = Oracle(lambda: whole.program(whole.scene.frame()), cut=whole.cut)
         except UnpooledError as error:
             return Held(whole, str(error))
         rng = np.random.default_rng(whole.seed)
