@@ -18,12 +18,13 @@ to attacks by members who do not follow the protocol.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from unpooled.audit.stage import FrozenKeys, total_of
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
 from unpooled.errors import UnpooledError
-from unpooled.estimation.running import run_by
+from unpooled.estimation.running import run, run_by
 from unpooled.models import load
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import UNBOUNDED, Kind
@@ -50,6 +51,7 @@ from unpooled.protocol.local import LocalRun, Outcome, drive
 from unpooled.protocol.messages import Disclosed, Entrusted, open_body, open_envelope
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
+from unpooled.study.made_up import made_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.budget import Budget, FitClaim
     from unpooled.privacy.events import Event
     from unpooled.privacy.ledger import Ledger as PartyLedger
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
     from unpooled.protocol.step import Model
@@ -344,6 +346,54 @@ class _Ledgers:
             if ours > debited * (1 + _ROUNDING) + 1e-12:
                 what = f"epsilon = {ours:.4g} was attained at delta = {delta:g}, and the ledger ({scope}) has {debited:.4g}"
                 self._found.violations.append(Violation(unit, name, "the ledger", what))
+
+
+# --- a study as its file says it ---------------------------------------------------------------------------------------------------
+
+
+def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0) -> Attained:
+    """Return the most that one person attains of a study's promises, on made-up data, and whatever broke one.
+
+    The person's rows change at every party at once: all columns of a column-split study, all rows of a household, one row at one party of others.
+    """
+    model = load(asked.row)
+    study, tables = made_up(model, asked, rows, seed)
+    plan, rng = model.compile(study), np.random.default_rng(seed)
+    together = plan.split is Split.VERTICAL or study.unit == Unit.HOUSEHOLD
+    people = [study.parties] if together else [(card,) for card in study.parties]
+    names = dict.fromkeys(column.name for card in study.parties for column in card.columns)
+    #: What changes: everything, or one value wherever it is held.
+    values: list[tuple[str, ...]] = [(name,) for name in names] if study.unit == Unit.ATTRIBUTE else [tuple(names)]
+
+    def over(held: Mapping[str, Table]) -> Sequence[Claim]:
+        run(model, study, held, registry=load)
+        return [Claim.of_plan("the statement", plan, [0])]
+
+    worst = Attained()
+    for cards in people:
+        first = {**tables, **{card.name: _person(tables[card.name], card, 0.0, tuple(names)) for card in cards}}
+        oracle = Oracle(partial(over, first))
+        for end, changed in itertools.product((1.0, *rng.uniform(0, 1, rounds).tolist()), values):
+            found = oracle.attained(
+                partial(over, {**first, **{c.name: _person(first[c.name], c, end, changed) for c in cards}})
+            )
+            worst.violations += found.violations
+            worst.moved, worst.unmeasured = max(worst.moved, found.moved), max(worst.unmeasured, found.unmeasured)
+            for name, (ours, promised) in found.claims.items():
+                worst.claims[name] = max(ours, worst.claims.get(name, (0.0, 0.0))[0]), promised
+    return worst
+
+
+def _person(table: Table, card: Card, end: float, names: tuple[str, ...]) -> Table:
+    """Return the table in which these values of the first person are so far from the lower ends of their ranges."""
+    row: dict[str, Any] = {}
+    for column in (column for column in card.columns if column.name in names):
+        if column.categories is not None:
+            row[column.name] = column.categories[round(end * (len(column.categories) - 1))]
+        else:
+            low, high = column.range
+            row[column.name] = low + end * (high - low)
+    return table.exchange([row] * table.household[1]) if isinstance(table, BoundedTable) else table.replace(0, row)
 
 
 # --- losses ------------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pickle
 import tempfile
 import warnings
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,9 @@ from unpooled.privacy.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from unpooled.models.describe.results import Description
 
+#: The public names, as a program writes them: with any parameters.
+api: Any = unpooled
 #: The declared columns of the population; responses have ranges of their own.
 BOUNDS: dict[str, Any] = {"x": (0.0, 1.0), "z": (0.0, 1.0), "g": ["u", "v"]}
 Y, TIME = (0.0, 1.0), (0.0, 10.0)
@@ -97,23 +99,9 @@ class Scene:
         )
         held = rows or (self.rows if self.unit == "household" else (1,) + (0,) * (self.sites - 1))
         mine = np.repeat(site, held)
-        at = np.resize(np.array(ends), mine.size)
-        own = {
-            "x": at,
-            "z": at,
-            "y": at,
-            "w": np.where(at > 0.5, 1.0, 0.0) if self.alone == "w" else np.ones(mine.size),
-            "t": 10 * np.clip(at, 0, 1),
-            "e": (at > 0.5).astype(float),
-            "c": (at > 0.5).astype(int),
-            "g": np.where(at > 0.5, "v", "u"),
-        }
-        if self.alone:  # one value alone changes
-            still = Scene(self.seed, sites=self.sites).frame((0.0,)).head(1) if self.unit == "record" else None
-            own = {
-                name: values if name == self.alone else np.resize(_still(name, still), mine.size)
-                for name, values in own.items()
-            }
+        own = _of_person(ends, mine.size)
+        if self.alone:  # one value alone is another one
+            own = _of_person((0.0,), mine.size) | {self.alone: own[self.alone]}
         columns = {name: np.concatenate([own[name], others[name]]) for name in others}
         return pl.DataFrame(
             {"id": np.concatenate([np.zeros(mine.size, dtype=int), ids]), "site": np.concatenate([mine, where]), **columns}
@@ -146,10 +134,12 @@ class Scene:
         return ()
 
 
-def _still(name: str, row: pl.DataFrame | None) -> Any:
-    if row is not None and name in row.columns:
-        return row[name][0]
-    return {"g": "u"}.get(name, 0.0)
+def _of_person(ends: tuple[float, ...], rows: int) -> dict[str, Any]:
+    """Return the values of a person's rows: each row so far from the lower ends of all ranges."""
+    at = np.resize(np.array(ends), rows)
+    high = at > 0.5
+    same = {"x": at, "z": at, "y": at, "w": np.ones(rows), "t": 10 * np.clip(at, 0, 1)}
+    return same | {"e": high.astype(float), "c": high.astype(int), "g": np.where(high, "v", "u")}
 
 
 # --- single fits -------------------------------------------------------------------------------------------------------------------
@@ -171,7 +161,7 @@ def _regression(method: str, **more: Any) -> Atom:
     def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
         own = scene.asked | {"bounds": BOUNDS, "y_bounds": Y, "method": method, "formula": "y ~ x + z + g"}
         own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
-        model = unpooled.PrivateLinearRegression(**own | more | given)
+        model = api.PrivateLinearRegression(**own | more | given)
         weights = {"weights": frame["w"].to_numpy()} if "weights_bounds" in more else {}
         return model.fit(frame.select("x", "z", "g", "y"), **_rows(scene, frame), **weights)
 
@@ -183,7 +173,7 @@ def _glm(family: str, **more: Any) -> Atom:
         own = scene.asked | {"bounds": BOUNDS, "method": "gradient", "max_passes": 4}
         own |= {"classes": (0, 1)} if family == "logistic" else {"y_bounds": Y}
         own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
-        model = unpooled.PrivateGLM(family, **own | more | given)
+        model = api.PrivateGLM(family, **own | more | given)
         return model.fit(
             frame.select("x", "z", "g"), frame["c" if family == "logistic" else "y"].to_numpy(), **_rows(scene, frame)
         )
@@ -191,34 +181,34 @@ def _glm(family: str, **more: Any) -> Atom:
     return call
 
 
-def _describe(scene: Scene, frame: pl.DataFrame, **given: Any) -> Description:
-    return unpooled.describe(frame.select("x", "z", "g"), BOUNDS, **scene.asked | given, **_rows(scene, frame))
+def _describe(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
+    return api.describe(frame.select("x", "z", "g"), BOUNDS, **scene.asked | given, **_rows(scene, frame))
 
 
 def _by_arm(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
-    return unpooled.describe(frame.select("x", "z", "g"), BOUNDS, by="g", **scene.asked | given, **_rows(scene, frame))
+    return api.describe(frame.select("x", "z", "g"), BOUNDS, by="g", **scene.asked | given, **_rows(scene, frame))
 
 
 def _ranges(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
-    return unpooled.describe(frame.select("x", "z"), bounds=True, **scene.asked | given, **_rows(scene, frame))
+    return api.describe(frame.select("x", "z"), bounds=True, **scene.asked | given, **_rows(scene, frame))
 
 
 def _table(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     own = {"bounds": {"g": ["u", "v"], "x": (0.0, 1.0)}, "cuts": {"x": [0.5]}}
-    return unpooled.tabulate(frame, ["g", "x"], **own, **scene.asked | given, **_rows(scene, frame))
+    return api.tabulate(frame, ["g", "x"], **own, **scene.asked | given, **_rows(scene, frame))
 
 
 def _survival(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     own = {"bounds": {"g": ["u", "v"], "t": TIME, "e": (0.0, 1.0)}} | (
         {"aggregation": scene.trust} if scene.sites > 1 else {}
     )
-    return unpooled.survival(frame, "t", "e", "g", **own, **scene.asked | given, **_rows(scene, frame))
+    return api.survival(frame, "t", "e", "g", **own, **scene.asked | given, **_rows(scene, frame))
 
 
 def _pls(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     own = {"basis": "none", "bounds": (0.0, 1.0), "y_bounds": Y, "n_components": 1, "method": "moments"}
     own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
-    model = unpooled.PrivatePLSRegression(**own, **scene.asked | given)
+    model = api.PrivatePLSRegression(**own, **scene.asked | given)
     return model.fit(frame.select("x", "z").to_numpy(), frame["y"].to_numpy(), **_rows(scene, frame))
 
 
@@ -286,7 +276,7 @@ def budgeted(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     names = [_atom(rng) for _ in range(int(rng.integers(2, 4)))]
 
     def play_it(play: Play) -> None:
-        total, runs = unpooled.Budget(50.0, 1e-4, scene.unit), []
+        total, runs = api.Budget(50.0, 1e-4, scene.unit), list[int]()
         for name in names:
             runs += play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon, budget=total))
         play.claims.append(Claim.of_budget("the budget", total, runs))
@@ -302,7 +292,7 @@ def study(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     def play_it(play: Play) -> None:
         analyses = {name: (lambda rows, name=name: ATOMS[name](scene, rows, epsilon=1.0)) for name in names}
         own = {"epsilon": scene.epsilon, "delta": _DELTA, "unit": scene.unit, "adjacency": scene.adjacency}
-        play.fitted(unpooled.Study(analyses, **own).fit(play.frame))
+        play.fitted(api.Study(analyses, **own).fit(play.frame))
 
     return play_it
 
@@ -314,7 +304,7 @@ def _named(fit: Any, alone: Any) -> dict[str, Any]:
 def _saved(fit: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         fit.save(Path(folder) / "fit")
-        return unpooled.load(Path(folder) / "fit")
+        return api.load(Path(folder) / "fit")
 
 
 #: Ways by which a fit becomes the prior of a later one.
@@ -338,8 +328,9 @@ def prior(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     charged = rng.random() < 0.5
 
     def play_it(play: Play) -> None:
-        total = unpooled.Budget(50.0, 1e-4, scene.unit)
-        given, runs = {}, ()
+        total = api.Budget(50.0, 1e-4, scene.unit)
+        given: dict[str, Any] = {}
+        runs: tuple[int, ...] = ()
         for number in range(1 + twice):
             fit = ATOMS[name](scene, play.frame, epsilon=scene.epsilon)
             runs += play.fitted(fit)
@@ -357,11 +348,11 @@ def paid(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     charged = rng.random() < 0.5
 
     def play_it(play: Play) -> None:
-        total = unpooled.Budget(50.0, 1e-4, scene.unit)
+        total = api.Budget(50.0, 1e-4, scene.unit)
         more = {"budget": total} if charged else {}
         found = _ranges(scene, play.frame, epsilon=scene.epsilon)
         runs = play.fitted(found)
-        description = unpooled.describe(
+        description = api.describe(
             play.frame.select("x", "z"),
             found.bounds_,
             epsilon=scene.epsilon,
@@ -388,12 +379,10 @@ def pooled(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
             "method": "moments",
             "geometry": "box",
         }
-        model = unpooled.PrivateLinearRegression(**own)
+        model = api.PrivateLinearRegression(**own)
         rows = {"sites": play.frame["site"].to_numpy()} | {k: v for k, v in _rows(scene, play.frame).items() if k != "sites"}
         play.fitted(
-            unpooled.meta_analysis(
-                model, play.frame.select("x", "z").to_numpy(), play.frame["y"].to_numpy(), terms="x0", **rows
-            )
+            api.meta_analysis(model, play.frame.select("x", "z").to_numpy(), play.frame["y"].to_numpy(), terms="x0", **rows)
         )
 
     return play_it
@@ -418,7 +407,7 @@ def files(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
             cards.append(Card(f"s{k}", table.n_rows, columns, household=household))
             tables[f"s{k}"] = table
         moments = {"response": "y", "method": "moments"}
-        known = {
+        known: dict[str, dict[str, Any]] = {
             "all": {"model": "describe", "columns": ["x", "z"]},
             "apart": {"model": "bayes", "columns": ["x", "z", "y"], "parameters": moments, "apart": True, "pool": ["x"]},
             "first": {"model": "describe", "columns": ["first"]},
@@ -427,7 +416,12 @@ def files(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         analyses = [{"name": name, **known[name]} for name in which if name not in {"apart", "last"} or scene.sites > 1]
         if not analyses:
             raise UsageError("no analysis is left")
-        asked = {"unit": scene.unit, "adjacency": scene.adjacency, "derived": (), "parameters": {"analyses": analyses}}
+        asked: dict[str, Any] = {
+            "unit": scene.unit,
+            "adjacency": scene.adjacency,
+            "derived": (),
+            "parameters": {"analyses": analyses},
+        }
         plan, _ = run(
             load("analyses"), Study("analyses", tuple(cards), scene.epsilon, _DELTA, **asked), tables, registry=load
         )
@@ -451,28 +445,28 @@ def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     def play_it(play: Play) -> None:
         X, y = play.frame.select("x", "z", "w", "t").to_numpy() / [1, 1, 1, 10], play.frame["y"].to_numpy()
         parties = {"a": ["x0"], "b": ["x1", "x2"], "c": ["x3"]} if three else {"a": ["x0", "x1"], "b": ["x2", "x3"]}
-        own = {"epsilon": scene.epsilon, "delta": _DELTA, "bounds": (0.0, 1.0), "parties": parties}
+        own: dict[str, Any] = {"epsilon": scene.epsilon, "delta": _DELTA, "bounds": (0.0, 1.0), "parties": parties}
         match kind:
             case "pride" | "gram":
                 unit = {"unit": "record"} if scene.unit == "household" else {"unit": scene.unit}
-                model = unpooled.PrideRegressor(
+                model = api.PrideRegressor(
                     noise_model="plain" if kind == "pride" else "gram", y_bounds=Y, alpha=1.0, **own, **unit
                 )
             case "pride glm":
-                model = unpooled.PrideGLM("poisson", y_bounds=Y, alpha=1.0, unit="record", **own)
+                model = api.PrideGLM("poisson", y_bounds=Y, alpha=1.0, unit="record", **own)
             case "joint":
-                model = unpooled.PrivateLinearRegression(
+                model = api.PrivateLinearRegression(
                     method="moments", y_bounds=Y, unit="record", adjacency=scene.adjacency, **own
                 )
             case "lasso":
-                model = unpooled.PrivateLasso(y_bounds=Y, **own)
+                model = api.PrivateLasso(y_bounds=Y, **own)
             case "stacking":
                 model, y = (
-                    unpooled.PrivateStackingClassifier(split="features", classes=(0, 1), **own),
+                    api.PrivateStackingClassifier(split="features", classes=(0, 1), **own),
                     play.frame["c"].to_numpy(),
                 )
             case _:
-                found = unpooled.describe(
+                found = api.describe(
                     X, (0.0, 1.0), parties=parties, epsilon=scene.epsilon, delta=_DELTA, adjacency=scene.adjacency
                 )
                 play.fitted(found)
@@ -522,14 +516,12 @@ def predicted(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     name = _pick(rng, ["moments", "mean", "refinement"])
 
     def play_it(play: Play) -> None:
-        total = unpooled.Budget(50.0, 1e-4, scene.unit)
+        total = api.Budget(50.0, 1e-4, scene.unit)
         own = scene.asked | {"bounds": (0.0, 1.0), "y_bounds": Y, "epsilon": scene.epsilon, "method": name, "budget": total}
         X, y = play.frame.select("x", "z").to_numpy(), play.frame["y"].to_numpy()
-        model = unpooled.PrivateLinearRegression(**own).fit(X, y, **_rows(scene, play.frame))
+        model = api.PrivateLinearRegression(**own).fit(X, y, **_rows(scene, play.frame))
         runs = play.fitted(model)
-        found = unpooled.diagnose(
-            model, X, y, epsilon=scene.epsilon, budget=total, **scene.asked, **_rows(scene, play.frame)
-        )
+        found = api.diagnose(model, X, y, epsilon=scene.epsilon, budget=total, **scene.asked, **_rows(scene, play.frame))
         runs += play.fitted(found)
         play.claims.append(Claim.of_budget("the budget", total, runs))
 
@@ -556,6 +548,8 @@ PROGRAMS: dict[str, tuple[Callable[[Scene, np.random.Generator], Callable[[Play]
 }
 #: Programs whose parties hold columns, and those that need several sites.
 _ONE_SITE, _SITES = {"columns", "linked"}, {"pooled"}
+#: Programs of which one value of a person may be the unit.
+_BY_VALUE = {"one", "budget", "study", "files", "columns"}
 
 
 @dataclass(frozen=True)
@@ -586,15 +580,17 @@ def wholes(count: int, seed: int = 0) -> Iterator[Whole]:
         name = str(rng.choice(names, p=weights / weights.sum()))
         sites = 1 if name in _ONE_SITE else int(rng.integers(2, 4)) if name in _SITES else int(rng.integers(1, 4))
         household = name not in _ONE_SITE and rng.random() < 0.4
+        alone = _pick(rng, ["x", "z", "y", "g"]) if name in _BY_VALUE and not household and rng.random() < 0.15 else ""
         scene = Scene(
             number,
-            "household" if household else "record",
+            "household" if household else "attribute" if alone else "record",
             "zero-out" if rng.random() < 0.25 else "replace",
             sites,
             tuple(int(k) for k in rng.integers(1, 4, sites)) if household else (1,) * sites,
             _pick(rng, ["distributed", "trusted", "local"]) if sites > 1 else "distributed",
             float(rng.choice([0.3, 1.0, 3.0])),
             int(rng.integers(30, 70)),
+            alone,
         )
         cut = int(rng.integers(1, 12)) if rng.random() < 0.2 else None
         yield Whole(name, scene, PROGRAMS[name][0](scene, rng), number, rng.random() < 0.1, cut)
@@ -604,7 +600,7 @@ def _from_source(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the population as a query over a file reads it."""
     with tempfile.TemporaryDirectory() as folder:
         frame.with_row_index("row").write_csv(Path(folder) / "people.csv")
-        read = unpooled.Source("SELECT * FROM 'people.csv' ORDER BY row", folder=folder).read()
+        read: pl.DataFrame = api.Source("SELECT * FROM 'people.csv' ORDER BY row", folder=folder).read()
         return read.select(pl.col(name).cast(kind) for name, kind in frame.schema.items())
 
 
@@ -637,7 +633,7 @@ def hold(whole: Whole) -> Held:
         except UnpooledError as error:
             return Held(whole, str(error))
         rng = np.random.default_rng(whole.seed)
-        found = [oracle.attained(lambda frame=frame: whole.program(frame)) for frame in whole.scene.changes(rng)]
+        found = [oracle.attained(partial(whole.program, frame)) for frame in whole.scene.changes(rng)]
     return Held(whole, "" if oracle.releases else "nothing is released", tuple(found))
 
 
