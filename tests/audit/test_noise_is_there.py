@@ -157,6 +157,18 @@ def test_noise_that_is_wrong_jointly_is_caught(monkeypatch: pytest.MonkeyPatch, 
     )
 
 
+def test_noise_of_two_parts_that_share_a_stream_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P18: the law of each number is right, and 406 tests saw nothing."""
+    case = CASES["bayes, columns"]()
+    study = msgspec.structs.replace(case.study, simulation_seed=None)
+
+    def check() -> None:
+        assert not audit_noise(load(case.model), study, case.tables, registry=load, keys=2)
+
+    check()
+    fails(monkeypatch, noise, "_Apart", lambda bits: bits, check)
+
+
 def test_noise_that_parties_or_keys_share_up_to_its_sign_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     case, original = CASES["describe"](), noise.rounded_gaussian
     study = msgspec.structs.replace(case.study, epsilon=0.1)
@@ -172,7 +184,7 @@ def test_noise_that_parties_or_keys_share_up_to_its_sign_is_caught(monkeypatch: 
         noise, "rounded_gaussian", lambda *given, **options: drawn.append(original(*given, **options)) or drawn[-1]
     )
     check()
-    per_run = len(drawn) // KEYS
+    per_run = len(drawn) // (KEYS + 1)  # and one run whose streams are noted
     per_party = per_run // len(case.tables)
 
     def between_parties(scale: float, size: int, **options: Any) -> np.ndarray:

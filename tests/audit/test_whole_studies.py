@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -68,7 +69,7 @@ def files(*which: str) -> list[wholes.Whole]:
 
     class Chosen:
         def __init__(self) -> None:
-            self.left = [name in which for name in ("all", "apart", "first", "last")]
+            self.left = [name in which for name in ("all", "apart", "first", "last", "table")]
 
         def random(self) -> float:
             return 0.0 if self.left.pop(0) else 1.0
@@ -194,6 +195,10 @@ def means() -> list[wholes.Whole]:
     return program(Scene(3), lambda play: wholes.void(play.fitted(ATOMS["mean"](Scene(3), play.frame, epsilon=1.0))))
 
 
+def first_card(study: Study) -> Study:
+    return msgspec.structs.replace(study, parties=study.parties[:1], whole=Whole())
+
+
 def only_its_plan(self: Any) -> tuple[Any, ...]:
     return self.plan_.origins("coefficients") if hasattr(self, "plan_") else ()
 
@@ -302,6 +307,10 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
             ),
         ),
     ),
+    "P18 a table takes the rows of an id from the first card": (
+        lambda m: m.setattr(of_tables, "mechanism", lambda study, lay: real_table(first_card(study), lay)),
+        lambda: files("table"),
+    ),
     "analyses of other sites count everybody twice": (
         lambda m: m.setattr(Together, "_check_parties", lambda *_: None),
         other_sites,
@@ -384,7 +393,7 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
     "whether to fit is read off the data": (lambda _: None, lambda: reading_data("one more fit")),
     "whether to refuse is read off the data": (lambda _: None, lambda: reading_data("a refusal")),
 }
-real_moments, real_own = of_describe.column_moments, totals.Quantity.own
+real_moments, real_own, real_table = of_describe.column_moments, totals.Quantity.own, of_tables.mechanism
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections import Counter
 from contextlib import suppress
 
 import numpy as np
@@ -622,6 +623,54 @@ def test_noise_of_two_parts_has_the_law_of_one_discrete_gaussian(step: int) -> N
     # The control: a fine part that does not reach over a coarse step leaves the low bits of the statistic readable.
     _, broken = wide_law(25.0 * step, step, 0.25 * step)
     assert np.abs(broken[inner] / one[inner] - 1).max() > 0.5
+
+
+class Noting:
+    """A source of bits that notes which words and further blocks were read."""
+
+    def __init__(self, key: bytes) -> None:
+        self.bits, self.words_read, self.more_read = noise.Stream(key), Counter(), Counter()
+
+    def words(self, start: int, count: int, lane: int = 0) -> np.ndarray:
+        self.words_read.update((lane, at) for at in range(start, start + count))
+        return self.bits.words(start, count, lane)
+
+    def more(self, coordinate: int, block: int) -> int:
+        self.more_read[coordinate, block] += 1
+        return self.bits.more(coordinate, block)
+
+
+SAMPLERS = {
+    "rounded": lambda bits: noise.rounded_gaussian(40.0, 3000, stream=bits),
+    "from a table": lambda bits: noise.discrete_gaussian(4.0, 3000, stream=bits),
+    "by rejection": lambda bits: noise.discrete_gaussian(2.0**19, 3000, stream=bits),
+    "wide": lambda bits: noise.wide_gaussian(2.0**22, 3000, stream=bits),
+    "wider": lambda bits: noise.wide_gaussian(2.0**33, 3000, stream=bits),
+    "Laplace": lambda bits: noise.discrete_laplace(40.0, 3000, stream=bits),
+    "normal": lambda bits: noise.gaussian_vector(40.0, 300, stream=bits),
+    "ball": lambda bits: noise.laplace_ball(40.0, 300, stream=bits),
+    "choice": lambda bits: noise.choose(np.arange(300), 0.01, stream=bits),
+}
+
+
+def read_twice(sampler: str) -> bool:
+    """Whether a sampler uses a word of its stream, or a further block of a coordinate, for two of its numbers or parts."""
+    bits = Noting(b"k" * 32)
+    SAMPLERS[sampler](bits)
+    assert bits.words_read
+    return max(bits.words_read.values()) > 1
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_no_word_of_a_stream_is_used_twice(sampler: str) -> None:
+    assert not read_twice(sampler)
+
+
+@pytest.mark.parametrize("sampler", ["wide", "wider"])
+def test_wide_noise_whose_parts_share_a_stream_is_caught(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: both parts from the same words."""
+    monkeypatch.setattr(noise, "_Apart", lambda bits: bits)
+    assert read_twice(sampler)
 
 
 def test_wide_noise_is_one_law_over_the_whole_range_and_floors_nothing() -> None:

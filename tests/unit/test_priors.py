@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLinearRegression
+from unpooled.aggregation import line_rows
 from unpooled.aggregation.line_rows import LineRows
 from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.linear_rounds import WORTH_MORE_THAN_WEIGHTS, Method, schedule_of
@@ -217,6 +218,29 @@ def test_no_record_moves_a_round_of_weights_farther_than_its_reach(count: int, m
         lambda residual, square, fine, farthest, longest: np.trunc(residual * fine, out=residual),
     )
     assert _farthest(count) > 1
+
+
+def _longest_value(steep: float) -> float:
+    """The largest value of any row along directions of this length, in parts of its cut."""
+    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.aggregation.standard import StandardRows
+
+    columns = (Column("a", -1, 3), Column("b", 0, 1), Column("y", -4, 4))
+    full = StandardRows(MomentsLayout.of(columns, "y", 100), 100, 0.5)
+    rng = np.random.default_rng(0)
+    lines, standard = LineRows.of(full, 1e6, 2), (np.zeros(3), np.full(3, 1e-3))
+    table = Table({"a": rng.uniform(-1, 3, 50), "b": rng.uniform(0, 1, 50), "y": rng.uniform(-4, 4, 50)})
+    start = np.append(steep * rng.normal(size=4), [0.5, 0.5, 0.0])
+    rows = [own for own, _, _ in lines._left(lines.blocks(table, standard), start)]
+    return max(float(np.abs(own[:, :-1]).max()) for own in rows) / (line_rows._FARTHEST * lines.grid)
+
+
+def test_no_value_along_a_direction_is_larger_than_its_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P18: the cut products bound what a record moves whatever its values are, so only the values themselves show that they are cut."""
+    assert _longest_value(1e-3) < 1
+    assert _longest_value(1e4) == 1
+    monkeypatch.setattr(line_rows.np, "clip", lambda values, *_: values)
+    assert _longest_value(1e4) > 100
 
 
 # --- which method serves which budget ------------------------------------------------------------------------------------

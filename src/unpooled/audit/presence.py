@@ -1,14 +1,17 @@
 """The noise is there, with the planned law, under every key: a replay with frozen noise cannot see noise that is absent.
 
 A study runs under many root keys. Whatever a mechanism added to what it was given, in standard deviations of its planned law, must look like that
-law (chi-squared and Kolmogorov-Smirnov tests, which say no once in a million); two keys must never add the same.
+law (chi-squared and Kolmogorov-Smirnov tests, which say no once in a million); two keys must never add the same. And no run of words of a stream
+may be read twice, by two draws or by two parts of one draw: what comes of the same bits is no noise against each other, whatever its law.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +29,7 @@ from unpooled.privacy.mechanisms import (
     Summand,
     Vector,
 )
+from unpooled.privacy.noise import KeySource
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.audit.witness import Act
+    from unpooled.privacy.noise import Stream
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.step import Model
@@ -60,6 +65,10 @@ def audit_noise(
         wrong = (*_wrong_law([act for acts in every for act in acts]), *_repeated(every), *_wrong_together(every))
         found += [Violation(Unit.RECORD, party, "noise", what) for what in wrong]
     found += [Violation(Unit.RECORD, "all", "noise", what) for what in _wrong_law(_drawn_again(stage, runs[0]))]
+    found += [
+        Violation(Unit.RECORD, "all", "noise", what)
+        for what in _shared_words(Stage(model, study, registry, NotingKeys()), tables)
+    ]
     together = side_by_side([[z for party in tables for z in _fine(acts[party])] for acts in runs])
     if wrong_pair(together) is not None:
         found.append(
@@ -71,6 +80,62 @@ def audit_noise(
             )
         )
     return found
+
+
+@dataclass
+class NotedBits:
+    """A stream that notes which runs of words were read, so that an audit sees what is drawn of the same bits."""
+
+    bits: Stream
+    runs: list[tuple[bytes, int, int, int]]
+
+    @property
+    def key(self) -> bytes:
+        """Return the key of the stream, by which parts of totals are sealed."""
+        return self.bits.key
+
+    def words(self, start: int, count: int, lane: int = 0) -> NDArray[np.uint64]:
+        """Return words of a lane, and note them; a single word may be read again where further bits decide about one number."""
+        if count > 1:
+            self.runs.append((self.bits.key, lane, start, count))
+        return self.bits.words(start, count, lane)
+
+    def more(self, coordinate: int, block: int) -> int:
+        """Return a further block of bits for one coordinate."""
+        return self.bits.more(coordinate, block)
+
+
+@dataclass
+class NotingKeys:
+    """Makes key sources whose streams are noted."""
+
+    runs: list[tuple[bytes, int, int, int]] = field(default_factory=list)
+
+    def __call__(self, root: bytes) -> KeySource:
+        """Return a source of keys from this root."""
+        runs = self.runs
+
+        class Noting(KeySource):
+            """Keys as they are, with streams that note what is read."""
+
+            def stream(self, *names: str | int | bytes, content: bytes = b"") -> Any:  # noqa: ANN401 - random bits
+                return NotedBits(super().stream(*names, content=content), runs)
+
+        return Noting(root)
+
+
+def _shared_words(stage: Stage, tables: Mapping[str, Table]) -> Iterator[str]:
+    """Yield what is wrong where words of one stream are read twice in a run."""
+    stage.run(tables, 0)
+    assert isinstance(stage.keys, NotingKeys)
+    by_lane: dict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
+    for key, lane, start, count in stage.keys.runs:
+        by_lane[key, lane].append((start, start + count))
+    for spans in by_lane.values():
+        spans.sort()
+        if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
+            yield "two draws, or two parts of one draw, come of the same random bits"
+            return
 
 
 def _drawn_again(stage: Stage, acts: Mapping[str, Sequence[Act]]) -> list[Act]:

@@ -62,7 +62,11 @@ class StagedRun:
 class Stage:
     """One study and its model, for any number of runs over any tables."""
 
-    def __init__(self, model: Model, study: Study, registry: Callable[[str], Model]) -> None:
+    def __init__(
+        self, model: Model, study: Study, registry: Callable[[str], Model], keys: Callable[[bytes], KeySource] = KeySource
+    ) -> None:
+        """``keys`` makes the source of a party's keys from its root key."""
+        self.keys = keys
         self.study = msgspec.structs.replace(study, simulation_seed=None)
         self._acts: dict[str, Acts] = {}
         self._model = watched(model, self._acts)
@@ -122,7 +126,7 @@ class Stage:
     ) -> Party:
         self._acts[card.name] = Acts(tuple(recorded), entrusts=True)
         ledger = Ledger.in_memory(sha256(f"{seed} {card.name}".encode()).digest())
-        keys = (FrozenKeys if frozen else KeySource)(ledger.root_key)
+        keys = FrozenKeys(ledger.root_key) if frozen else self.keys(ledger.root_key)
         return Party(card.name, table, card, ledger, keys, Policy.in_process(), self._known)
 
     def again(self, acts: Mapping[str, Sequence[Act]], seed: int) -> dict[str, list[Act]]:

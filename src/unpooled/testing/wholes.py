@@ -390,7 +390,7 @@ def pooled(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
 
 def files(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     """A study as its file says it: analyses of all sites, at every site by itself, and of the columns that one site declares alone."""
-    which = [name for name in ("all", "apart", "first", "last") if rng.random() < 0.6] or ["apart"]
+    which = [name for name in ("all", "apart", "first", "last", "table") if rng.random() < 0.6] or ["apart"]
 
     def play_it(play: Play) -> None:
         cards, tables = [], {}
@@ -412,6 +412,7 @@ def files(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
             "apart": {"model": "bayes", "columns": ["x", "z", "y"], "parameters": moments, "apart": True, "pool": ["x"]},
             "first": {"model": "describe", "columns": ["first"]},
             "last": {"model": "describe", "columns": ["last"]},
+            "table": {"model": "tables", "columns": ["g", "x"], "parameters": {"columns": ["g", "x"], "cuts": {"x": [0.5]}}},
         }
         analyses = [{"name": name, **known[name]} for name in which if name not in {"apart", "last"} or scene.sites > 1]
         if not analyses:
