@@ -17,6 +17,7 @@ from unpooled.report.party import PartyView
 from unpooled.report.preview import Preview, page_of_preview
 from unpooled.study.approving import about, record_approval
 from unpooled.study.finished import Run
+from unpooled.study.helper_files import coordinators_of
 from unpooled.study.kept import KeptValues
 from unpooled.study.party import open_account, open_party
 from unpooled.study.record import RECORD
@@ -47,7 +48,8 @@ class OfficeDesk:
 
     def items(self, party: Party) -> tuple[Item, ...]:
         """Return what is in the inbox."""
-        return read_inbox(self.inbox, party.name, party.identity.public, party.policy)
+        listed = coordinators_of(self.config)
+        return read_inbox(self.inbox, party.name, party.identity.public, party.policy, listed)
 
     def item(self, party: Party, plan: str) -> Item | None:
         """Return the study in the inbox that compiles to this plan, if there is one."""

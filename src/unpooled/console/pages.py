@@ -95,6 +95,7 @@ def _row(party: Party, item: Item, line: StudyLine | None) -> dict[str, Any]:
         "purpose": item.purpose,
         "place": item.place,
         "by": item.by,
+        "signer": "a coordinator that this party knows" if item.known else "a key that this party does not know",
         "headline": statement.headline,
         "strength": statement.strength,
         "parties": len(study.members),
