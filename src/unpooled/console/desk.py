@@ -61,11 +61,11 @@ class OfficeDesk:
         return tuple(sorted(found - {item.purpose}))
 
     def waiting(self, party: Party, but: str) -> tuple[Plan, ...]:
-        """Return the plans that are approved here, whose file is in the inbox and that have not released everything yet, but for one of them."""
+        """Return the plans that are approved here, whose file is in the inbox and of which nothing was released yet, but for one of them."""
         known = {line.plan: line for line in lines(party)}
         plans = {item.hash: item.plan for item in self.items(party) if item.plan is not None and item.hash != but}
         approved = [plan for plan in plans.values() if stands(party, plan.hash, known.get(plan.hash))]
-        return tuple(plan for plan in approved if not all(party.ledger.charged(c.key) for c in party.charges(plan)))
+        return tuple(plan for plan in approved if not party.ledger.begun(plan.hash))
 
     # --- decisions
 
