@@ -268,7 +268,9 @@ def test_a_study_that_a_policy_refuses_is_refused_over_linked_rows(tmp_path: Pat
     folder = fresh(tmp_path)
     at = ("--config", "clinic/linked/party.toml")
     allowed, refused = asking(folder, "pride", "pride.toml"), asking(folder, "stacking", "stacking.toml", "")
-    assert "Approved" in command(folder, "party", "check", allowed, *at, "--approve")
+    said = command(folder, "party", "check", allowed, *at, "--approve")
+    assert "Approved" in said
+    assert "not run yet" not in said  # P17: the link has run, although it debited nothing
     said = command(folder, "party", "check", refused, *at, "--approve", code=3)
     assert "does not list model 'stacking'" in said
     with open_party(folder / "clinic" / "party.toml") as own, open_party(folder / "clinic/linked/party.toml") as party:
@@ -300,6 +302,21 @@ def test_what_an_officer_changes_or_stops_holds_over_linked_rows_and_new_ones(tm
         for config in configs:
             with open_party(first) as own, open_party(config) as party:
                 assert party.policy == own.policy
+
+
+def test_the_papers_of_a_link_name_its_members_and_no_number_that_is_released(tmp_path: Path) -> None:
+    folder = fresh(tmp_path)
+    configs = [word for name in COLUMNS for word in ("--config", f"{name}/party.toml")]
+    command(folder, "dossier", "link.toml", *configs, "--run", "link.run", "--out", "papers")
+    text = (folder / "papers" / "dossier.md").read_text()
+    assert '<section class="verdict none">' in (folder / "papers" / "dossier.html").read_text()
+    assert "No name and no id leaves it in clear" in text
+    assert "are released, in all steps" not in text
+    assert "Your data stay where they are now" not in text
+    receive = text.partition("### Who receives it")[2].partition("## ")[0]
+    assert all(name in receive for name in COLUMNS)
+    assert "Rows may be linked with other organisations." in text  # the policy is that of each party
+    assert "Accepted models: describe and pride." in text
 
 
 def test_a_linked_file_with_a_policy_of_its_own_is_refused_by_name(tmp_path: Path) -> None:
