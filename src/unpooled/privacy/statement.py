@@ -195,8 +195,7 @@ class Statement:
             if split is Split.VERTICAL
             else "everyone outside the party that holds the row: other parties, the coordinator and readers of the results"
         )
-        if excepted:
-            elsewhere += f"; NOT against {' or '.join(excepted)}"
+        elsewhere += f"; NOT against {' or '.join(excepted)}" if excepted else ""
         if trusted:
             elsewhere += f"; but NOT against {' and '.join(trusted)}, trusted with more than releases"
         return cls(
