@@ -155,6 +155,25 @@ def test_what_no_parameter_holds_refuses_a_fit_by_name(tmp_path: Path) -> None:
         model.plan(100, 3)
 
 
+def test_an_estimator_that_was_made_by_hand_of_a_study_is_held_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of another package words its own ``fitted``: what it forgets refuses a fit."""
+    from unpooled.models.pls import fitted as home
+
+    case = CASES["pls"]()
+    study = msgspec.structs.replace(case.study, adjacency="zero-out", trust={"aggregation": "trusted"}, public_seed=3)
+    study = msgspec.structs.replace(study, parameters=study.parameters | {"tolerate": 0})
+    made = home.fitted
+
+    def forgetful(plan: Any, result: Any) -> Any:
+        return made(plan, result).set_params(adjacency="replace", aggregation="distributed", random_state=None)
+
+    monkeypatch.setattr(home, "fitted", forgetful)
+    _, model = estimator_of(study, case, tmp_path / "run")
+    refuses(model, "adjacency.*aggregation.*random_state")
+
+
 def test_an_earlier_models_origin_that_is_lost_refuses_a_fit(tmp_path: Path) -> None:
     """The study was drawn to a release, whose price its statement counts: numbers alone would not."""
     case = CASES["glm, prior"]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,15 @@ def test_an_object_that_declares_nothing_is_refused(name: str) -> None:
             unpooled.diagnose(one, X, Y, y_bounds=(-2, 2), epsilon=1.0)
 
 
+def test_an_estimator_whose_row_declares_nothing_is_no_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = unpooled.PrivateLinearRegression
+    model = fit(kind, "PrivateLinearRegression")
+    assert model.as_prior()
+    monkeypatch.setattr(kind, "_model", replace(kind._model, coefficients=""))
+    with pytest.raises(UsageError, match="does not say whether its coefficients were released, so as_prior"):
+        model.as_prior()
+
+
 def test_steps_before_a_model_are_refused_for_no_statement_counts_them() -> None:
     made = make_pipeline(
         StandardScaler(), unpooled.PrivateLinearRegression(epsilon=20.0, bounds=(-3, 3), y_bounds=(-2, 2), random_state=0)
@@ -154,7 +164,7 @@ def test_steps_before_a_model_are_refused_for_no_statement_counts_them() -> None
 def test_every_row_with_coefficients_declares_what_becomes_of_them() -> None:
     declared = {name: load(name).coefficients for name in OWN}
     assert {name for name, word in declared.items() if word == KEPT} == {"pride"}
-    assert {name for name, word in declared.items() if word == RELEASED} == {"bayes", "glm", "lasso", "pls", "stacking"}
+    assert {name for name, word in declared.items() if word == RELEASED} == {"bayes", "effects", "glm", "lasso", "pls", "stacking"}
     for name in row_names():
         system, _, form = name.rpartition("-")
         if system in declared and form:  # a form of the same system does not make its coefficients public

@@ -23,7 +23,7 @@ from unpooled.estimation.exporting import linear_model, mean_of_lines
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
-from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, asked_by, check
+from unpooled.estimation.parameters import PROTECTING, SHARED, WHOLE, Constraints, asked_by, check
 from unpooled.estimation.priors import released_origins
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
@@ -283,6 +283,15 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         inputs = sorted({origin.input for origin in plan.study.origins if origin not in origins})
         estimator._unheld = (*lost, *(f"the origin of {INPUT_WORDS[name]}" for name in inputs))
         return estimator.of_study(plan, columns)
+
+    def _held_to(self, plan: Plan) -> Self:
+        """Keep the names of what protects in this study and is lost in the estimator: then its fit is refused."""
+        given = self.get_params(deep=False)
+        asked, lost = asked_by(plan, given, (), {}, given)
+        protects = {*PROTECTING, *plan.study.trust} & set(given)
+        unlike = (name for name in sorted(protects) if name in asked and asked[name] != given[name])
+        self._unheld = tuple(dict.fromkeys((*self._unheld, *(name for name in lost if name in PROTECTING), *unlike)))
+        return self
 
     def __sklearn_clone__(self) -> Self:
         """Return an estimator of the same parameters, which is refused a fit where this one is."""

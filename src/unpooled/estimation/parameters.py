@@ -118,6 +118,8 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a wo
 
 #: What every study says under names that estimators have too.
 _OF_STUDY = ("epsilon", "delta", "unit", "adjacency", "calibration", "public_seed")
+#: The parameters on which the promise of a fit rests, with the roles that a study trusts.
+PROTECTING = (*_OF_STUDY, "random_state", "rows_per_household")
 #: What a study says in its parameters, and an estimator is given with the data, or asked of its table. None of it protects anybody.
 _GIVEN_LATER = frozenset(
     [

@@ -16,7 +16,7 @@ from unpooled.aggregation.formula_columns import coded_by
 from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.exporting import refuse_kept
+from unpooled.estimation.exporting import refuse_kept, released_model
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.origin import PRIOR, origins_of
@@ -154,6 +154,7 @@ class Earlier:
         ``.of_others()`` of it declares that this model's people are not those of the later fit, so that nobody pays for both.
         """
         refuse_kept(self)
+        released_model(self, "as_prior")
         check_is_fitted(self)
         found, plan = self._named_numbers(), getattr(self, "plan_", None)
         return found if plan is None else plan.sourced(PRIOR, found)

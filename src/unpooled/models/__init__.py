@@ -67,7 +67,9 @@ def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this m
         if load(plan.study.row).coefficients == KEPT:
             msg += f": its coefficients stay at the parties, who predict in a study of their own: unpooled new {plan.study.model} --fitted STUDY (docs/tutorial-pride.md)"
         raise UsageError(msg)
-    return importlib.import_module(home).fitted(plan, result)
+    found = importlib.import_module(home).fitted(plan, result)
+    held = getattr(found, "_held_to", None)
+    return found if held is None else held(plan)
 
 
 def _exists(home: str) -> bool:
