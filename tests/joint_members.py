@@ -48,7 +48,7 @@ def world(
 def study_of(cards: tuple[Card, ...], epsilon: float = 1.0, *, helper: bool = True, **parameters: Any) -> Study:
     """A study of the columns of these parties, by second moments if nothing else is asked for."""
     asked = {"response": "y", "split": "columns", "method": "moments", **parameters}
-    helpers = (HelperCard("helper"),) if helper else ()
+    helpers = (HelperCard("helper", "cd" * 32 if cards[0].key else ""),) if helper else ()
     return Study("bayes", cards, epsilon, 1e-6, parameters=asked, derived=(), helpers=helpers)
 
 

@@ -24,7 +24,7 @@ def test_a_record_holds_no_message(tmp_path: Path) -> None:
     case = CASES["stacking"]()
     folder = ran(tmp_path, case.study, case.tables)
     fields = set(msgspec.msgpack.decode((folder / RECORD).read_bytes()[32:]))
-    assert fields == {"format", "study", "plan", "result", "communication", "steps"}
+    assert fields == {"format", "study", "plan", "result", "communication", "steps", "draw"}
 
 
 def test_what_is_damaged_or_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -177,7 +178,9 @@ def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
     def refused(words: str, model: str, columns: tuple[Column, ...], parameters: str) -> None:
         for name in ("north", "south"):
             (tmp_path / name).mkdir(exist_ok=True)
-            (tmp_path / name / f"{name}.card.toml").write_text(write_card(Card(name, 500, columns, key="ab" * 32)))
+            (tmp_path / name / f"{name}.card.toml").write_text(
+                write_card(Card(name, 500, columns, key=sha256(name.encode()).hexdigest()))
+            )
         with pytest.raises(StudyError, match=words):
             cited(tmp_path, model, f"{parameters}\n{line}")
 
@@ -195,7 +198,9 @@ def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
     # A study with one column more takes the others by name.
     for name in ("north", "south"):
         columns = (*FEATURES, Column("weight", 0.0, 200.0), own)
-        (tmp_path / name / f"{name}.card.toml").write_text(write_card(Card(name, 500, columns, key="ab" * 32)))
+        (tmp_path / name / f"{name}.card.toml").write_text(
+            write_card(Card(name, 500, columns, key=sha256(name.encode()).hexdigest()))
+        )
     (earlier,) = cited(tmp_path, model, f"{parameters}\n{line}").parameters["prior"]
     assert set(earlier["coefficients"]) == NAMES
 
@@ -414,7 +419,7 @@ def test_models_without_earlier_ones_refuse_them(tmp_path: Path, model: str, par
 def cards(tmp_path: Path) -> Path:
     for name in ("north", "south"):
         (tmp_path / name).mkdir()
-        card = Card(name, 500, (*FEATURES, STAY, ILL, FALLS, GRADE), key="ab" * 32)
+        card = Card(name, 500, (*FEATURES, STAY, ILL, FALLS, GRADE), key=sha256(name.encode()).hexdigest())
         (tmp_path / name / f"{name}.card.toml").write_text(write_card(card))
     return tmp_path
 
@@ -422,7 +427,7 @@ def cards(tmp_path: Path) -> Path:
 def only(folder: Path, response: Column) -> None:
     """Cards with this response alone."""
     for name in ("north", "south"):
-        card = Card(name, 500, (*FEATURES, response), key="ab" * 32)
+        card = Card(name, 500, (*FEATURES, response), key=sha256(name.encode()).hexdigest())
         (folder / name / f"{name}.card.toml").write_text(write_card(card))
 
 
@@ -628,7 +633,9 @@ def test_the_words_of_a_study_file_are_read_as_they_are_meant() -> None:
 def test_a_study_file_of_a_stack_with_former_words_warns(tmp_path: Path) -> None:
     for name in ("north", "south"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / f"{name}.card.toml").write_text(write_card(Card(name, 500, FEATURES, ("y",), key="ab" * 32)))
+        (tmp_path / name / f"{name}.card.toml").write_text(
+            write_card(Card(name, 500, FEATURES, ("y",), key=sha256(name.encode()).hexdigest()))
+        )
     base = 'split = "samples"'
     weights = "{north = [0.1, 0.1, 0.1, 0.1, 0.1]}"
     with pytest.warns(FutureWarning, match=r"\[parameters\] source is prior now"):

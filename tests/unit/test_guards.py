@@ -164,7 +164,14 @@ def test_steps_before_a_model_are_refused_for_no_statement_counts_them() -> None
 def test_every_row_with_coefficients_declares_what_becomes_of_them() -> None:
     declared = {name: load(name).coefficients for name in OWN}
     assert {name for name, word in declared.items() if word == KEPT} == {"pride"}
-    assert {name for name, word in declared.items() if word == RELEASED} == {"bayes", "effects", "glm", "lasso", "pls", "stacking"}
+    assert {name for name, word in declared.items() if word == RELEASED} == {
+        "bayes",
+        "effects",
+        "glm",
+        "lasso",
+        "pls",
+        "stacking",
+    }
     for name in row_names():
         system, _, form = name.rpartition("-")
         if system in declared and form:  # a form of the same system does not make its coefficients public

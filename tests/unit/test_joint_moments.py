@@ -429,7 +429,7 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
     for heading in (said.headline, str(said).splitlines()[0], said.to_dict()["headline"]):
         assert "only against parties that follow the protocol" in heading
     assert "only against" not in str(plan.statement)
-    keyed = tuple(msgspec.structs.replace(card, key="ab" * 32, joint="allowed") for card in cards)
+    keyed = tuple(msgspec.structs.replace(c, key=digit * 64, joint="allowed") for c, digit in zip(cards, "ab", strict=True))
     MODEL.compile(study_of(keyed))
     for words, asked in (("", {}), ("allowed", {"check": "none"})):
         some = (keyed[0], msgspec.structs.replace(keyed[1], joint=words))

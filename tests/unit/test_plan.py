@@ -28,6 +28,7 @@ from unpooled.privacy.origin import PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, HelperCard, Plan, Release, Study, check_parameters, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.study import Whole
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import _shared, column_named, columns_of_parties
 
@@ -141,7 +142,7 @@ BASE = {
 }
 FIELD_CHANGES = {
     "model": ["other"],
-    "helpers": [(HelperCard("registry"),), (HelperCard("registry", key="ab" * 32),), (HelperCard("other"),)],
+    "helpers": [(HelperCard("registry"),), (HelperCard("registry", contact="ask us"),), (HelperCard("other"),)],
     "epsilon": [1.0000000000000002, math.inf],
     "delta": [1.0000001e-5, 0],
     "unit": ["attribute"],
@@ -154,6 +155,8 @@ FIELD_CHANGES = {
     "run": [2],
     "justification": ["a first look"],
     "within": [f"{'ab' * 32} one", f"{'ab' * 32} two", f"{'cd' * 32} one"],
+    "scattered": [True],
+    "whole": [Whole(2), Whole(3), Whole(2, rows_move=True)],
     "origins": [
         (ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.5, 1),)),),
         (ReleasedInput("bounds", "ab" * 32, holds=True, events=(PastEvent("record", "", "GAUSSIAN", 0.6, 1),)),),
@@ -237,7 +240,7 @@ def hash_of(changes: dict, releases: tuple[Release, ...] = (), **others: object)
 def test_every_field_of_a_study_is_hashed() -> None:
     assert {*FIELD_CHANGES, "ids"} == set(Study.__struct_fields__)
     keyed = tuple(
-        msgspec.structs.replace(card, key="ab" * 32) for card in CARDS
+        msgspec.structs.replace(card, key=digit * 64) for card, digit in zip(CARDS, "ab", strict=True)
     )  # ids are compared between keyed cards only
     assert hash_of({"parties": keyed, "ids": "aligned"}) != hash_of({"parties": keyed})
     hashes = [hash_of({})] + [hash_of({field: value}) for field, values in FIELD_CHANGES.items() for value in values]
@@ -543,7 +546,7 @@ def test_a_statement_repeats_what_the_model_says() -> None:
 
 
 def policy(**changes: object) -> Policy:
-    return replace(Policy(Target(1.0, 1e-5), approved=None), **changes)
+    return replace(Policy(Target(1.0, 1e-5), approved=None, allow_in_process=True), **changes)
 
 
 def test_a_policy_that_finds_nothing_wrong_says_nothing() -> None:

@@ -411,7 +411,7 @@ def test_no_rows_go_to_a_provider_unless_every_party_lists_both() -> None:
     """A policy that only trusts somebody with sums, or only takes part in published forms, gives no row away."""
     asked = {"basis": "none", "calibration": "published", "bounds": (-5, 5), "y_bounds": (-5, 15)}
     plan = PrivatePLSRegression(2, aggregation="trusted", **asked).plan(600, 12, sites=rows_of_sites())
-    open_to = {"budget": None, "allow_unpinned": True, "allow_simulation": True, "allow_derived": True, "approved": None}
+    open_to = {"budget": None, "allow_in_process": True, "allow_simulation": True, "allow_derived": True, "approved": None}
     both = {"calibrations": frozenset(Calibration), "trust": frozenset({"trusted"})}
     for left_out, words in (("calibrations", "allows calibration sound"), ("trust", "does not list")):
         rules = Policy(**open_to, **{name: value for name, value in both.items() if name != left_out})
@@ -494,7 +494,7 @@ def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) 
 def test_real_policies_refuse_exact_moments_and_published_models() -> None:
     from unpooled.privacy.unit import Target
 
-    rules = Policy(Target(10.0, 1e-3), allow_unpinned=True, approved=None)
+    rules = Policy(Target(10.0, 1e-3), allow_in_process=True, approved=None)
     exact = PrivatePLSRegression(**{**DECLARED, "epsilon": math.inf}).plan(600, 12, sites=rows_of_sites())
     with pytest.raises(PolicyRefusal, match="no privacy"):
         people(exact, rules)["mill"].answer(encode(exact.hash, "open", 0, OpenRequest(exact.study)))

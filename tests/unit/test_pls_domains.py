@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -304,11 +305,15 @@ def test_the_model_says_what_both_domains_pay() -> None:
     assert source.plan_.hash[:12] in words
     with pytest.raises(AttributeError, match="domains_"):
         model.statement_  # noqa: B018
-    # Bare moments know whether they hold, not what they cost.
+    # Bare moments carry what they cost.
     bare = source.adapted(target.moments_).domains_
     assert bare.holds
-    assert bare.epsilon is None
-    assert "its own statement holds the promise" in str(bare)
+    assert bare.epsilon == rests.epsilon
+    # But for moments that no run of a plan handed out: they know whether they hold, not what they cost.
+    unknown = source.adapted(dataclasses.replace(target.moments_, known_origins=())).domains_
+    assert unknown.holds
+    assert unknown.epsilon is None
+    assert "its own statement holds the promise" in str(unknown)
     # Public pairs have no people: the source's alone pay.
     standard = source.standardised((world()[0][:20], world()[1][:20])).domains_
     assert standard.epsilon == pytest.approx(alone)
@@ -342,11 +347,12 @@ def test_two_releases_of_equal_plans_both_count() -> None:
     assert second.plan_.hash == first.plan_.hash
     both = first.adapted(second).domains_.epsilon
     assert both > 1.2 * first.plan_.epsilon(1e-5)
-    # Bare moments of an equal plan: nobody knows what both cost, and it is not the price of one.
     bare = first.adapted(second.moments_).domains_
-    assert bare.epsilon is None
-    assert bare.holds
-    assert not any(origin.events for origin in bare.origins)
+    assert bare.epsilon == both
+    # Moments of an equal plan that do not say what they cost: nobody knows the sum, and it is not the price of one.
+    unknown = first.adapted(dataclasses.replace(second.moments_, known_origins=())).domains_
+    assert unknown.epsilon is None
+    assert unknown.holds
     assert first.adapted(first).domains_.epsilon == pytest.approx(first.plan_.epsilon(1e-5))
 
 

@@ -251,7 +251,7 @@ def frame_of_widths(widths: np.ndarray) -> Coordinates:
 def test_small_studies_of_spectra_are_as_good_as_regression_on_the_same_scores(kind: str) -> None:
     """n = 400, epsilon 1, where one release of moments had 1.00 (DCT) and 0.66 (whitened) of y's deviation."""
     errors = []
-    for seed in range(5):
+    for seed in range(12):
         data, public = (
             make_spectra(1400, kind="corn", seed=700 + seed),
             make_spectra(60, kind="corn", seed=800 + seed).spectra,
@@ -267,7 +267,9 @@ def test_small_studies_of_spectra_are_as_good_as_regression_on_the_same_scores(k
         assert model.method_ == "gradient"
         error = model.predict(data.spectra[400:]) - data.response[400:]
         errors.append(float(np.sqrt(np.mean(error**2)) / data.response[400:].std()))
-    assert np.median(errors) < 0.35
+    # 60 fits have a median of .309 (DCT) and .313, and a deviation of .053: the median of twelve is above .375 once in some thousand machines,
+    # for the norm, and with it the plan and its noise, depends on the last bit of an eigenvector.
+    assert np.median(errors) < 0.375
     assert max(errors) < 0.55
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -215,7 +216,7 @@ def producer(name: str, state: str) -> Plan | None:
         return kind(**options_of(kind) | changes).plan(600, 2)
 
     try:
-        return STATES[state][0](make)
+        return STATES[state][0](make).drawn(sha256(f"{name} {state}".encode()).hexdigest())
     except (UsageError, TypeError):
         assert state in {"published", "no noise"}, (name, state)
         return None
@@ -287,17 +288,17 @@ def check_pair(name: str, taken: str, made: str, state: str) -> None:
     if not holds:
         if made == "describe":
             with pytest.raises(BudgetRefusal):
-                budget.claim(found)
+                budget.claim(found, "0" * 64)
             others = consumed(name, taken, plan.sourced(what, value).of_others()).statement
             assert others.holds
             assert "Other people's data supplied" in str(others)
         return
     assert alone_epsilon(name, taken) < said.epsilon_per_unit[said.unit] < math.inf
-    budget.claim(found).pay()
+    budget.claim(found, "0" * 64).pay()
     assert budget.spent == pytest.approx(at_delta(found, 1e-5), rel=1e-9)
     assert len(budget.entries) == 2
     if made == "describe":
-        budget.claim(found).pay()  # the producer is debited once
+        budget.claim(found, "1" * 64).pay()  # the producer is debited once
         assert len(budget.entries) == 3
 
 
@@ -563,18 +564,28 @@ EVENTS = {unit: PastEvent(unit, "", "GAUSSIAN", 0.5, 2) for unit in Unit}
 
 @pytest.mark.parametrize("input_", INPUT_WORDS)
 @pytest.mark.parametrize("unit", ["record", "attribute"])
-def test_a_price_joins_once_for_every_plan_and_never_for_other_people(input_: str, unit: str) -> None:
+def test_a_price_joins_once_for_every_draw_and_never_for_other_people(input_: str, unit: str) -> None:
     from unpooled.models.describe import MODEL
 
-    one = ReleasedInput(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()))
+    one = ReleasedInput(input_, "ab" * 32, holds=True, events=tuple(EVENTS.values()), release="12" * 32)
     alone = MODEL.compile(study(unit=unit)).statement.epsilon_per_unit
     with_it = MODEL.compile(study(one, unit=unit)).statement
     twice = MODEL.compile(study(one, msgspec.structs.replace(one, input="source"), unit=unit)).statement
-    two = MODEL.compile(study(one, msgspec.structs.replace(one, plan="cd" * 32), unit=unit)).statement
+    two = MODEL.compile(study(one, msgspec.structs.replace(one, release="34" * 32), unit=unit)).statement
+    unnamed = msgspec.structs.replace(one, release="")
+    nameless = MODEL.compile(study(unnamed, msgspec.structs.replace(unnamed, input="source"), unit=unit)).statement
+    free = msgspec.structs.replace(one, input="source", events=())
+    freed = [
+        MODEL.compile(study(*given, unit=unit)).statement for given in ((one, free), (free, one), (one.of_others(), one))
+    ]
     others = MODEL.compile(study(one.of_others(), unit=unit)).statement
     for each in ("record", "attribute"):
         assert alone[each] < with_it.epsilon_per_unit[each] == twice.epsilon_per_unit[each] < two.epsilon_per_unit[each]
         assert others.epsilon_per_unit[each] == alone[each]
+        assert nameless.epsilon_per_unit[each] == two.epsilon_per_unit[each]  # what has no name is a draw of its own
+        assert {said.epsilon_per_unit[each] for said in freed} == {
+            with_it.epsilon_per_unit[each]
+        }  # never the cheaper reading
     assert with_it.holds
     hollow = MODEL.compile(study(ReleasedInput(input_, "ab" * 32, holds=False), unit=unit)).statement
     assert not hollow.holds
@@ -611,3 +622,132 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
 def test_an_origin_that_makes_no_sense_is_refused(change: dict) -> None:
     with pytest.raises(UsageError):
         ReleasedInput(**{"input": "bounds", "plan": "ab" * 32, "holds": True} | change)
+
+
+# --- whatever a fit hands out ------------------------------------------------------------------------------------------------------
+
+#: What a public method of a fit may be asked with, by the name of the parameter.
+ASKED = {
+    "X": X[:5],
+    "C": "x0",
+    "alpha": 1.0,
+    "columns": ["x0", "x1"],
+    "endogenous": "x0",
+    "instruments": ["x1"],
+    "moments": None,  # the fit's own
+    "target": None,  # the fit itself
+    "pairs": (X[:50], X[:50] + 0.01),
+    "level": 0.9,
+    "coef_": None,
+}
+#: Not called: they fit anew, write, or change the estimator.
+LEFT = {
+    "fit",
+    "fit_transform",
+    "fit_predict",
+    "partial_fit",
+    "save",
+    "set_params",
+    "set_output",
+    "of_study",
+    "plan",
+    "outlook",
+    "score",
+}
+
+
+def handed_out(model: object) -> dict[str, object]:
+    """Everything that the public names of a fitted estimator give, methods asked with what they need; and the same of what that gives."""
+    found: dict[str, object] = {}
+    for name in dir(type(model)) + list(vars(model)):
+        if name.startswith(("_", "set_")) or name in LEFT:
+            continue
+        try:
+            value = getattr(model, name)
+            if callable(value) and not hasattr(value, "coef_"):
+                needed = {
+                    one.name: one.default
+                    for one in inspect.signature(value).parameters.values()
+                    if one.default is inspect.Parameter.empty and one.kind is not inspect.Parameter.VAR_KEYWORD
+                }
+                own = {"moments": getattr(model, "moments_", None), "target": model}
+                value = value(**{one: own.get(one) if ASKED.get(one) is None else ASKED[one] for one in needed})
+        except (UsageError, AttributeError, TypeError, ValueError, IndexError):
+            continue
+        found[name] = value
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("model", ["moments", "pls", "glm", "logistic", "lasso"])
+def test_nothing_that_a_hollow_fit_hands_out_is_a_prior_that_holds(model: str, tmp_path: Path) -> None:
+    """By walking the public names: whatever is taken for an earlier model, also of what a method gives, from a file or a pickle."""
+    more = {"method": "moments"} if model == "pls" else {}
+    hollow = fit(model, lambda: {"epsilon": math.inf, **more})
+    hollow.save(tmp_path / "fit")
+    ways = {"itself": hollow, "pickled": pickle.loads(pickle.dumps(hollow)), "loaded": unpooled.load(tmp_path / "fit")}
+    given: dict[str, object] = {}
+    for way, one in ways.items():
+        given[way] = one
+        for name, value in handed_out(one).items():
+            given[f"{way}: {name}"] = value
+            if hasattr(value, "coef_") and way == "itself":
+                given |= {f"{name}: {inner}": found for inner, found in handed_out(value).items()}
+    taken = []
+    for name, value in given.items():
+        later = {**WELL, "y_bounds": (-1, 1), "prior": value}
+        try:
+            plan = PrivateBayesianRegression(**later).plan(600, 2)
+        except (UsageError, TypeError, ValueError, AttributeError, KeyError):
+            continue
+        if "prior" not in plan.study.parameters:  # None
+            continue
+        taken.append(name)
+        assert not plan.statement.holds, name
+    assert {"itself", "pickled", "loaded"} <= set(taken)
+    assert model == "logistic" or any("as_prior" in name for name in taken)
+    if model == "moments":
+        assert {"itself: ols", "itself: ridge", "itself: submodel", "itself: from_moments", "itself: to_sklearn"} <= set(
+            taken
+        )
+
+
+def test_numbers_keep_their_origins_through_arithmetic() -> None:
+    from unpooled.privacy.origin import origins_of, sourced, unsourced
+
+    one, two = (ReleasedInput("prior", digit * 64, holds=True, release=digit * 64) for digit in "ab")
+    a, b = sourced(2.0, (one,)), sourced(np.array([1.0, 2.0]), (two,))
+    computed = {
+        "sum": a + 1,
+        "from the right": 1 - a,
+        "quotient": a / 3,
+        "power": a**2,
+        "negative": -a,
+        "size": abs(a),
+        "rest": a % 3,
+        "floor": a // 3,
+    }
+    assert all(origins_of(value) == (one,) for value in computed.values())
+    assert {name: float(value) for name, value in computed.items()}["power"] == 4.0
+    both = {"product": a * b, "product of arrays": b * a, "stack": np.concatenate([b, b * a]), "dot": (b * a) @ np.ones(2)}
+    assert all(set(origins_of(value)) == {one, two} for value in both.values())
+    alone = {
+        "part": b[0],
+        "slice": b[:1],
+        "mean": b.mean(),
+        "function": np.mean(b),
+        "matrix": np.ones((2, 2)) @ b,
+        "copy": b.copy(),
+        "list": b.tolist(),
+        "added": np.ones(2) + b,
+        "first of a list": next(iter(b)),
+        "pickled": pickle.loads(pickle.dumps(b * 2)),
+        "reshaped": b.reshape(2, 1).T,
+    }
+    assert all(origins_of(value) == (two,) for value in alone.values())
+    c = sourced(np.zeros(2), (one,))
+    c += b
+    assert set(origins_of(c)) == {one, two}
+    assert (unsourced(c) == [1.0, 2.0]).all()
+    assert repr(c) == repr(np.array([1.0, 2.0]))
+    assert origins_of(unsourced({"x": a, "y": [a], "z": (b,)})) == ()

@@ -218,7 +218,7 @@ def people(study: Study, **rules) -> dict[str, Party]:
     found = {}
     for card in study.parties:
         ledger = Ledger.in_memory(root_key=bytes(32))
-        policy = Policy(Target(study.epsilon, study.delta, Unit.RECORD), approved=None, allow_unpinned=True, **rules)
+        policy = Policy(Target(study.epsilon, study.delta, Unit.RECORD), approved=None, allow_in_process=True, **rules)
         found[card.name] = Party(card.name, tables()[card.name], card, ledger, KeySource(ledger.root_key), policy, load)
     return found
 

@@ -604,7 +604,7 @@ def test_noisy_predictions_and_the_rest_are_debited_to_the_part_they_belong_to()
 
 
 def test_a_policy_refuses_trust_that_it_does_not_list() -> None:
-    rules = Policy(Target(9.0, 1e-4, Unit.RECORD), allow_simulation=True, approved=None)
+    rules = Policy(Target(9.0, 1e-4, Unit.RECORD), allow_simulation=True, approved=None, allow_in_process=True)
     with pytest.raises(PolicyRefusal, match="meta"):
         rules.check(MODEL.compile(study("trusted")), approved_in_ledger=True)
     for harmless in ("public-weights", "perturbed"):

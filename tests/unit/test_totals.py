@@ -543,12 +543,12 @@ def test_policies_refuse_unpinned_cards_and_trust_they_do_not_list() -> None:
     for mode in ("distributed", "trusted"):
         with pytest.raises(PolicyRefusal, match="site000, site001, site002 hold no public key"):
             opens(study_of(3, mode=mode, pinned=False), trusting)
-        opens(study_of(3, mode=mode, pinned=False), dataclasses.replace(trusting, allow_unpinned=True))
-    opens(study_of(3, mode="local", pinned=False), strict)
+        opens(study_of(3, mode=mode, pinned=False), dataclasses.replace(trusting, allow_in_process=True))
+    with pytest.raises(PolicyRefusal, match="hold no public key"):
+        opens(study_of(3, mode="local", pinned=False), strict)
     half = study_of(3)
-    half = msgspec.structs.replace(half, parties=(*half.parties[:2], msgspec.structs.replace(half.parties[2], key="")))
-    with pytest.raises(PolicyRefusal, match="site002 hold no public key"):
-        opens(half, strict)
+    with pytest.raises(UsageError, match="'site002' holds no public key, and others do"):
+        msgspec.structs.replace(half, parties=(*half.parties[:2], msgspec.structs.replace(half.parties[2], key="")))
     for role, value in ((AGGREGATION, "elsewhere"), ("predictions", "distributed")):
         with pytest.raises(UnpooledError, match=f"trust {role}|aggregation is one of"):
             opens(msgspec.structs.replace(study_of(3), trust={role: value}), strict)

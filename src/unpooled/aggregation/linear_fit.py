@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unpooled.aggregation.saving import Savable
 from unpooled.errors import UsageError
+from unpooled.privacy.origin import ReleasedInput, sourced
 from unpooled.protocol.terms import ResultTerm, as_html, known
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class LinearFit(Savable):
     prior: bool = True
     #: Of y about the fit, in its own units squared.
     noise_variance: float = float("nan")
+    #: The releases behind it, which a later fit that is drawn to it counts.
+    origins: tuple[ReleasedInput, ...] = ()
 
     def __repr__(self) -> str:
         unsure = int((~self.identified).sum())
@@ -54,6 +57,12 @@ class LinearFit(Savable):
         unknown = np.full((width, width), np.nan)
         return cls(coef, intercept, unknown, np.zeros(coef.size, dtype=np.bool_), prior=False)
 
+    def carrying(self, origins: tuple[ReleasedInput, ...]) -> LinearFit:
+        """Return the same fit of moments that come from these releases: its coefficients carry them wherever they go."""
+        return replace(
+            self, coef_=sourced(self.coef_, origins), intercept_=sourced(float(self.intercept_), origins), origins=origins
+        )
+
     @property
     def covariance_(self) -> Matrix:
         """Return the covariance of the coefficients."""
@@ -68,3 +77,8 @@ class LinearFit(Savable):
         half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
         half = np.where(self.identified, half, np.nan)
         return np.column_stack([self.coef_ - half, self.coef_ + half])
+
+
+def plain(fit: LinearFit) -> LinearFit:
+    """Return a fit as plain numbers, for a coordinator, whose plan says where they come from."""
+    return replace(fit, coef_=np.asarray(fit.coef_), intercept_=float(fit.intercept_), origins=())

@@ -11,6 +11,7 @@ import numpy as np
 from unpooled.aggregation.clipping import Clipping
 from unpooled.aggregation.descent import descent, frame_of, from_moments, way_of, without_errors
 from unpooled.aggregation.known_sites import with_known_sites
+from unpooled.aggregation.linear_fit import plain
 from unpooled.aggregation.linear_rounds import Method, clip_of
 from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.moments import Moments
@@ -94,7 +95,7 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
     )
     released = replace(released, covariance=design.covariance, meat=meat)
     moments = with_known_sites(released, alike=design.weighting is None)
-    return LinearStudy(moments.posterior(), frame, moments)
+    return LinearStudy(plain(moments.posterior()), frame, moments)
 
 
 def _believed(

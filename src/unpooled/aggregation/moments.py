@@ -29,6 +29,7 @@ from unpooled.kernels import noisy_gram
 from unpooled.kernels.evidence import PRIORS, NoisyMoments, least_squares_state
 from unpooled.kernels.known_directions import KnownDirections, cross_without_still
 from unpooled.kernels.likely_grams import GramPrior
+from unpooled.privacy.origin import COEFFICIENTS, ReleasedInput
 from unpooled.protocol.messages import Array
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.inference import LinearSummary, LinearTables
     from unpooled.aggregation.tables import Anova, Contrast, JointTest
     from unpooled.aggregation.totals import Total
+    from unpooled.privacy.plan import Plan
 
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
@@ -68,6 +70,19 @@ class Moments:
     meat: tuple[Matrix, Matrix] | None = None
     #: Columns that were taken out of these rows, and of which they tell nothing.
     nuisance: tuple[str, ...] = ()
+    #: The releases behind them, with what each cost: those of the inputs of the fit, and the fit itself. Empty where no plan was at hand.
+    known_origins: tuple[ReleasedInput, ...] = ()
+
+    @property
+    def origins(self) -> tuple[ReleasedInput, ...]:
+        """Return the releases that the moments, and everything that is computed from them, come from."""
+        if self.known_origins or not self.plan:
+            return self.known_origins
+        return (ReleasedInput(COEFFICIENTS, self.plan, self.holds),)
+
+    def of_run(self, plan: Plan) -> Self:
+        """Return the moments with the origins that the run of this plan gives them."""
+        return replace(self, known_origins=plan.origins(COEFFICIENTS))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Moments):
@@ -222,7 +237,7 @@ class Moments:
         precision = self.rows / (noise * self.weight)
         moments = self.known.matrix, self._cross, gram_variance, cross_variance
         mean, covariance = noisy_gram.ridge(*moments, penalty, precision, frame.start)
-        return self._in_own_units(mean, covariance, noise, prior=False)
+        return self._in_own_units(mean, covariance, noise, prior=False).carrying(self.origins)
 
     def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
         """Return (coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
@@ -239,7 +254,7 @@ class Moments:
     def ols(self, noise_precision: float | str = ESTIMATE) -> LinearFit:
         """Return ordinary least squares over the directions that the release tells of, without any penalty."""
         mean, sampling, noise = self.least_squares(noise_precision)
-        return self._in_own_units(mean, sampling + self.met(mean), noise, prior=False)
+        return self._in_own_units(mean, sampling + self.met(mean), noise, prior=False).carrying(self.origins)
 
     def estimates(self) -> Estimates:
         """Return the same with what its tables need."""
@@ -346,9 +361,8 @@ class Moments:
         frame = self.frame
         m = noisy_gram.repaired(self.known.matrix, self.xx[1])
         found = derived.lasso_of(self, m, self._cross + m @ frame.start, alpha, self.weight * frame.mean_weight)
-        return LinearFit.without_errors(
-            *frame.of_own_units(found, intercept=self.layout.intercept), has_intercept=self.layout.intercept
-        )
+        has = self.layout.intercept
+        return LinearFit.without_errors(*frame.of_own_units(found, intercept=has), has_intercept=has).carrying(self.origins)
 
     def submodel(self, columns: Sequence[str]) -> Moments:
         """Return the moments of a model of some of the declared columns alone."""
@@ -365,7 +379,8 @@ class Moments:
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
-        return moments_file.with_stored_sites(StoredMoments(*head, *released, *own), d.sites)
+        stored = msgspec.structs.replace(StoredMoments(*head, *released, *own), origins=self.known_origins)
+        return moments_file.with_stored_sites(stored, d.sites)
 
     @classmethod
     def of(cls, stored: StoredMoments) -> Self:
@@ -373,7 +388,8 @@ class Moments:
         layout, frame, gram, variance = moments_file.parts_of(stored)
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
         own = (stored.plan, stored.statement, frame, holds, stored.covariance)
-        return cls(layout, stored.rows, gram, variance, *own, moments_file.meat_of(stored, layout.size), stored.nuisance)
+        meat = moments_file.meat_of(stored, layout.size)
+        return cls(layout, stored.rows, gram, variance, *own, meat, stored.nuisance, stored.origins)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""

@@ -16,6 +16,7 @@ from unpooled.aggregation.sites import SITE, SiteConstants
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import DataError
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.origin import ReleasedInput
 from unpooled.protocol.messages import UNREADABLE, Array
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site_rows: tuple[int, ...] = ()
     #: Whether these constants are drawn around a mean.
     random_sites: bool = False
+    #: The releases behind them.
+    origins: tuple[ReleasedInput, ...] = ()
 
 
 def parts_of(stored: StoredMoments) -> Parts:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.privacy.origin import ReleasedInput
 
     #: Of what is remembered: moments, and what their posterior is asked.
     Key = tuple[bytes, str]
@@ -28,6 +29,9 @@ P = ParamSpec("P")
 
 class _Stored(Protocol):
     """Moments, by what is needed of them here."""
+
+    @property
+    def origins(self) -> tuple[ReleasedInput, ...]: ...  # the releases that they come from
 
     def stored(self) -> Any: ...  # noqa: ANN401 - plain data
 
@@ -41,7 +45,7 @@ _lock = threading.Lock()
 
 
 def once(work: Callable[Concatenate[M, P], LinearFit]) -> Callable[Concatenate[M, P], LinearFit]:
-    """Work out a fit of moments once for the same arguments; every caller gets arrays of its own."""
+    """Work out a fit of moments once for the same arguments; every caller gets arrays of its own, which carry the origins of its moments."""
     signature = inspect.signature(work)
 
     @wraps(work)
@@ -49,7 +53,10 @@ def once(work: Callable[Concatenate[M, P], LinearFit]) -> Callable[Concatenate[M
         asked = signature.bind(moments, *args, **kwargs)
         asked.apply_defaults()
         said = {name: value for name, value in asked.arguments.items() if value is not moments}
-        key = hashlib.blake2b(msgspec.msgpack.encode(moments.stored())).digest(), repr(said)
+        plain = msgspec.structs.replace(
+            moments.stored(), origins=()
+        )  # those of a coordinator do not know yet what they cost
+        key = hashlib.blake2b(msgspec.msgpack.encode(plain)).digest(), repr(said)
         with _lock:
             fit = _fits.get(key)
         if fit is None:
@@ -59,7 +66,7 @@ def once(work: Callable[Concatenate[M, P], LinearFit]) -> Callable[Concatenate[M
             _fits.move_to_end(key)
             while len(_fits) > _KEPT:
                 _fits.popitem(last=False)
-        return _copied(fit)
+        return _copied(fit).carrying(moments.origins)
 
     return found
 

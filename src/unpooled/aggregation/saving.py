@@ -27,7 +27,7 @@ from unpooled.privacy.exposure import Cost
 from unpooled.privacy.former import earlier, read_study
 from unpooled.privacy.ledger import Entries, Entry
 from unpooled.privacy.ledger.charges import ReleaseKey
-from unpooled.privacy.origin import PastEvent, ReleasedInput
+from unpooled.privacy.origin import PastEvent, ReleasedInput, Sourced, sourced, unsourced
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Unit
@@ -148,6 +148,9 @@ def _packed(value: Any, types: Mapping[str, type]) -> Any:  # noqa: ANN401, C901
     if isinstance(value, Enum):
         known = types.get(type(value).__name__) is type(value)
         return {"enum": type(value).__name__, "value": value.value} if known else value.value
+    if isinstance(value, Sourced):
+        plain = _packed(unsourced(value), types)
+        return {"sourced": plain, "origins": msgspec.msgpack.encode(value.origins)} if value.origins else plain
     if isinstance(value, np.generic):
         return _packed(value.item(), types)
     if value is None or isinstance(value, bool | int | float | str | bytes):
@@ -165,7 +168,7 @@ def _packed(value: Any, types: Mapping[str, type]) -> Any:  # noqa: ANN401, C901
         }
     if isinstance(value, Plan):
         former = {"former": value.formerly} if value.formerly else {}
-        return {"study": msgspec.msgpack.encode(value.study), "plan": value.hash} | former
+        return {"study": msgspec.msgpack.encode(value.study), "plan": value.hash, "draw": value.draw} | former
     if hasattr(value, "stored"):
         return {"stored": type(value).__name__, "data": msgspec.msgpack.encode(value.stored())}
     name, fields = type(value).__name__, _fields(value)
@@ -202,8 +205,10 @@ def _unpacked(tree: Any, types: Mapping[str, type], compiles: Compile) -> Any:  
             for k, item in enumerate(items):
                 found[k] = inner(item)
             return found.reshape(shape)
+        case {"sourced": plain, "origins": bytes(origins)}:
+            return sourced(inner(plain), msgspec.msgpack.decode(origins, type=tuple[ReleasedInput, ...], strict=True))
         case {"study": bytes(study), "plan": str(known)}:
-            return _plan(study, known, str(tree.get("former", "")), compiles)
+            return _plan(study, known, str(tree.get("former", "")), compiles).drawn(str(tree.get("draw", "")))
         case {"stored": str(name), "data": bytes(data)}:
             kind: Any = _class(types, name)
             return kind.of(msgspec.msgpack.decode(data, type=kind.stored_type(), strict=True))

@@ -23,6 +23,7 @@ from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageErro
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.mechanisms import Block, DistributedGaussian, GaussianRelease, Reach
 from unpooled.privacy.plan import Plan, Release, Study
+from unpooled.privacy.sensitivity import household_row
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.context import Context
 
@@ -87,14 +88,16 @@ class Summed:
 def of_units(study: Study, moved: Mapping[Adjacency, Summed]) -> Summed:
     """Return a vector for the units of a study, given what one row is to it under each adjacency.
 
-    A household's rows become others, vanish or appear: ``household_rows`` times the farther of a row's moves (Theorem F.19).
+    A household's rows become others, vanish or appear: ``household_rows`` times the farther of a row's moves (Theorem F.19). Whether a total is of
+    all parties, of some or of one does not matter: where rows of an id may lie elsewhere, it is priced as a release of one party.
     """
     adjacency = Adjacency(study.adjacency)
     found = moved[adjacency]
     if study.unit != Unit.HOUSEHOLD or Unit.HOUSEHOLD in found.reach:  # a vector that knows how far a household moves it
         return found
-    rows = [moved[how].reach[Unit.RECORD] for how in {adjacency, Adjacency.ZERO_OUT}]
-    one = Reach(max(reach.distance for reach in rows), max(reach.coordinates for reach in rows))
+    row, appears = found.reach[Unit.RECORD], moved[Adjacency.ZERO_OUT].reach[Unit.RECORD]
+    distance = household_row(row.distance, appears.distance, adjacency, rows_move=study.rows_move)
+    one = Reach(distance, max(row.coordinates, appears.coordinates))
     return replace(found, reach={**found.reach, Unit.HOUSEHOLD: one.times(study.household_rows)})
 
 

@@ -16,6 +16,8 @@ class Report:
     #: (unit, party, release) -> measured change / declared event.
     largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
+    #: Of each promise of the whole study: the epsilon that one person attained at its delta, and the one that is promised.
+    attained: dict[str, tuple[float, float]] = field(default_factory=dict)
     neighbours: int = 0
     #: The farthest pair of every release that came near its bound.
     pairs: Pairs = field(default_factory=Pairs)
@@ -34,6 +36,10 @@ class Report:
         lines += [
             f"  {unit} {party}.{name}: at most {ratio:.4f} of the declared bound"
             for (unit, party, name), ratio in sorted(self.largest.items())
+        ]
+        lines += [
+            f"  {name}: one person, changed at every party at once, attains epsilon = {ours:.4g} of {promised:.4g}"
+            for name, (ours, promised) in sorted(self.attained.items())
         ]
         lines += [f"  not measured: {', '.join(self.unmeasured)} (see the model's own tests)"] if self.unmeasured else []
         lines += [f"  moved less than by the kept pairs: {', '.join(self.slower)}"] if self.slower else []

@@ -31,7 +31,7 @@ from unpooled.estimation.utility import warn_of_a_mean
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import INPUT_WORDS
+from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
@@ -311,6 +311,18 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         """Return the columns that the fit declared, by which new rows are coded."""
         return self._columns
 
+    @property
+    def origins(self) -> tuple[ReleasedInput, ...]:
+        """Return the releases that this fit comes from, by which a later fit that rests on it knows them; empty before a fit.
+
+        They are those of its own run, of the moments that it was made of, and of the domains of a transferred model: of whatever it holds.
+        """
+        held = vars(self)
+        moments = held.get("moments_", ())
+        parts = [*(moments if isinstance(moments, tuple) else (moments,)), held.get("focused_"), held.get("domains_")]
+        own = held["plan_"].origins(COEFFICIENTS) if "plan_" in held else ()
+        return origins_of(sourced((), own), *parts)
+
     # --- after the fit ---------------------------------------------------------------------------------------------------
 
     def _rows(self, X: Any) -> Any:  # noqa: ANN401 - an array of numbers or objects, or a sparse matrix
@@ -379,7 +391,9 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
                 "to_sklearn is for declared columns as they are, and this model has a formula or constants of sites: fit scikit-learn's to the columns that it makes"
             )
         found = linear_model(self, self._columns or (self.plan_.study.parties[0].columns if hasattr(self, "plan_") else ()))
-        return mean_of_lines(found, self._lines) if self._lines else found
+        found = mean_of_lines(found, self._lines) if self._lines else found
+        found.origins = self.origins  # a later fit that is drawn to it counts what it rests on
+        return found
 
     @property
     def _is_linear(self) -> bool:

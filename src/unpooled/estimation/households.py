@@ -48,9 +48,9 @@ def _check(unit: str, most: int) -> None:
 
 def counts_of(tables: Mapping[str, Table]) -> dict[str, int | Household]:
     """Return the number of rows of every party; of a party with households, the number of them, and of rows that count of each."""
-    # Rows of an id were bounded over all sites together: no two sites count more of them than one may.
+    # Rows of an id were bounded over all sites together: any site may hold all of them, or some.
     return {
-        name: table.n_rows if table.household is None else Household(_COLUMN, *table.household, elsewhere=False)
+        name: table.n_rows if table.household is None else Household(_COLUMN, *table.household, together=True)
         for name, table in tables.items()
     }
 
@@ -60,7 +60,7 @@ def planned_counts(rows: Mapping[str, int], unit: str, most: int) -> dict[str, i
     _check(unit, most)
     if unit != Unit.HOUSEHOLD:
         return dict(rows)
-    return {name: Household(_COLUMN, count, int(most), elsewhere=False) for name, count in rows.items()}
+    return {name: Household(_COLUMN, count, int(most), together=True) for name, count in rows.items()}
 
 
 def row_cards(counts: Mapping[str, int | Household], columns: tuple[Column, ...]) -> tuple[Card, ...]:

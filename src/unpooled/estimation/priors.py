@@ -19,7 +19,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.estimation.exporting import refuse_kept, released_model
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding, text_of
-from unpooled.privacy.origin import PRIOR, origins_of
+from unpooled.privacy.origin import PRIOR, as_inputs, origins_of, sourced
 from unpooled.privacy.table import as_column
 
 if TYPE_CHECKING:
@@ -83,11 +83,7 @@ def _models(
 
 def released_origins(values: Iterable[Any]) -> tuple[ReleasedInput, ...]:
     """Return the releases that the parameters of an estimator come from, fitted models among them."""
-    found: list[Any] = []
-    for value in values:
-        several = list(value.values()) if isinstance(value, Mapping) else [value]
-        found += [value, *(one.as_prior() for one in several if _is_fit_of_ours(one))]
-    return origins_of(*found)
+    return as_inputs(origins_of(*values), PRIOR)
 
 
 def _is_fit_of_ours(given: object) -> bool:
@@ -145,7 +141,9 @@ class Earlier:
         if self.prior is not None and not all(isinstance(one, Mapping) for one in given):
             estimator: Any = self
             models = estimator.plan_.study.parameters[PRIOR]
-            found["parameters"][PRIOR] = as_numbers(msgspec.convert(models, tuple[EarlierModel, ...]))
+            numbers = as_numbers(msgspec.convert(models, tuple[EarlierModel, ...]))
+            # Of one parameter's models each number carries the releases of all: which of them a model came from is not kept.
+            found["parameters"][PRIOR] = sourced(numbers or {}, released_origins([self.prior])) or None
         return found
 
     def as_prior(self) -> Any:  # noqa: ANN401 - a mapping of numbers that carries its origin
@@ -156,8 +154,8 @@ class Earlier:
         refuse_kept(self)
         released_model(self, "as_prior")
         check_is_fitted(self)
-        found, plan = self._named_numbers(), getattr(self, "plan_", None)
-        return found if plan is None else plan.sourced(PRIOR, found)
+        estimator: Any = self
+        return sourced(self._named_numbers(), as_inputs(estimator.origins, PRIOR))
 
 
 def as_numbers(models: Iterable[EarlierModel]) -> dict[str, dict[str, float]] | None:

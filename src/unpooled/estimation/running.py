@@ -30,10 +30,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """The study of a fit, over these tables of its parties."""
+    """The study of a fit, over these tables of its parties, and what else its run is given."""
 
+    model: Model
     study: Study
     tables: Mapping[str, Table]
+    keepers: Mapping[str, Keeper] | None = None
+    budget: Budget | None = None
+    roots: Mapping[str, bytes] | None = None
+    #: The tables of each party as single analyses of the study see them.
+    views: Mapping[str, Mapping[str, Table]] | None = None
+    #: Finds the models of its parts; None: it is of this model alone.
+    registry: Callable[[str], Model] | None = None
 
 
 class _Known(BaseException):
@@ -44,8 +52,9 @@ class _Known(BaseException):
         self.asked = asked
 
 
-#: Who runs the studies of fits, in place of this process by itself.
-_RUNNER: ContextVar[Callable[[Asked], tuple[Plan, LocalRun]] | None] = ContextVar("runner", default=None)
+#: Runs the study of a fit: this process by itself, a Study that contains it, or an audit.
+Runner = Callable[[Asked], "tuple[Plan, LocalRun]"]
+_RUNNER: ContextVar[Runner | None] = ContextVar("runner", default=None)
 
 
 def run(
@@ -55,26 +64,36 @@ def run(
     keepers: Mapping[str, Keeper] | None = None,
     budget: Budget | None = None,
     roots: Mapping[str, bytes] | None = None,
+    views: Mapping[str, Mapping[str, Table]] | None = None,
+    registry: Callable[[str], Model] | None = None,
 ) -> tuple[Plan, LocalRun]:
     """Return the plan of a study, and its run over tables of this process."""
-    runner = _RUNNER.get()
-    if runner is not None:
-        if keepers or roots or budget is not None:
-            raise UsageError(
-                "an analysis of a Study takes no budget of its own (give it to the Study), links no frames, and predicts no new rows"
-            )
-        return runner(Asked(study, tables))
-    plan = model.compile(study)
-    return plan, run_in_process(model, plan, dict(tables), Policy.in_process(), lambda _: model, keepers, budget, roots)
+    return (_RUNNER.get() or _in_this_process)(Asked(model, study, tables, keepers, budget, roots, views, registry))
+
+
+def _in_this_process(asked: Asked) -> tuple[Plan, LocalRun]:
+    plan = asked.model.compile(asked.study)
+    known, registry = (asked.keepers, asked.budget, asked.roots, asked.views), asked.registry or (lambda _: asked.model)
+    found = run_in_process(asked.model, plan, dict(asked.tables), Policy.in_process(), registry, *known)
+    return plan.drawn(found.outcome.draw), found
+
+
+def _alone(asked: Asked) -> Asked:
+    """Refuse what an analysis of a Study cannot have of its own."""
+    if asked.keepers or asked.roots or asked.views or asked.budget is not None:
+        raise UsageError(
+            "an analysis of a Study takes no budget of its own (give it to the Study), links no frames, and predicts no new rows"
+        )
+    return asked
 
 
 def asked_by(fit: Callable[[], Any]) -> Asked:
     """Return the study that a fit makes of its data; nothing is run, and its warnings come when it is run again."""
 
     def stop(asked: Asked) -> tuple[Plan, LocalRun]:
-        raise _Known(asked)
+        raise _Known(_alone(asked))
 
-    with _run_by(stop), warnings.catch_warnings():
+    with run_by(stop), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             fit()
@@ -88,14 +107,14 @@ def answered(fit: Callable[[], Any], plan: Plan, found: LocalRun, asked: Asked) 
     answers = [(plan, found)]
 
     def answer(again: Asked) -> tuple[Plan, LocalRun]:
-        same = again.study == asked.study and _digests(again) == _digests(asked)
+        same = _alone(again).study == asked.study and _digests(again) == _digests(asked)
         if not same or not answers:
             raise UsageError(
                 "an analysis asks one study, the same whenever it is made: this one asked another when it was run again"
             )
         return answers.pop()
 
-    with _run_by(answer):
+    with run_by(answer):
         return fit()
 
 
@@ -104,7 +123,8 @@ def _digests(asked: Asked) -> dict[str, bytes]:
 
 
 @contextmanager
-def _run_by(runner: Callable[[Asked], tuple[Plan, LocalRun]]) -> Iterator[None]:
+def run_by(runner: Runner) -> Iterator[None]:
+    """Let this runner run the studies of all fits inside."""
     token = _RUNNER.set(runner)
     try:
         yield
@@ -112,4 +132,4 @@ def _run_by(runner: Callable[[Asked], tuple[Plan, LocalRun]]) -> Iterator[None]:
         _RUNNER.reset(token)
 
 
-__all__ = ["Asked", "answered", "asked_by", "run"]
+__all__ = ["Asked", "Runner", "answered", "asked_by", "run", "run_by"]

@@ -28,7 +28,7 @@ from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.study import AGGREGATION
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
-from unpooled.protocol.messages import Array, Ask, Entrusted, Nothing, Released
+from unpooled.protocol.messages import Array, Ask, Nothing, Released
 from unpooled.protocol.step import Step
 from unpooled.protocol.template import Template
 
@@ -47,13 +47,13 @@ MODEL_RELEASE, PUBLISHED, ROWS = "model", "published", "rows"
 class EntrustedRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A holder's channels and responses as they are, for the provider that all trust."""
 
-    rows: Entrusted
+    rows: Released
 
 
 class PublishedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks the provider for the model of its own rows and of these, one part for each of the other holders."""
 
-    rows: tuple[Entrusted, ...] = ()
+    rows: tuple[Released, ...] = ()
 
 
 class PublishedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,6 +155,20 @@ class PublishedModel(Unpriced):
         return sigma if self.sd == SIGMA else sigma**2
 
 
+@dataclass(frozen=True, slots=True)
+class HandedOver(Unpriced):
+    """A holder's rows as they are, which go to the provider: there is no noise, so the cost is unbounded."""
+
+    size: int
+    name: ClassVar[str] = "rows as they are"
+    home: ClassVar[str] = "unpooled.papers.pls"
+
+    def draw(self, given: Vector, bits: RandomBits) -> Matrix:
+        """Return the rows without noise."""
+        del bits
+        return given.values
+
+
 # --- the row of the registry -----------------------------------------------------------------------------------------------
 
 _VOIDS = (
@@ -201,10 +215,11 @@ def compile_plan(study: Study) -> Plan:
     multiplier = 0.0 if study.epsilon == math.inf else 1 / budget_mu(study.epsilon, study.delta)
     layout = ComponentsLayout(sum(card.rows for card in study.parties), len(design.channels), parameters.n_components)
     release = Release(MODEL_RELEASE, provider.name, PUBLISHED, PublishedModel(layout, multiplier, parameters.sd))
+    handed = (Release(ROWS, card.name, ROWS, HandedOver(card.rows * len(design.names))) for card in study.parties[1:])
     return Plan(
         study,
         Split.HORIZONTAL,
-        (release,),
+        (release, *handed),
         public=(PUBLIC,),
         assumptions=() if several else (ALONE,),
         voids=(*_VOIDS, _PROVIDER) if several else _VOIDS,
@@ -224,10 +239,10 @@ def _own(context: Context) -> Matrix:
 
 
 def entrust(context: Context, request: Nothing) -> EntrustedRows:  # noqa: ARG001 - the request is no more than its name
-    """Give this party's rows to the provider."""
+    """Give this party's rows to the provider, which its ledger counts as a release without noise."""
     if len(context.plan.study.parties) == 1 or not context.plan.study.trusts(AGGREGATION):
         raise ProtocolError("this study has no provider that may have a party's rows")
-    return EntrustedRows(Entrusted(AGGREGATION, Array.of(_own(context))))
+    return EntrustedRows(context.release(ROWS, Vector(_own(context).ravel())))
 
 
 def release_model(context: Context, request: PublishedRequest) -> PublishedReply:
@@ -235,13 +250,14 @@ def release_model(context: Context, request: PublishedRequest) -> PublishedReply
     _check(context.plan, request.rows)
     mechanism = context.planned(MODEL_RELEASE).mechanism
     assert isinstance(mechanism, PublishedModel)
-    rows = np.vstack([_own(context), *(given.values.numpy() for given in request.rows)])
+    own = _own(context)
+    rows = np.vstack([own, *(given.values.numpy().reshape(-1, own.shape[1]) for given in request.rows)])
     return PublishedReply(context.release(MODEL_RELEASE, Vector(components(rows[:, :-1], rows[:, -1], mechanism.layout))))
 
 
-def _check(plan: Plan[PlsDesign], given: tuple[Entrusted, ...]) -> None:
+def _check(plan: Plan[PlsDesign], given: tuple[Released, ...]) -> None:
     """Refuse parts whose shapes are not those of the other holders' cards."""
-    shapes = [(card.rows, len(plan.design.names)) for card in plan.study.parties[1:]]
+    shapes = [(card.rows * len(plan.design.names),) for card in plan.study.parties[1:]]
     if [part.values.shape for part in given] != shapes:
         raise ProtocolError("the other holders' rows have other shapes than their cards say")
 

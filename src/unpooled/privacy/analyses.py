@@ -115,6 +115,8 @@ def part_of(
         origins=tuple(study.origins[number] for number in one.origins),
         justification="",
         within=f"{digest} {name or one.name}",
+        whole=study.of_whole,
+        scattered=False,
     )
 
 

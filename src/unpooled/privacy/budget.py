@@ -20,6 +20,7 @@ import numpy as np
 from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError
 from unpooled.privacy.exposure import Cost, alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
+from unpooled.privacy.origin import by_draw
 from unpooled.privacy.unit import Scope, Split, Target, Unit
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ class Budget:
         """Return the debits, oldest first: one entry for each fit, and one for each earlier release that it rests on and no budget call debited."""
         return self._open().entries()
 
-    def claim(self, plan: Plan) -> FitClaim:
-        """Return what one fit of this plan will debit, once; a fit that promises nothing is refused, for no number counts it."""
+    def claim(self, plan: Plan, draw: str) -> FitClaim:
+        """Return what the draw of this name will debit, once; a fit that promises nothing is refused, for no number counts it."""
         promise = plan.statement
         if not promise.holds:
             msg = (
@@ -124,10 +125,11 @@ class Budget:
                 "or leave budget= out"
             )
             raise BudgetRefusal(msg)
-        known = {entry.plan for entry in self.entries}
-        earlier = {o.plan: costs for o in plan.study.origins if (costs := _costs(o)) and o.plan not in known}
-        charges = tuple(_charge(*one) for one in ((plan.hash, alternatives(plan)), *earlier.items()))
-        return FitClaim(self._open(), self._target, charges)
+        known = {entry.release for entry in self.entries} - {""}
+        earlier = [(o, _costs(o)) for name, o in by_draw(plan.study.origins).items() if name not in known]
+        charges = [_charge(plan.hash, draw, alternatives(plan))]
+        charges += [_charge(origin.plan, origin.release, costs) for origin, costs in earlier if costs]
+        return FitClaim(self._open(), self._target, tuple(charges))
 
     def __copy__(self) -> Self:
         return self
@@ -164,9 +166,9 @@ def _costs(origin: ReleasedInput) -> tuple[Cost, ...]:
     return tuple(Cost(unit, part, event) for unit, parts in found for part, events in parts.items() for event in events)
 
 
-def _charge(plan: str, costs: tuple[Cost, ...]) -> Charge:
+def _charge(plan: str, draw: str, costs: tuple[Cost, ...]) -> Charge:
     """Return the debit of a whole plan. Every fit draws noise of its own, whatever its plan: so each is a debit of its own."""
-    return Charge(ReleaseKey(plan, "fit", secrets.randbits(62), "(whole plan)"), bytes(32), costs, shared=True)
+    return Charge(ReleaseKey(plan, "fit", secrets.randbits(62), "(whole plan)"), bytes(32), costs, shared=True, release=draw)
 
 
 @dataclass(frozen=True)

@@ -208,14 +208,44 @@ def neighbours(
 
     Scope "person" counts the releases of all parties that know the person, "party" those of the named party alone.
     """
-    releases = plan.releases if scope is Scope.PERSON else [r for r in plan.releases if r.party == party]
+    releases = plan.releases if scope is Scope.PERSON else tuple(r for r in plan.releases if r.party == party)
+    changes = tuple(_changes(plan, unit, party))
+    if plan.study.scattered and plan.split is Split.HORIZONTAL and party is None:
+        return _scattered(plan, unit, changes)
     found: dict[tuple[Event, ...], None] = {}
+    for change in changes:
+        found |= dict.fromkeys(_moved(plan, releases, unit, *change))
+    return tuple(found)
+
+
+def _moved(
+    plan: Releases, releases: Sequence[Release], unit: Unit, holders: frozenset[str], label: bool
+) -> Iterator[tuple[Event, ...]]:
+    """Yield the events of these releases that one change at these parties is part of: a tuple for every set of parts that the row can be in."""
     renamed = _renames(plan.study)
-    for holders, label in _changes(plan, unit, party):
-        moved = [r for r in releases if r.party in holders and (not label or renamed or r.exposure.label is not None)]
-        # A row is in one part of the rows at every party, and in one part of every way in which analyses part them.
-        for chosen in _choices({r.exposure.part for r in moved}):
-            found[tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label, renamed=renamed))] = None
+    moved = [r for r in releases if r.party in holders and (not label or renamed or r.exposure.label is not None)]
+    # A row is in one part of the rows at every party, and in one part of every way in which analyses part them.
+    for chosen in _choices({r.exposure.part for r in moved}):
+        yield tuple(_events([r for r in moved if r.exposure.part in chosen], unit, label=label, renamed=renamed))
+
+
+def _scattered(plan: Releases, unit: Unit, changes: Sequence[tuple[frozenset[str], bool]]) -> tuple[tuple[Event, ...], ...]:
+    """List the changes where a row may be at another party in every analysis: one party of each, all of them where there are too many choices."""
+    by_analysis: dict[str, list[Release]] = {}
+    for release in plan.releases:
+        by_analysis.setdefault(release.name.partition(BETWEEN)[0], []).append(release)
+    found: dict[tuple[Event, ...], None] = {}
+    for label in {label for _, label in changes}:
+        ways = [
+            dict.fromkeys(
+                events for holders, told in changes if told is label for events in _moved(plan, own, unit, holders, label)
+            )
+            for own in by_analysis.values()
+        ]
+        if math.prod(len(way) for way in ways) > _CHOICES:
+            ways = [{tuple(event for events in way for event in events): None} for way in ways]
+        for chosen in itertools.product(*ways):
+            found[tuple(event for events in chosen for event in events)] = None
     return tuple(found)
 
 

@@ -7,6 +7,7 @@ no other origin was declared by people, and the statement names it under "Assume
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,9 +68,6 @@ class PastEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
             raise UsageError(msg)
         return Event(Kind[self.kind], self.value, self.count, self.total_variation, self.tails)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # so that clones of estimators know one release as one
-
 
 class DeclaredInput(msgspec.Struct, frozen=True):
     """The origin of an input that people declared."""
@@ -97,11 +95,15 @@ class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     events: tuple[PastEvent, ...] = ()
     #: "others": somebody declares that its rows are other people's, whose loss is no part of this study's.
     rows: str = SAME
+    #: The name of the draw, which no two draws share, also of one plan. Empty: not known, and then it is counted as a draw of its own.
+    release: str = ""
 
     def __post_init__(self) -> None:
         if self.input not in INPUT_WORDS or self.rows not in {SAME, OTHERS}:
             msg = f"an origin is of {listed(list(INPUT_WORDS))}, and of the {SAME!r} rows or of {OTHERS!r}"
             raise UsageError(msg)
+        if self.release and not re.fullmatch("[0-9a-f]{64}", self.release):
+            raise UsageError("the release of an origin is named by 64 hexadecimal digits, as the run wrote them")
         for past in self.events:
             Unit.parse(past.unit)
             past.event  # noqa: B018 - refuses an unknown kind or a number that is none
@@ -121,8 +123,8 @@ class ReleasedInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
         for past in self.events:
             if past.unit == unit:
                 found[past.part] = (*found.get(past.part, ()), past.event)
-        # Nobody bounded how many rows of a household counted.
-        return found or ({"": (UNBOUNDED,)} if unit is Unit.HOUSEHOLD else {})
+        # Nobody bounded how many rows of a household counted, where the plan was asked for its cost to other units alone.
+        return found or ({"": (UNBOUNDED,)} if unit is Unit.HOUSEHOLD and self.events else {})
 
     def of_others(self) -> Self:
         """Return the same input, declared to come from other people's rows."""
@@ -143,7 +145,26 @@ class Sourced:
 
 
 class SourcedFloat(Sourced, float):
-    """A number that carries its origins."""
+    """A number that carries its origins, also into what is computed from it."""
+
+
+def _computing(name: str) -> Any:  # noqa: ANN401 - a method
+    """Return an operation of numbers whose result carries the origins of both."""
+    plain = getattr(float, name)
+
+    def computed(self: SourcedFloat, *others: Any) -> Any:  # noqa: ANN401 - as of numbers
+        found = plain(self, *others)
+        return found if found is NotImplemented else sourced(found, origins_of(self, *others))
+
+    computed.__name__ = name
+    return computed
+
+
+for _operation in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    for _side in ("", "r"):
+        setattr(SourcedFloat, f"__{_side}{_operation}__", _computing(f"__{_side}{_operation}__"))
+for _operation in ("neg", "pos", "abs"):
+    setattr(SourcedFloat, f"__{_operation}__", _computing(f"__{_operation}__"))
 
 
 class SourcedList(Sourced, list[Any]):
@@ -164,15 +185,86 @@ class SourcedArray(Sourced, np.ndarray[Any, Any]):
     def __array_finalize__(self, other: NDArray[Any] | None) -> None:
         self.origins = getattr(other, "origins", ())
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **asked: Any) -> Any:  # noqa: ANN401 - NumPy's protocol
+        """Compute as arrays do; the result carries the origins of all inputs."""
+        given = {} if out is None else {"out": tuple(_plain(one) for one in out)}
+        found = getattr(ufunc, method)(*(_plain(one) for one in inputs), **given, **asked)
+        if out is not None:
+            for one in out:
+                if isinstance(one, SourcedArray):
+                    one.origins = origins_of(one, *inputs)
+            return out[0] if len(out) == 1 else out
+        return _with(found, origins_of(*inputs))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, asked: Any) -> Any:  # noqa: ANN401 - NumPy's protocol
+        """Compute as arrays do: means, products, stacks; the result carries the origins of all arguments."""
+        del types
+        found = function(*_all_plain(args), **{name: _all_plain(one) for name, one in asked.items()})
+        return _with(found, origins_of(args, asked))
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401 - a number or an array
+        """Return a part, which carries the same origins."""
+        return _with(np.asarray(self)[key], self.origins)
+
+    def __iter__(self) -> Any:  # noqa: ANN401 - of numbers or arrays
+        """Iterate over parts, each with the same origins."""
+        return iter([self[k] for k in range(len(self))])
+
+    def tolist(self) -> Any:  # noqa: ANN401 - lists as deep as the array
+        """Return lists of numbers that carry the same origins."""
+        return [one.tolist() if isinstance(one, np.ndarray) else one for one in self]
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return sourced, (np.asarray(self), self.origins)
+
+
+def _reducing(name: str) -> Any:  # noqa: ANN401 - a method
+    """Return a method of arrays that hands out numbers, whose result carries the origins of its operands."""
+
+    def reduced(self: SourcedArray, *args: Any, **asked: Any) -> Any:  # noqa: ANN401 - as of arrays
+        found = getattr(np.asarray(self), name)(*_all_plain(args), **{key: _all_plain(one) for key, one in asked.items()})
+        return _with(found, origins_of(self, args, asked))
+
+    reduced.__name__ = name
+    return reduced
+
+
+for _method in ("mean", "std", "var", "sum", "prod", "min", "max", "dot", "item", "trace", "round", "ptp", "take", "clip"):
+    if hasattr(np.ndarray, _method):
+        setattr(SourcedArray, _method, _reducing(_method))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - an operand
+    """Return an operand without its origins."""
+    return (
+        np.asarray(value) if isinstance(value, SourcedArray) else float(value) if isinstance(value, SourcedFloat) else value
+    )
+
+
+def _all_plain(value: Any) -> Any:  # noqa: ANN401 - an argument of a function
+    """Return an argument without origins, in lists and tuples too."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_all_plain, value)) if type(value) in {list, tuple} else [_all_plain(one) for one in value]
+    return _plain(value)
+
+
+def _with(found: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN401 - what was computed
+    """Return numbers and arrays with these origins, and whatever else was computed as it is."""
+    if not origins or found is None or found is NotImplemented:
+        return found
+    if isinstance(found, tuple):
+        return tuple(_with(one, origins) for one in found)
+    return sourced(found, origins) if isinstance(found, np.ndarray | np.floating | float) else found
 
 
 def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN401 - a value of the same kind
     """Return the value with these origins: a number, a list, a tuple, an array, or a mapping of such values."""
     found: Any
     if isinstance(value, np.ndarray):
-        found = np.array(value).view(SourcedArray)
+        found = np.array(value, subok=False).view(SourcedArray)
     elif isinstance(value, Mapping):
         found = SourcedDict({name: sourced(one, origins) for name, one in value.items()})
     elif isinstance(value, list | tuple):
@@ -183,23 +275,40 @@ def sourced(value: Any, origins: tuple[ReleasedInput, ...]) -> Any:  # noqa: ANN
     return found
 
 
-def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
-    """Return the releases that these public inputs carry, each once.
+def unsourced(value: Any) -> Any:  # noqa: ANN401 - a value of the same kind
+    """Return a value without its origins: for files and reports, which hold them elsewhere."""
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    if isinstance(value, Mapping):
+        return {name: unsourced(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [unsourced(one) for one in value] if isinstance(value, list) else tuple(unsourced(one) for one in value)
+    return float(value) if isinstance(value, SourcedFloat) else value
 
-    Two releases of equal plans drew noise of their own, so both are counted: what one plan object released shares its tuple of events.
-    """
+
+def origins_of(*inputs: object) -> tuple[ReleasedInput, ...]:
+    """Return the releases that these public inputs carry, each once, by the names of their draws; a release without a name each time it is carried."""
     carried = list(_carried(inputs))
-    made: dict[str, list[tuple[PastEvent, ...]]] = {}
-    for origin in carried:
-        known = made.setdefault(origin.plan, [])
-        if origin.rows == SAME and not any(origin.events is events for events in known):
-            known.append(origin.events)
-    together = {plan: known[0] if len(known) == 1 else sum(known, ()) for plan, known in made.items()}
-    return tuple(
-        dict.fromkeys(
-            one if one.rows == OTHERS else msgspec.structs.replace(one, events=together[one.plan]) for one in carried
-        )
-    )
+    named = dict.fromkeys(one for one in carried if one.release or one.rows == OTHERS)
+    return (*named, *(one for one in carried if not one.release and one.rows == SAME))
+
+
+def as_inputs(origins: Iterable[ReleasedInput], what: str) -> tuple[ReleasedInput, ...]:
+    """Return origins as those of another public input: coefficients that were released serve as "prior", say. Other inputs stay what they are."""
+    return tuple(msgspec.structs.replace(one, input=what) if one.input == COEFFICIENTS else one for one in origins)
+
+
+def by_draw(origins: Iterable[ReleasedInput]) -> dict[str, ReleasedInput]:
+    """Return these origins by the draw that each comes from: what has no name is a draw of its own, and so is what states another cost."""
+    known: dict[str, list[ReleasedInput]] = {}
+    found: dict[str, ReleasedInput] = {}
+    for number, origin in enumerate(origins):
+        name = origin.release or f"unnamed {number}"
+        same = known.setdefault(name, [])
+        if all((one.events, one.rows) != (origin.events, origin.rows) for one in same):
+            found[f"{name} {len(same)}" if same else name] = origin
+            same.append(origin)
+    return found
 
 
 def _carried(inputs: Iterable[object]) -> Iterable[ReleasedInput]:

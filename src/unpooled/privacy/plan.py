@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import html
 import math
+from copy import copy
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.exposure import BETWEEN, Exposure, Release, Releases, Worst, account, alternatives
-from unpooled.privacy.origin import PastEvent, ReleasedInput, sourced
+from unpooled.privacy.origin import PastEvent, ReleasedInput, by_draw, sourced
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.statement import Statement
 from unpooled.privacy.study import (
@@ -107,6 +108,8 @@ class Plan(Releases, Generic[Design]):
     maker: str = ""
     #: The plans that it contains, by name. They follow from the study, so they are no part of the hash.
     parts: Mapping[str, Plan] = field(default_factory=dict, compare=False, repr=False)
+    #: The name of the draw: of the run that released what this plan lists. Empty before it ran. No part of the hash: one plan may be drawn twice.
+    draw: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in _SENTENCES:
@@ -199,10 +202,20 @@ class Plan(Releases, Generic[Design]):
             excepted=self.excepted,
         )
 
+    def drawn(self, draw: str) -> Self:
+        """Return this plan as the run of this name drew it, and its parts with names of their own."""
+        made = copy(self)
+        parts = {
+            name: part.drawn(hashlib.sha256(f"{draw} {name}".encode()).hexdigest()) for name, part in self.parts.items()
+        }
+        object.__setattr__(made, "draw", draw)
+        object.__setattr__(made, "parts", parts)
+        return made
+
     def origin(self, what: str) -> ReleasedInput:
         """Return the origin of a public input that this plan released: whether its statement holds, and what it cost its people."""
         holds, events = self._priced
-        return ReleasedInput(what, self.hash, holds, events)
+        return ReleasedInput(what, self.hash, holds, events, release=self.draw)
 
     def origins(self, what: str) -> tuple[ReleasedInput, ...]:
         """Return the origin of a public input that this plan released, after those of the plan's own inputs."""
@@ -214,7 +227,7 @@ class Plan(Releases, Generic[Design]):
 
     @cached_property
     def _priced(self) -> tuple[bool, tuple[PastEvent, ...]]:
-        """Return whether the statement holds, and the cost of the plan: one tuple for all inputs, by which they are known as one release."""
+        """Return whether the statement holds, and the cost of the plan."""
         holds = self.statement.holds
         events = tuple(
             PastEvent(cost.unit, cost.part, e.kind.name, e.value, e.count, e.total_variation, e.tails)
@@ -225,7 +238,7 @@ class Plan(Releases, Generic[Design]):
 
     def _together(self, unit: Unit) -> Worst:
         """Return the cost of this plan to one unit, together with the earlier plans that released its public inputs (each of them once)."""
-        earlier = {origin.plan: parts for origin in self.study.origins if (parts := origin.parts(unit))}
+        earlier = {draw: parts for draw, origin in by_draw(self.study.origins).items() if (parts := origin.parts(unit))}
         cost = self.cost(unit)
         if not earlier:
             return cost

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.errors import PolicyRefusal
-from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Calibration, Scope
@@ -43,8 +42,8 @@ class Policy:
     scope: Scope = Scope.PERSON
     allow_simulation: bool = False
     allow_derived: bool = False
-    #: Whether secure sums may run among parties whose cards pin no public key (parties of one process only).
-    allow_unpinned: bool = False
+    #: Whether studies may run whose members have no keys: those among parties of one process.
+    allow_in_process: bool = False
     #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
     approved: frozenset[str] | None = frozenset()
     #: Whether this party links its rows with others' ("intersection"), or not ("no").
@@ -71,7 +70,7 @@ class Policy:
             frozenset({"*"}),
             allow_simulation=True,
             allow_derived=True,
-            allow_unpinned=True,
+            allow_in_process=True,
             approved=None,
             psi=INTERSECTION,
             joint=TRUSTING,
@@ -146,15 +145,10 @@ class Policy:
                 f'(elsewhere = "{COUNTED}"): use cards with household_elsewhere = true, which count the rows of an id at every party'
             )
             raise PolicyRefusal(msg)
-        unpinned = [card.name for card in study.parties if not card.key]
-        if (
-            unpinned
-            and not self.allow_unpinned
-            and any(r.mechanism.takes is Summand or r.exposure.together for r in plan.releases)
-        ):
+        if study.in_process and not self.allow_in_process:
             msg = (
-                f"the cards of {', '.join(unpinned)} hold no public key, so anybody could take their place where parties rely on each other: "
-                "use the cards that `unpooled party init` writes"
+                f"the cards of {', '.join(card.name for card in study.members)} hold no public key, so anybody could take their place: use the cards "
+                "that `unpooled party init` writes"
             )
             raise PolicyRefusal(msg)
         if self.approved is not None and plan.hash not in self.approved and not approved_in_ledger:

@@ -44,6 +44,16 @@ def contributions_of_arms(second: float, adjacency: Adjacency) -> float:
     return max(math.sqrt(2) * alone, column_moments(0.0, 1.0, second, adjacency, may_be_absent=False))
 
 
+def household_row(replaced: float, appears: float, adjacency: Adjacency, *, rows_move: bool) -> float:
+    """Return how far one row of a household moves a sum at most, given how far a row that is replaced and one that appears do (Theorem F.19).
+
+    ``rows_move``: rows of an id that leave one party may appear at another one, and both parties' releases tell (Theorem F.19 d).
+    """
+    if adjacency is Adjacency.ZERO_OUT:  # what contributes nothing appears nowhere else
+        return appears
+    return max(replaced, math.sqrt(2.0) * appears if rows_move else appears)
+
+
 def category_counts(adjacency: Adjacency) -> float:
     """Return the L2 sensitivity of the vector of category counts (Theorem F.2): one value moves two of them under ``replace``."""
     return math.sqrt(2.0) if adjacency is Adjacency.REPLACE else 1.0

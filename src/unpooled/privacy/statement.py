@@ -60,12 +60,29 @@ def _who(study: Study, split: Split) -> str:
         words = "Each person is in one row of one party."
         return words if split is Split.HORIZONTAL else "Each person is in one row, the same at every party."
     most, anywhere = study.household_rows, any(card.household and card.household.elsewhere for card in study.parties)
+    anywhere = anywhere or study.whole.household_rows > 1
     where = (
         "an id that several parties hold is protected in all its rows together"
         if anywhere or len(study.parties) == 1
         else "the parties' cards declare that no id has rows at several parties"
     )
     return f"At most {most} row{'s' if most > 1 else ''} of one id count in the whole study; {where}. Each person has one id, the same everywhere."
+
+
+def _against(study: Study, split: Split, against: str, excepted: tuple[str, ...]) -> str:
+    """Return whom the guarantee protects against, in words, and whom not: by who takes part, and by whose keys they have."""
+    own = [card.name for card in study.members if card.key and card.key == study.coordinator]
+    coordinator = f"the coordinator (which is {own[0]} itself, and sees its own rows)" if own else "the coordinator"
+    if against:
+        found = against.replace("the coordinator", coordinator, 1)
+    elif split is Split.VERTICAL:
+        found = f"all other parties, {coordinator} and readers of the results, alone or together"
+    else:
+        found = f"everyone outside the party that holds the row: other parties, {coordinator} and readers of the results"
+    found += f"; NOT against {' or '.join(excepted)}" if excepted else ""
+    if study.in_process and len(study.members) > 1:
+        found += "; here all parties are in one process, and whoever runs it holds the rows of all"
+    return found
 
 
 def upward(probability: float) -> str:
@@ -190,12 +207,7 @@ class Statement:
             warnings.append(
                 f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole unit at random."
             )
-        elsewhere = against or (
-            "all other parties, the coordinator and readers of the results, alone or together"
-            if split is Split.VERTICAL
-            else "everyone outside the party that holds the row: other parties, the coordinator and readers of the results"
-        )
-        elsewhere += f"; NOT against {' or '.join(excepted)}" if excepted else ""
+        elsewhere = _against(study, split, against, excepted)
         if trusted:
             elsewhere += f"; but NOT against {' and '.join(trusted)}, trusted with more than releases"
         return cls(

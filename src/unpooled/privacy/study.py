@@ -48,10 +48,15 @@ class Household(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     rows: int
     #: Whether other parties may hold rows of the same id. Where no party says so, no id counts with more than one party's number.
     elsewhere: bool = True
+    #: Whether one process counted the rows of every id over all parties together: each party may hold all rows that count, or some of them.
+    #: No card of a file can say so.
+    together: bool = False
 
     def __post_init__(self) -> None:
         if not self.column or self.ids < 2 or not 1 <= self.rows <= MOST_ROWS:  # noqa: PLR2004
             raise UsageError("a card's household names a column, at least 2 ids, and at least 1 row that counts of each")
+        if self.together and not self.elsewhere:
+            raise UsageError("ids whose rows were counted over all parties may have rows elsewhere: leave elsewhere out")
 
 
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -62,7 +67,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     columns: tuple[Column, ...]
     #: Columns that the party holds for its own use (a response, say). They never leave, so they need no bounds.
     labels: tuple[str, ...] = ()
-    #: The party's public signing key in hex, which pins who takes part. Empty only for parties of one process.
+    #: The party's public signing key in hex, which pins who takes part. Empty only where all members are parties of one process.
     key: str = ""
     #: The name of the column with the row ids, where the party has one. It is never data; column-split parties compare it.
     id: str = ""
@@ -158,6 +163,19 @@ class HelperCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return {"contact": self.contact} if self.contact else {}
 
 
+class Whole(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a part of a study has to know of the study that contains it: the person may be at parties that the part leaves out."""
+
+    #: The most rows of one id that count in the whole study.
+    household_rows: int = 1
+    #: Whether the rows of one id may lie at other parties in neighbouring data (:attr:`Study.rows_move`).
+    rows_move: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.household_rows <= MOST_ROWS:
+            raise UsageError("of an id at least 1 row counts in the whole study")
+
+
 class _Question(msgspec.Struct, frozen=True):
     """The fields that every study begins with, in this order."""
 
@@ -196,6 +214,10 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     helpers: tuple[HelperCard, ...] = ()
     #: Of an analysis: the digest of the study that contains it, and its name there. It is a study to be compiled, and is never run alone.
     within: str = ""
+    #: Whether a person's row may be at one party in one analysis and at another in the next: in one process each analysis may part the rows by itself.
+    scattered: bool = False
+    #: Of an analysis, or another part: what holds for the whole study and cannot be seen from the part's own cards.
+    whole: Whole = Whole()
 
     def __post_init__(self) -> None:
         if not self.justification.isprintable() or len(self.justification) > LONGEST_TEXT:
@@ -226,6 +248,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not self.parties or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
             raise UsageError(msg)
+        self._check_keys()
         together = [card.household is not None for card in self.parties]
         if not all(together) if self.unit == Unit.HOUSEHOLD else any(together):
             msg = (
@@ -233,6 +256,42 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 "`unpooled party init --household COLUMN --household-rows M` (in Python: fit(..., unit_id=...))"
             )
             raise UsageError(msg)
+
+    def _check_keys(self) -> None:
+        """Refuse members of whom some have a key and some have none, or of whom two have one: then one organisation could play two parts."""
+        without = [card.name for card in self.members if not card.key]
+        if without and len(without) < len(self.members):
+            msg = (
+                f"the card of {without[0]!r} holds no public key, and others do: every member of a study, helpers included, is pinned by a key of its "
+                "own, or anybody could take its place. Use the cards that `unpooled party init` writes (with --helper for a helper)"
+            )
+            raise UsageError(msg).at(party=without[0])
+        holders: dict[str, str] = {}
+        for card in self.members:
+            if card.key and holders.setdefault(card.key, card.name) != card.name:
+                msg = (
+                    f"{holders[card.key]!r} and {card.name!r} have one public key: members who rely on each other are different organisations, each "
+                    "with a key of its own. Take the card of another organisation for one of them"
+                )
+                raise UsageError(msg).at(party=card.name)
+        for helper in self.helpers:
+            if helper.key and helper.key == self.coordinator:
+                msg = (
+                    f"helper {helper.name!r} has the key of whoever runs the study: a helper knows masks, and the coordinator carries everybody's "
+                    "messages. Let another organisation help, or another one run the study"
+                )
+                raise UsageError(msg).at(party=helper.name)
+        together = any(card.household is not None and card.household.together for card in self.parties)
+        if not self.in_process and (together or self.scattered):
+            raise UsageError(
+                "only one process can count the rows of an id over all parties together, or part rows anew for every analysis: leave "
+                "household.together and scattered out"
+            )
+
+    @property
+    def in_process(self) -> bool:
+        """Return True if its members are parties of one process, which have no keys: whoever runs it holds all of their rows."""
+        return not any(card.key for card in self.members)
 
     @property
     def target(self) -> Target:
@@ -305,8 +364,25 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def household_rows(self) -> int:
         """Return the most rows of one id that count in the whole study; 1 where every row is a unit of its own."""
         declared = [card.household for card in self.parties if card.household is not None]
-        shared = sum(one.rows for one in declared if one.elsewhere)
-        return max([shared, *(one.rows for one in declared), 1])
+        over_all = max((one.rows for one in declared if one.together), default=0)
+        shared = sum(one.rows for one in declared if one.elsewhere and not one.together)
+        return max([shared + over_all, *(one.rows for one in declared), self.whole.household_rows])
+
+    @property
+    def rows_move(self) -> bool:
+        """Return True if the rows of one id may lie at other parties in neighbouring data.
+
+        Cards that say how many rows of an id count at each party bound the rows at every party by themselves. Rows that were counted over all
+        parties together are bounded in total alone: all of them but one may leave one party and appear at another (Theorem F.19 d). The one row of
+        an id that has no more stays where it is, for the number of ids of every party is public.
+        """
+        together = any(card.household is not None and card.household.together for card in self.parties)
+        return self.whole.rows_move or (together and len(self.parties) > 1 and self.household_rows > 1)
+
+    @property
+    def of_whole(self) -> Whole:
+        """Return what every part of this study has to know of it."""
+        return Whole(self.household_rows, self.rows_move)
 
     def one_card_for_all(self) -> Card:
         """Return the first card, where all parties declare the same columns: rows are split."""

@@ -7,10 +7,12 @@ three cannot differ: every message is encoded and decoded even when it never lea
 from __future__ import annotations
 
 import operator
+import secrets
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -50,6 +52,8 @@ class Outcome:
 
     result: Any
     communication: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: The name of the draw: a digest of the signatures of all members under their replies, which no two draws share. Empty where none has a key.
+    draw: str = ""
 
 
 def drive(
@@ -59,6 +63,7 @@ def drive(
     conversation = converse(model, plan)
     recorded = None if transcript is None else _Recorded(exchange, transcript, model, plan)
     communication = {card.name: {"sent": 0, "received": 0} for card in plan.study.members}
+    draw = None if plan.study.in_process else sha256(b"unpooled draw " + plan.hash.encode())
     try:
         asks = next(conversation)
         while True:
@@ -72,7 +77,7 @@ def drive(
                 communication[ask.to]["received"] += received
             replies = []
             for (ask, request), answer in zip(requests, answers, strict=True):
-                replies.append(_opened(model, plan, ask, request, answer))
+                replies.append(_opened(model, plan, ask, request, answer, draw))
                 if recorded is not None:
                     recorded.accept()
             try:
@@ -86,7 +91,7 @@ def drive(
     except StopIteration as end:
         if recorded is not None:
             recorded.settle()
-        return Outcome(end.value, communication)
+        return Outcome(end.value, communication, "" if draw is None else draw.hexdigest())
 
 
 class _Recorded:
@@ -186,7 +191,7 @@ class _Recorded:
         self._unsettled = []
 
 
-def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | Dropped) -> Any:  # noqa: ANN401 - the step's reply type
+def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | Dropped, draw: Any = None) -> Any:  # noqa: ANN401 - the step's reply type; a hash
     if isinstance(answer, Dropped):
         return answer
     with raised_at(party=ask.to):
@@ -196,6 +201,8 @@ def _opened(model: Model, plan: Plan, ask: Ask, request: bytes, answer: bytes | 
             raise ProtocolError(msg)
         short = answer.shortening if isinstance(answer, ShortReply) else None
         check_signature(plan.study.member(ask.to), request, envelope, short)
+        if draw is not None:
+            draw.update(msgspec.json.encode((ask.to, ask.step, ask.index, envelope.signature)))
         reply = open_body(envelope, find_step(model, ask.step, plan).reply)
         own, step = plan.part(ask.step)
         check_reply(own, replace(ask, step=step), reply)
@@ -264,7 +271,8 @@ def run_in_process(
     parties, shared = {}, _shared(model, plan)
     if budget is None:
         notice(plan, tables)
-    claim = None if budget is None else budget.claim(plan)
+    draw = _name_of_draw(plan, tables)
+    claim = None if budget is None else budget.claim(plan, draw)
     for card in plan.study.members:
         ledger = Ledger.in_memory((roots or {}).get(card.name))
         keys = KeySource(ledger.root_key)
@@ -286,7 +294,15 @@ def run_in_process(
     finally:
         for party in parties.values():
             party.ledger.close()
-    return LocalRun(outcome, entries, {name: party.keeper for name, party in parties.items()})
+    return LocalRun(replace(outcome, draw=draw), entries, {name: party.keeper for name, party in parties.items()})
+
+
+def _name_of_draw(plan: Plan, tables: Mapping[str, Table]) -> str:
+    """Return a name that no other draw of this process has. A simulation over the same data draws the same bytes again, so it has the same name."""
+    if plan.study.simulation_seed is None:
+        return secrets.token_hex(32)
+    held = [(name, table.digest.hex()) for name, table in sorted(tables.items())]
+    return sha256(msgspec.json.encode((plan.hash, held))).hexdigest()
 
 
 def _shared(model: Model, plan: Plan) -> Model:

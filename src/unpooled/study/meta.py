@@ -128,7 +128,7 @@ def meta_analysis(
     asked = asked_by(lambda: own.fit(X, y, sites=sites, **rows))
     delta = default_delta(min(card.people for card in asked.study.parties)) if model.delta is None else model.delta
     study = _apart(msgspec.structs.replace(asked.study, delta=delta), names)
-    plan, found = run(MODEL, study, asked.tables, budget=model.budget)
+    plan, found = run(MODEL, study, asked.tables, budget=model.budget, registry=load)
     results = found.outcome.result
     tables = {
         inner.study.parties[0].name: None if part.failed else load(inner.study.row).tables(inner, part.result)

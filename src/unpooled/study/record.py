@@ -51,6 +51,8 @@ class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     result: msgspec.Raw
     communication: dict[str, dict[str, int]]
     steps: tuple[StepCount, ...]
+    #: The name of the draw, by which later studies that rest on this run know it.
+    draw: str = ""
 
 
 def counted(entries: Sequence[Exchanged]) -> tuple[StepCount, ...]:
@@ -68,7 +70,7 @@ def write_record(folder: Path, plan: Plan, outcome: Outcome, entries: Sequence[E
     """Write the record of a run, and behind it its digest."""
     result = msgspec.Raw(msgspec.msgpack.encode(outcome.result))
     study = msgspec.Raw(msgspec.msgpack.encode(plan.study))
-    record = RunRecord(_FORMAT, study, plan.hash, result, outcome.communication, counted(entries))
+    record = RunRecord(_FORMAT, study, plan.hash, result, outcome.communication, counted(entries), outcome.draw)
     body = msgspec.msgpack.encode(record)
     (folder / RECORD).write_bytes(hashlib.sha256(body).digest() + body)
 
@@ -96,4 +98,5 @@ def read_record(folder: Path) -> tuple[Model, Plan, Any, RunRecord]:
     elif plan.hash != record.plan:
         msg = f"the run was of plan {record.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
         raise UsageError(msg)
+    plan = plan.drawn(record.draw)
     return model, plan, model.read(plan, bytes(record.result)), record

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UnpooledError, UsageError, listed
-from unpooled.estimation.running import Asked, answered, asked_by
+from unpooled.estimation.running import Asked, answered, asked_by, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.privacy import study as asking
@@ -20,11 +20,11 @@ from unpooled.privacy.analyses import Analysis
 from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, default_delta
-from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import ANALYSES
 from unpooled.privacy.table import Table
+from unpooled.privacy.unit import Split
 from unpooled.protocol.keeper import MemoryKeeper
-from unpooled.protocol.local import LocalRun, run_in_process
+from unpooled.protocol.local import LocalRun
 
 if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
@@ -124,8 +124,9 @@ class Study:
         fits = {name: partial(_call(one), X, **rows) for name, one in _named(self.analyses).items()}
         asked = {name: asked_by(fit) for name, fit in fits.items()}
         study, tables, views = self._together(asked)
-        self.plan_: Plan = MODEL.compile(study)
-        done = run_in_process(MODEL, self.plan_, tables, Policy.in_process(), load, budget=self.budget, views=views)
+        self._check_parties(asked, MODEL.compile(study))
+        self.plan_: Plan
+        self.plan_, done = run(MODEL, study, tables, budget=self.budget, views=views, registry=load)
         self.ledger_: tuple[Entry, ...] = done.ledger
         self.communication_ = done.outcome.communication
         self._results: dict[str, Any] = {}
@@ -211,6 +212,7 @@ class Study:
             origins=tuple(origins),
             ids=first.ids,
             helpers=tuple({card.name: card for one in asked.values() for card in one.study.helpers}.values()),
+            scattered=len(cards) > 1 and len(made) > 1,
         )
         return (
             study,
@@ -238,6 +240,17 @@ class Study:
         if study.simulation_seed not in {None, seed_of(self.random_state)}:
             msg = f"analysis {name!r} has a random_state of its own: give it to the Study alone"
             raise UsageError(msg)
+
+    def _check_parties(self, asked: Mapping[str, Asked], plan: Plan) -> None:
+        """Refuse analyses whose rows are split over other parties than those of the first one: they would count every person at both."""
+        first, *others = ((name, [card.name for card in one.study.parties]) for name, one in asked.items())
+        for name, parties in others if plan.split is Split.HORIZONTAL else ():
+            if sorted(parties) != sorted(first[1]):
+                msg = (
+                    f"analysis {name!r} has the sites {listed(parties)}, and {first[0]!r} has {listed(first[1])}: a person's row is at one site, the "
+                    "same in all analyses. Give `sites` to the fit of the Study, which hands it to each of them"
+                )
+                raise UsageError(msg)
 
 
 class _Holding:

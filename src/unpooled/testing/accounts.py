@@ -66,7 +66,7 @@ def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> No
                     Target(cost * share, delta, unit),
                     trust=frozenset({"*"}),
                     allow_simulation=True,
-                    allow_unpinned=True,
+                    allow_in_process=True,
                     approved=None,
                     joint=TRUSTING,
                     models=models_of(variant.study),

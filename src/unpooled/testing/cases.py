@@ -109,7 +109,7 @@ def policy(case: Case, **changes: Any) -> Policy:
         Target(study.epsilon, study.delta, Unit(study.unit)),
         trust=frozenset(study.trust.values()) | {who for one in study.contained for who in one.get("trust", {}).values()},
         allow_simulation=True,
-        allow_unpinned=True,
+        allow_in_process=True,
         approved=None,
         joint=ALLOWED,
         models=models_of(study),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from unpooled.aggregation.columns.design import CONSTANTS
 from unpooled.aggregation.columns.sentences import against, assumed, excepted, notes, unprotected
 from unpooled.aggregation.joint.sums import JOINT
-from unpooled.errors import JointRowsError
+from unpooled.errors import JointRowsError, UsageError, listed
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Split
@@ -39,7 +39,13 @@ def plan_of(study: Study, design: Columns, assumptions: tuple[Sentence, ...] = (
 
 
 def _check_cards(study: Study, design: ColumnsDesign) -> None:
-    """Refuse a study with a party whose card says that its masked rows do not travel, or not without a proof."""
+    """Refuse a study with two outside helpers, or with a party whose card says that its masked rows do not travel, or not without a proof."""
+    if len(study.helpers) > 1:
+        msg = (
+            f"{listed([card.name for card in study.helpers])} would help in one joint sum: its proofs are for one outside helper, who knows all masks, "
+            "so name one of them"
+        )
+        raise UsageError(msg)
     keyed = [card for card in study.parties if card.key]  # parties of one process have no policy to ask
     wanted = {ALLOWED, TRUSTING} if design.proved else {TRUSTING}
     for card in keyed:

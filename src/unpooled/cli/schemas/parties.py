@@ -105,6 +105,12 @@ class EntryData(Section):
     by: str
     reason: str
     purpose: str
+    release: Annotated[
+        str,
+        Meta(
+            description="Of a debit: the name of the draw, which no two draws share; empty in debits of ledgers of format 3 or older."
+        ),
+    ]
 
 
 class LedgerStudyData(Section):

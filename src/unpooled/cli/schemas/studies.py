@@ -312,6 +312,14 @@ class ViolationData(Section):
     what: str
 
 
+class AttainedData(Section):
+    """The part of a promise that one person attained who changed at every party at once."""
+
+    promise: str
+    epsilon: float
+    promised: float
+
+
 class AuditOutput(Output, tag="unpooled/audit/1"):
     """``unpooled audit``: the findings on made-up data. Exit code 1 where ``passed`` is false."""
 
@@ -322,6 +330,7 @@ class AuditOutput(Output, tag="unpooled/audit/1"):
     slower: Annotated[list[str], Meta(description="Releases that the pairs of ``--pairs`` move less than they did.")]
     attacks: list[AttackData]
     one_run: Annotated[OneRunData | None, Meta(description="With ``--canaries``.")]
+    attained: list[AttainedData]
     violations: list[ViolationData]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from unpooled.aggregation.descent import descent
 from unpooled.aggregation.drawn import drawn_fit
 from unpooled.aggregation.linear_direction import directed
-from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.aggregation.linear_fit import LinearFit, plain
 from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.linear_study import standardised
 from unpooled.aggregation.moments import Moments
@@ -146,7 +146,7 @@ def posterior(design: BayesDesign, moments: Moments) -> LinearFit:
 def _result(
     rounds: Rounds[BayesDesign], fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]
 ) -> BayesResult:
-    design = rounds.design
+    design, fit = rounds.design, plain(fit)
     level = design.parameters.level
     coefficients = coefficients_of(fit, design.layout.names, level)
     stored = None if moments is None else moments.stored()

@@ -314,11 +314,11 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.projection_, self.method_ = result.projection, result.method
         self._forget()
         if result.moments is not None:
-            return self._from(Moments.of(result.moments))
+            return self._from(Moments.of(result.moments).of_run(self.plan_))
         self._columns = declared.columns
         self.__dict__.update({} if result.drawn is None else {"drawn_": result.drawn})
         if result.focused is not None:
-            self.focused_ = Moments.of(result.focused)
+            self.focused_ = Moments.of(result.focused).of_run(self.plan_)
         coef = np.array([c.value for c in result.coefficients])
         return self._take(LinearFit.without_errors(coef, result.intercept, has_intercept=self.fit_intercept))
 
@@ -346,7 +346,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
     def _take(self, fit: LinearFit) -> Self:
         self._fit_ = fit
-        self.coef_, self.intercept_, self.covariance_ = fit.coef_, fit.intercept_, fit.covariance_
+        self.coef_, self.intercept_, self.covariance_ = np.asarray(fit.coef_), float(fit.intercept_), fit.covariance_
         self.noise_variance_ = fit.noise_variance
         return self
 

@@ -25,12 +25,12 @@ def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegress
     columns = layout.features if split else layout.declared
     estimator = PrivateLinearRegression._of_plan(plan, columns, prior=as_numbers(design.parameters.prior))  # noqa: SLF001 - its own model's
     if result.moments is not None:
-        estimator._from(Moments.of(result.moments))  # noqa: SLF001 - as above
+        estimator._from(Moments.of(result.moments).of_run(plan))  # noqa: SLF001 - as above
     else:
         coefficients = np.array([c.value for c in result.coefficients])
         fit = LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept)
         if result.focused is not None:
-            estimator.focused_ = Moments.of(result.focused)
+            estimator.focused_ = Moments.of(result.focused).of_run(plan)
         estimator._take(fit)  # noqa: SLF001 - as above
         if result.drawn is not None:
             estimator.drawn_ = result.drawn

@@ -10,6 +10,7 @@ from unpooled.aggregation.columns.design import JointDesign
 from unpooled.aggregation.columns.moments import joint_moments
 from unpooled.aggregation.columns.words import COLUMNS
 from unpooled.aggregation.drawn import drawn_fit
+from unpooled.aggregation.linear_fit import plain
 from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
 from unpooled.models.bayes.columns.sines import SineDesign, by_sines
@@ -37,7 +38,7 @@ def coordinate(compiled: Plan) -> Conversation:
     if isinstance(design, JointDesign):
         moments = yield from joint_moments(compiled)
         models = cast("columns.Parameters", design.parameters).prior
-        fit, drawn = drawn_fit(moments, models) if models else (moments.posterior(), None)
+        fit, drawn = drawn_fit(moments, models) if models else (plain(moments.posterior()), None)
         return msgspec.structs.replace(_result(design, fit, moments.stored(), "joint moments"), drawn=drawn)
     return (yield from coordinator.coordinate(compiled))
 

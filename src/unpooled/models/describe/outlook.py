@@ -108,7 +108,7 @@ def describe_outlook(
 
     """
     columns = tuple(Column(f"x{j}", -1.0, 1.0) for j in range(n_features))
-    together = Household("(household)", n_samples, rows_per_household, elsewhere=False) if unit == Unit.HOUSEHOLD else None
+    together = Household("(household)", n_samples, rows_per_household, together=True) if unit == Unit.HOUSEHOLD else None
     card = Card("all", n_samples * rows_per_household, columns, household=together)
     study = Study(
         model="describe",

@@ -14,7 +14,7 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
-from unpooled.privacy.sensitivity import category_counts, column_moments
+from unpooled.privacy.sensitivity import category_counts, column_moments, household_row
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 #: Relative weights of (count, sum of z, sum of z^2). Up to sqrt 2 the squares are free under ``replace``: the worst pair is
@@ -58,6 +58,8 @@ class SumsLayout:
     grid: int
     #: Whether nobody knows how many rows count.
     uncertain: bool = False
+    #: Whether rows of an id that leave one party may appear at another.
+    rows_move: bool = False
 
     def counts(self, column: Column) -> bool:
         """Return True if the number of a column's values is not public."""
@@ -79,7 +81,11 @@ class SumsLayout:
         if column.categories is not None:
             return category_counts(self.adjacency)
         counted = self.counts(column)
-        return column_moments(WEIGHTS[0] if counted else 0.0, *WEIGHTS[1:], self.adjacency, may_be_absent=counted)
+        weights = (WEIGHTS[0] if counted else 0.0, *WEIGHTS[1:])
+        inside = column_moments(*weights, self.adjacency, may_be_absent=counted)
+        if not self.uncertain:
+            return inside
+        return household_row(inside, math.hypot(*weights), self.adjacency, rows_move=self.rows_move)
 
     def width(self, i: int) -> int:
         """Return the number of coordinates of column i."""
@@ -114,7 +120,7 @@ def layout(study: Study, card: Card, parameters: Parameters) -> SumsLayout:
             )
             raise UsageError(msg).at(column=column.name)
     grid = integer_grid(max(c.rows for c in study.parties), degree=2)
-    return SumsLayout(columns, Adjacency(study.adjacency), grid, study.household_rows > 1)
+    return SumsLayout(columns, Adjacency(study.adjacency), grid, study.household_rows > 1, study.rows_move)
 
 
 def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:

@@ -283,18 +283,10 @@ def _as_fitted(
 
 def _origins(model: Any, rows: str) -> tuple[ReleasedInput, ...]:  # noqa: ANN401
     """Where the coefficients come from, and the ranges by which the model codes its columns."""
-    if hasattr(model, "plan_"):
-        known = model.plan_.origins(COEFFICIENTS)
-        fits = {known[-1].plan}
-    elif hasattr(model, "domains_"):  # of the releases of two domains
-        known = model.domains_.origins
-        fits = {release.origins[-1].plan for release in model.domains_.releases}
-    else:  # of moments that were released elsewhere: their file says whether their statement held
-        known = (ReleasedInput(COEFFICIENTS, model.moments_.plan, model.moments_.holds),)
-        fits = {known[-1].plan}
+    known: tuple[ReleasedInput, ...] = model.origins
     # What the fit itself cost is in its own statement; here it matters whether that holds.
-    fitted = (msgspec.structs.replace(one, events=()) for one in known if one.plan in fits)
-    found = (*fitted, *(one for one in known if one.plan not in fits))
+    fitted = (msgspec.structs.replace(one, events=()) for one in known if one.input == COEFFICIENTS)
+    found = (*fitted, *(one for one in known if one.input != COEFFICIENTS))
     return tuple(origin.of_others() for origin in found) if rows == OTHERS else found
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.base import Declared
     from unpooled.estimation.linking import On
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
@@ -36,6 +36,7 @@ class Joining(Earlier):
     check: str
     method: str
     moments_: Moments
+    plan_: Plan
     coef_: Vector
     intercept_: float
     shared_: Any
@@ -80,7 +81,7 @@ class Joining(Earlier):
         values = {c.name: c.value for c in result.coefficients}
         self.coef_ = np.array([values.get(name, 0.0) for name in names])
         self.intercept_ = result.intercept
-        self.moments_ = Moments.of(result.moments)
+        self.moments_ = Moments.of(result.moments).of_run(self.plan_)
         self.shared_, self._columns = (), declared.columns
         self._keep_drawn(result)
         return result

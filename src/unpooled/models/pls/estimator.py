@@ -314,7 +314,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
             self.__dict__.pop(left, None)
         self._columns, self.method_ = declared.columns, result.method
         if result.moments is not None:
-            found = tuple(Moments.of(one) for one in (result.moments, *result.more))
+            found = tuple(Moments.of(one).of_run(self.plan_) for one in (result.moments, *result.more))
             self.moments_ = found if result.more else found[0]
         self.__dict__.update({} if result.drawn is None else {"drawn_": result.drawn})
         if result.scores is not None:

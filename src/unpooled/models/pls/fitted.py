@@ -28,7 +28,7 @@ def fitted(plan: Plan[PlsDesign], result: PlsResult) -> PrivatePLSRegression:
     estimator = PrivatePLSRegression._of_plan(plan, channels, ("matrix",), **own)  # noqa: SLF001 - its own model's
     estimator.method_ = result.method
     if result.moments is not None:
-        found = tuple(Moments.of(one) for one in (result.moments, *result.more))
+        found = tuple(Moments.of(one).of_run(plan) for one in (result.moments, *result.more))
         estimator.moments_ = found if result.more else found[0]
     if result.drawn is not None:
         estimator.drawn_ = result.drawn

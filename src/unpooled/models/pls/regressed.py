@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.aggregation.linear_fit import plain
 from unpooled.kernels.kernel_pls import Centred
 from unpooled.kernels.noisy_gram import noise_level, psd_part
 from unpooled.models.pls.fit import NOISE, RIDGE, components_of, from_moments, nothing, numbers
@@ -36,7 +37,7 @@ def of_released(moments: Moments, frame: Frame, n_components: int | str) -> PlsF
     """Return the model of released moments, of rounds or of one release."""
     if not moments.frame.refined:
         return from_moments(moments, frame, n_components)
-    return of_refined(moments, moments.posterior(), frame, n_components)
+    return of_refined(moments, plain(moments.posterior()), frame, n_components)
 
 
 def of_refined(moments: Moments, fit: LinearFit, frame: Frame, n_components: int | str) -> PlsFit:

@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
 from unpooled.privacy.exposure import account
-from unpooled.privacy.origin import COEFFICIENTS, SAME, ReleasedInput, origins_of, sourced
+from unpooled.privacy.origin import SAME, ReleasedInput, by_draw, origins_of, sourced
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -35,8 +33,8 @@ class DomainRelease:
     def of(cls, domain: str, released: str, moments: Moments, plan: Any = None) -> Self:  # noqa: ANN401 - a plan of any design
         """Return the release of moments, by their plan where it is at hand."""
         if plan is None:
-            return cls(domain, released, moments.rows, (ReleasedInput(COEFFICIENTS, moments.plan, moments.holds),))
-        return cls(domain, released, moments.rows, plan.origins(COEFFICIENTS), str(plan.study.unit), plan.study.delta)
+            return cls(domain, released, moments.rows, moments.origins)
+        return cls(domain, released, moments.rows, moments.origins, str(plan.study.unit), plan.study.delta)
 
     @property
     def holds(self) -> bool:
@@ -71,10 +69,7 @@ class TwoReleases:
     @property
     def origins(self) -> tuple[ReleasedInput, ...]:
         """Return every release behind the model, each once: the fits, then their public inputs."""
-        found = origins_of(*(sourced((), release.origins[-1:] + release.origins[:-1]) for release in self.releases))
-        # Two releases of equal plans count twice: where one of them does not say what it cost, nobody knows the sum.
-        silent = {origin.plan for release in self.releases for origin in release.origins if not origin.events}
-        return tuple(msgspec.structs.replace(one, events=()) if one.plan in silent else one for one in found)
+        return origins_of(*(sourced((), release.origins[-1:] + release.origins[:-1]) for release in self.releases))
 
     @property
     def epsilon(self) -> float | None:
@@ -112,7 +107,7 @@ def together(releases: tuple[DomainRelease, ...]) -> float | None:
     ):
         return None
     unit = Unit(releases[0].unit)
-    parts = {origin.plan: found for origin in origins if (found := origin.parts(unit))}
+    parts = {draw: found for draw, origin in by_draw(origins).items() if (found := origin.parts(unit))}
     return float(account(list(parts.values())).epsilon(max(release.delta for release in releases)))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 import os
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from unpooled.errors import BudgetRefusal, PolicyRefusal, ReleaseConflict
-from unpooled.privacy.ledger.chain import DIGEST_ALONE, Approval, Row, read_costs
+from unpooled.privacy.ledger.chain import DIGEST_ALONE, Approval, Row, read_debit
 from unpooled.privacy.ledger.charges import (
     Charge,
     Entry,
@@ -171,7 +173,18 @@ class Ledger:
             for key in new:
                 history.stands(key.plan)
             self._judge(history, new, budget, scope, allow_unbounded=allow_unbounded)
-            self._store.append(*map(Row.of, new.values()))
+            self._store.append(*(Row.of(self._named(charge)) for charge in new.values()))
+
+    def _named(self, charge: Charge) -> Charge:
+        """Return a debit with a name that no other draw has: of this ledger's secret key, of its place, and of the request and the data behind it.
+
+        A ledger that was restored from a copy, or data that changed, give another name to what is drawn anew.
+        """
+        if charge.release:
+            return charge
+        key = charge.key
+        place = msgspec.json.encode((key.plan, key.step, key.index, key.name, charge.shared, charge.fingerprint.hex()))
+        return replace(charge, release=hmac.digest(self._store.root_key, b"name of a draw" + place, "sha256").hex())
 
     def commit(self, plan: str, step: str, index: int, request: bytes, reply: bytes, *, keep: bool = True) -> None:
         """Store the reply of a step, which may be sent once this returns. The charges of the step are now committed.
@@ -282,7 +295,7 @@ class Ledger:
             old = [row for row in history.rows[:last] if row.kind == "charge"]
         if not old:
             return ()
-        free = sorted({row.plan[:16] for row in old if not any(cost.event.value for cost in read_costs(row.detail))})
+        free = sorted({row.plan[:16] for row in old if not any(cost.event.value for cost in read_debit(row.detail)[1])})
         own = (
             "Entries of unpooled 0.1.0 hold what this party released; what other parties released about the same people in column-split "
             "studies is not in them, nor what a label cost there."

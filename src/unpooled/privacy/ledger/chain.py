@@ -7,11 +7,11 @@ A row is one of
 * ``data``: the file whose budget this is;
 * ``approval``: this party agreed to a plan; its detail says who approved it, why, for which purpose, and where public inputs come from;
 * ``withdrawal``: this party took its agreement back;
-* ``charge``: one release of this party, and what it costs each unit;
+* ``charge``: one release of this party, its own name, and what it costs each unit;
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
 * ``alignment``: rows were linked with a set of parties, and the number of ids that they could try out;
 * ``commit``: the reply of a step, or its digest alone where it is made again when it is asked for;
-* ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1);
+* ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1): debits among them have no name;
 * ``countersignature``: somebody signed a head of this chain (nobody does yet; a later version may).
 
 Rows are spelled out with types and lengths before they are hashed, so no two rows are spelled alike. What differs by kind stands in one
@@ -34,8 +34,8 @@ from unpooled.privacy.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Version of files and rows. ``format1`` and ``format2`` read those of unpooled 0.1.0 and 0.2.0.
-FORMAT = 3
+#: Version of files and rows. ``format1`` reads those of unpooled 0.1.0, ``formats23`` those of 0.2.0 and of builds before 0.3.0.
+FORMAT = 4
 _CHAIN = """CREATE TABLE chain (position INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL,
 plan TEXT NOT NULL, step TEXT NOT NULL, number INTEGER NOT NULL, name TEXT NOT NULL,
 fingerprint BLOB NOT NULL, content BLOB NOT NULL, detail BLOB NOT NULL, digest BLOB NOT NULL) STRICT"""
@@ -63,6 +63,23 @@ def spell_costs(costs: Iterable[Cost]) -> bytes:
         # Only events that have tails say so: the others are spelled as they were before there were any.
         numbers.append((*plain, [(n, m.hex()) for n, m in event.tails]) if event.tails else plain)
     return msgspec.json.encode(numbers)
+
+
+class _Named(msgspec.Struct, forbid_unknown_fields=True):
+    """The detail of a debit: the name of the draw, and its costs."""
+
+    release: str
+    costs: msgspec.Raw
+
+
+def read_debit(detail: bytes) -> tuple[str, tuple[Cost, ...]]:
+    """Return the name of a draw and the costs of its row; a row that was taken over from format 3 or older holds costs alone, and no name."""
+    if detail.startswith(b"["):
+        return "", read_costs(detail)
+    named = msgspec.json.decode(detail, type=_Named)
+    if not named.release:
+        raise ValueError
+    return named.release, read_costs(bytes(named.costs))
 
 
 def read_costs(detail: bytes) -> tuple[Cost, ...]:
@@ -112,12 +129,14 @@ class Row(NamedTuple):
     def of(cls, charge: Charge) -> Row:
         """Return the row that debits a charge."""
         key, kind = charge.key, "shared" if charge.shared else "charge"
-        return cls(0, 0, kind, key.plan, key.step, key.index, key.name, charge.fingerprint, b"", spell_costs(charge.costs))
+        detail = msgspec.json.encode(_Named(charge.release, msgspec.Raw(spell_costs(charge.costs))))
+        return cls(0, 0, kind, key.plan, key.step, key.index, key.name, charge.fingerprint, b"", detail)
 
     @property
     def charge(self) -> Charge:
         """Return the charge that a row debits."""
-        return Charge(self.key, self.fingerprint, read_costs(self.detail), self.kind == "shared")
+        release, costs = read_debit(self.detail)
+        return Charge(self.key, self.fingerprint, costs, self.kind == "shared", release)
 
     @property
     def approval(self) -> Approval:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
@@ -80,15 +81,19 @@ class ReleaseKey:
 class Charge:
     """The cost of one release to each unit, and a digest of the request and the data behind it.
 
-    ``shared``: not one release but a whole column-split plan, over all its parties.
+    ``shared``: not one release but a whole column-split plan, over all its parties. ``release`` is a name that no two draws share; a ledger
+    gives one to what has none.
     """
 
     key: ReleaseKey
     fingerprint: bytes
     costs: tuple[Cost, ...]
     shared: bool = False
+    release: str = ""
 
     def __post_init__(self) -> None:
+        named = self.release == "" or re.fullmatch("[0-9a-f]{64}", self.release) is not None
+        require(named, "the name of a draw is 64 lowercase hexadecimal digits")
         require(type(self.key) is ReleaseKey, f"a charge needs a ReleaseKey, not {type(self.key).__name__}")
         check_digest("fingerprint", self.fingerprint)
         for unit, part, event in self.costs:
@@ -119,6 +124,8 @@ class Entry:
     reason: str = ""
     #: Of an approval: what the study's result is for, as the study file said.
     purpose: str = ""
+    #: Of a debit: the name of the draw, which no two draws share; empty in a debit of format 3 or older, which counts as a draw of its own.
+    release: str = ""
 
     @property
     def units(self) -> tuple[Unit, ...]:

@@ -9,7 +9,7 @@ import msgspec
 from unpooled.errors import PlanMismatch, PolicyRefusal, ReleaseConflict
 from unpooled.privacy.events import Kind
 from unpooled.privacy.exposure import account
-from unpooled.privacy.ledger.chain import DIGEST_ALONE, NOTHING, Head, Row, link, read_costs
+from unpooled.privacy.ledger.chain import DIGEST_ALONE, NOTHING, Head, Row, link, read_debit
 from unpooled.privacy.ledger.charges import Charge, Entry, ReleaseKey, require
 from unpooled.privacy.ledger.place import Place
 from unpooled.privacy.unit import Scope, Unit
@@ -120,15 +120,17 @@ class History:
         sent = answer is not None and answer.position > row.position
         state: Literal["reserved", "committed"] = "committed" if sent else "reserved"
         kind: Literal["charge", "shared"] = "shared" if row.kind == "shared" else "charge"
-        return Entry(row.position, kind, row.plan, row.key, read_costs(row.detail), state, row.time)
+        release, costs = read_debit(row.detail)
+        return Entry(row.position, kind, row.plan, row.key, costs, state, row.time, release=release)
 
 
 def spent(charges: Iterable[Charge], unit: Unit, scope: Scope, *, known_only: bool = False) -> Worst:
     """Return the total cost of these charges to one unit (:func:`~unpooled.privacy.exposure.account`, plan by plan)."""
-    plans: dict[tuple[str, bool], dict[str, list[Event]]] = {}
+    plans: dict[tuple[str, ReleaseKey | None], dict[str, list[Event]]] = {}
     for charge in charges:
-        # A plan is counted whole, as a shared charge, or release by release: never both.
-        parts = plans.setdefault((charge.key.plan, charge.shared), {})
+        # A plan is counted whole, as a shared charge, or release by release: never both. Two draws of one plan are two plans: a person may be in
+        # one part of its rows in the first, and in another part in the second.
+        parts = plans.setdefault((charge.key.plan, charge.key if charge.shared else None), {})
         for cost in charge.cost(unit):
             if not (known_only and cost.event.kind is Kind.UNBOUNDED):
                 parts.setdefault(cost.part, []).append(cost.event)

@@ -1,15 +1,16 @@
-"""Takes a ledger of format 1 or 2 over into files of today, with everything it spent."""
+"""Takes a ledger of format 1, 2 or 3 over into files of today, with everything it spent."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from unpooled.errors import UnpooledError
-from unpooled.privacy.ledger import files, format1, format2
+from unpooled.privacy.ledger import files, format1, formats23
 from unpooled.privacy.ledger.chain import Row
 from unpooled.privacy.ledger.failures import damaged
 from unpooled.privacy.ledger.format1 import Old
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 
 
 #: Formats that can be taken over, and what reads them.
-_READERS: dict[int, Callable[[Path, Path, bytes], Old]] = {1: format1.read, format2.FORMAT: format2.read}
+_READERS: dict[int, Callable[[Path, Path, bytes], Old]] = {1: format1.read}
+_READERS.update((version, partial(formats23.read, version)) for version in formats23.FORMATS)
 
 
 def migrate(database: Path) -> None:
-    """Replace the files of an older format at this path; the old ones stay next to them, under ``.format1`` or ``.format2``.
+    """Replace the files of an older format at this path; the old ones stay next to them, under ``.format1``, ``.format2`` or ``.format3``.
 
     The new files are complete before any old one is replaced, and a migration that was cut short can be run again.
     """

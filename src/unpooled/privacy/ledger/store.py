@@ -22,7 +22,7 @@ from unpooled.privacy.ledger.chain import TABLES, Head, Row, link
 from unpooled.privacy.ledger.charges import DIGEST_BYTES, require
 from unpooled.privacy.ledger.failures import damaged, explained, ledger_at
 from unpooled.privacy.ledger.format1 import FORMAT_1, tables
-from unpooled.privacy.ledger.format2 import is_format_2
+from unpooled.privacy.ledger.formats23 import format_of
 from unpooled.privacy.ledger.history import History
 from unpooled.privacy.ledger.place import Place
 
@@ -213,14 +213,13 @@ class Store:
             raise Refusal(_OLDER.format(at=ledger_at(self.path), version="0.1.0", why="counted some releases too low"))
         if found != TABLES:
             damaged(self.path, "its tables are not those of a ledger of this version")
-        if is_format_2(self.connection):
-            raise Refusal(
-                _OLDER.format(
-                    at=ledger_at(self.path),
-                    version="0.2.0",
-                    why="names nobody who approved and is less able to notice a copy",
-                )
-            )
+        older = {
+            2: ("0.2.0", "names nobody who approved and is less able to notice a copy"),
+            3: ("before 0.3.0", "told draws apart by their plans alone"),
+        }
+        if (version := format_of(self.connection)) is not None:
+            written, why = older[version]
+            raise Refusal(_OLDER.format(at=ledger_at(self.path), version=written, why=why))
 
     def _catch_up(self) -> None:
         """Verify and take in the rows that came since the last transaction, of this process or of another."""

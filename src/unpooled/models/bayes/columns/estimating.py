@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unpooled.aggregation.layout import MomentsLayout
     from unpooled.estimation.base import Declared
     from unpooled.estimation.linking import On
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.plan import Plan, Study
 
 #: Parameters that are of rows at several parties, with the values that leave them out.
 _OF_ROWS: dict[str, Any] = {
@@ -55,6 +55,7 @@ class ColumnSplit:
     check: str
     tolerate: int
     method: str
+    plan_: Plan
 
     @property
     def _response_stays(self) -> bool:
@@ -116,7 +117,7 @@ class ColumnSplit:
         estimator.projection_, estimator.method_ = result.projection, result.method
         estimator._forget()
         if result.moments is not None:
-            moments = Moments.of(result.moments)
+            moments = Moments.of(result.moments).of_run(self.plan_)
             estimator._from(moments if moments.layout.formula else in_order(moments, features.names))
             return
         estimator._columns = declared.columns

@@ -1,6 +1,7 @@
-"""Reads ledgers of unpooled 0.2.0 (format 2), so that what they spent is kept. Nothing here writes.
+"""Reads ledgers of unpooled 0.2.0 (format 2) and of builds that came after it (format 3), so that what they spent is kept. Nothing here writes.
 
-Format 2 has the same tables and rows; its chain starts from another digest, its places have no inode, its approvals name nobody.
+Both have the same tables and rows; their chains start from other digests, and their debits have no names. In format 2 places have no inode, and
+approvals name nobody.
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ from unpooled.privacy.ledger.history import History
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = 2
+FORMATS = (2, 3)
 
 
-def is_format_2(connection: sqlite3.Connection) -> bool:
-    """Return True if the first row of this chain is one of format 2."""
+def format_of(connection: sqlite3.Connection) -> int | None:
+    """Return which of these formats the first row of this chain is of; None for another one."""
     first = connection.execute("SELECT * FROM chain WHERE position = 0").fetchone()
-    return first is not None and link(start(FORMAT).digest, first[:-1]) == first[-1]
+    ours = (version for version in FORMATS if first is not None and link(start(version).digest, first[:-1]) == first[-1])
+    return next(ours, None)
 
 
-def read(database: Path, anchor: Path, root_key: bytes) -> Old:
-    """Return every row and reply, verified as format 2 verified them; raises ValueError where anything is not as it should be."""
+def read(version: int, database: Path, anchor: Path, root_key: bytes) -> Old:
+    """Return every row and reply, verified as this format verified them; raises ValueError where anything is not as it should be."""
     connection = sqlite3.connect(database.as_uri() + "?mode=ro", uri=True)
     try:
-        if tables(connection) != TABLES or not is_format_2(connection):
-            raise ValueError("no ledger of format 2")
-        history = History(start(FORMAT))
+        if tables(connection) != TABLES or format_of(connection) != version:
+            msg = f"no ledger of format {version}"
+            raise ValueError(msg)
+        history = History(start(version))
         for *columns, digest in connection.execute("SELECT * FROM chain ORDER BY position"):
             history.take_in(columns, digest)
         replies = tuple(connection.execute("SELECT content, body FROM replies"))
@@ -46,7 +49,7 @@ def read(database: Path, anchor: Path, root_key: bytes) -> Old:
     written = json.loads(anchor.read_bytes())
     ends = [(end["rows"], end["head"]) for end in written["heads"]]
     head = history.head
-    if (written["format"], written["ledger"]) != (FORMAT, history.identity.hex()) or (
+    if (written["format"], written["ledger"]) != (version, history.identity.hex()) or (
         head.rows,
         head.digest.hex(),
     ) not in ends:
