@@ -197,6 +197,8 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
         assert (", each" in one.size) == (len(one.parties) > 1)
         times = int(found[1]) if (found := re.search(r"at most (\d+) times", one.size)) else 1
         assert all(made[name, party] <= size * times for party in one.parties)
+        if times == 1 and not any(r.exposure.alternative or r.exposure.together for r in papers.plan.releases):
+            assert {made[name, party] for party in one.parties} == {size}
     for text in (papers.dossier, report_page(papers.facts.run)):
         for one in in_words(papers.plan):
             assert one.size in text
