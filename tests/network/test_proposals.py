@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -10,13 +11,15 @@ import pytest
 from cases import CASES
 from worlds import World, identity_of, make_world
 
-from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, UnpooledError
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyError, UnpooledError
 from unpooled.network import proposals, signing
 from unpooled.network.proposals import ENDING, INBOX, PROPOSE, Laid, Proposal
 from unpooled.network.service import PROPOSED, RequestDesk, Silence, propose
 from unpooled.privacy.ledger import Ledger
+from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.messages import encode
+from unpooled.study.files import read_party
 from unpooled.study.run import compile_study
 
 COORDINATOR, STRANGER = Identity(b"c" * 32), Identity(b"s" * 32)
@@ -162,6 +165,96 @@ def test_a_full_inbox_and_a_large_proposal_are_refused(world: World, monkeypatch
         proposals.read(files(world, name)[0], name, identity_of(world, name).public)
 
 
+def known(world: World, party: str, *keys: str) -> None:
+    """Write keys of coordinators into the policy of a party."""
+    config = world.party(party)
+    config.write_text(config.read_text().replace("[policy]\n", f"[policy]\ncoordinators = {list(keys)}\n"))
+
+
+def test_a_strangers_key_fills_no_inbox(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P13: a study pins its own coordinator, so anybody on the network signed 100 proposals of 20 MB, and nobody else's were taken."""
+    name, stranger = world.names[0], {"coordinator": STRANGER.public}
+    size = len(frame(world, name, STRANGER, **stranger))
+    monkeypatch.setattr(proposals, "MOST_OF_STRANGERS", 3)
+    monkeypatch.setattr(proposals, "LARGEST_OF_STRANGERS", 2 * size)
+    for run in (1, 2, 3):
+        answered(world, name, frame(world, name, STRANGER, run=run, **stranger))
+    others = Identity(b"o" * 32)  # a new key for each proposal costs nothing
+    for signer, run in ((STRANGER, 4), (others, 5)):
+        with pytest.raises(PolicyRefusal, match=r"not know.*coordinators"):
+            answered(world, name, frame(world, name, signer, run=run, coordinator=signer.public))
+    assert len(files(world, name)) == 3
+    known(world, name, COORDINATOR.public)
+    for run in range(6):
+        answered(world, name, frame(world, name, run=run + 1))
+    assert sum(file.suffix == ENDING for file in files(world, name)) == 9
+    monkeypatch.setattr(proposals, "LARGEST_OF_STRANGERS", size // 2)
+    files(world, name)[0].unlink()
+    with pytest.raises(PolicyRefusal, match=f"at most {size // 2}"):
+        answered(world, world.names[1], frame(world, world.names[1], STRANGER, **stranger))
+    answered(world, name, frame(world, name, run=9))
+
+
+def test_the_proposals_of_an_inbox_are_bounded_together_by_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = world.names[0]
+    known(world, name, COORDINATOR.public)
+    answered(world, name, frame(world, name, run=1))
+    monkeypatch.setattr(proposals, "LARGEST_TOGETHER", 2 * files(world, name)[0].stat().st_size + 1)
+    answered(world, name, frame(world, name, run=2))
+    with pytest.raises(PolicyRefusal, match=r"together.*remove some first"):
+        answered(world, name, frame(world, name, run=3))
+    # A file that a process left behind when it died counts no more.
+    left = world.root / name / INBOX / "0123.tmp"
+    left.write_bytes(b"x" * 1000)
+    files(world, name)[1].unlink()
+    answered(world, name, frame(world, name, run=4))
+    assert not left.exists()
+
+
+def test_a_coordinator_whose_study_was_approved_and_opened_here_is_known(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, study = world.names[0], world.study
+    monkeypatch.setattr(proposals, "MOST_OF_STRANGERS", 1)
+    answered(world, name, frame(world, name, run=1))
+    with pytest.raises(PolicyRefusal, match="coordinators"):
+        answered(world, name, frame(world, name, run=2))
+    plan = compile_study(study)
+    opening = signing.sign_request(COORDINATOR, name, encode(plan.hash, "open", 0, OpenRequest(study)))
+    config = world.party(name)
+    text = config.read_text()
+    config.write_text(re.sub(r"approval = .*", 'approval = "ask"', text))
+    with pytest.raises(PolicyRefusal, match="not approved"):
+        answered(world, name, opening)
+    with pytest.raises(PolicyRefusal, match="coordinators"):  # who only asked is a stranger still
+        answered(world, name, frame(world, name, run=2))
+    config.write_text(re.sub(r"approval = .*", f'approval = ["{plan.hash}"]', text))
+    answered(world, name, opening)
+    answered(world, name, frame(world, name, run=2))
+    answered(world, name, frame(world, name, run=3))
+
+
+@pytest.mark.parametrize("wrong", ['["12"]', '["' + "g" * 64 + '"]', '"all"'])
+def test_coordinators_of_a_policy_are_public_keys(world: World, wrong: str) -> None:
+    config = world.party(world.names[0])
+    config.write_text(config.read_text().replace("[policy]\n", f"[policy]\ncoordinators = {wrong}\n"))
+    with pytest.raises(StudyError, match="coordinators"):
+        read_party(config)
+
+
+def test_the_console_says_whether_the_key_of_a_proposal_is_known(world: World) -> None:
+    from consoles import console
+
+    name, plan = world.names[0], compile_study(world.study).hash
+    answered(world, name, frame(world, name))
+    with console(world.party(name)) as browser:
+        assert "signed by a key that this party does not know" in browser.get("/")
+        assert "this party does not know that key" in browser.get(f"/plan/{plan}")
+    known(world, name, COORDINATOR.public)
+    with console(world.party(name)) as browser:
+        assert "signed by a coordinator that this party knows" in browser.get("/")
+
+
 def test_a_file_that_somebody_altered_is_refused_when_it_is_read(world: World) -> None:
     name = world.names[0]
     answered(world, name, frame(world, name))
@@ -185,7 +278,7 @@ def test_the_console_shows_who_proposed_it_and_approves_it(world: World) -> None
     answered(world, name, frame(world, name))
     with console(world.party(name)) as browser:
         shown = browser.get("/")
-        assert "proposed by analyst, signed by the coordinator" in shown
+        assert "proposed by analyst, signed by a key that this party does not know" in shown
         assert "Who comes to us?" in shown
         assert "Proposed by analyst" in browser.get(f"/plan/{plan}")
         assert browser.decide(plan, "approve").status == 303

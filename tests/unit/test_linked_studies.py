@@ -239,6 +239,155 @@ def test_the_template_of_a_study_that_links_rows_is_one(linked: Path) -> None:
     assert compile_study(read_study(linked / "template_of_linked.toml")).links
 
 
+# --- the policy is that of the ledger ------------------------------------------------------------------------------------------------
+
+
+def fresh(folder: Path, **policy: str) -> Path:
+    """Return three parties whose rows are linked, of which the clinic's policy says more than the default one."""
+    files(folder)
+    clinic = folder / "clinic" / "party.toml"
+    text = clinic.read_text().replace("# models = [", "models = [").replace('["describe", "glm"]', '["describe", "pride"]')
+    for key, said in policy.items():
+        text = "\n".join(f"{key} = {said}" if line.startswith(f"{key} = ") else line for line in text.splitlines()) + "\n"
+    clinic.write_text(text)
+    approved(folder, "link.toml")
+    command(folder, "link", "link.toml", *parties(folder))
+    return folder
+
+
+def asking(folder: Path, model: str, name: str, more: str = "sketch_dim = 1\nalpha = 1.0\n") -> str:
+    """Write a study of the linked rows, and return its name."""
+    (folder / name).write_text(
+        f'[study]\nmodel = "{model}"\n\n[parameters]\nresponse = "y"\n{more}{PRIVACY}{references("linked/")}'
+    )
+    return name
+
+
+def test_a_study_that_a_policy_refuses_is_refused_over_linked_rows(tmp_path: Path) -> None:
+    """P11: the linked party file had a default policy of its own, which ran every model."""
+    folder = fresh(tmp_path)
+    at = ("--config", "clinic/linked/party.toml")
+    allowed, refused = asking(folder, "pride", "pride.toml"), asking(folder, "stacking", "stacking.toml", "")
+    said = command(folder, "party", "check", allowed, *at, "--approve")
+    assert "Approved" in said
+    assert "not run yet" not in said  # P17: the link has run, although it debited nothing
+    said = command(folder, "party", "check", refused, *at, "--approve", code=3)
+    assert "does not list model 'stacking'" in said
+    with open_party(folder / "clinic" / "party.toml") as own, open_party(folder / "clinic/linked/party.toml") as party:
+        assert party.policy == own.policy
+        assert party.policy.models == {"describe", "pride"}
+        assert party.policy.psi == "intersection"
+        assert own.ledger.head == party.ledger.head
+
+
+def test_what_an_officer_changes_or_stops_holds_over_linked_rows_and_new_ones(tmp_path: Path) -> None:
+    """The policy is read where it stands, each time: linked files hold no copy that would stay as it was."""
+    folder = fresh(tmp_path)
+    study, first = asking(folder, "pride", "pride.toml"), folder / "clinic" / "party.toml"
+    new = tmp_path / "new.csv"
+    pl.DataFrame({"patient": ["n1", "n2", "n3"], "age": [1.0, 2.0, 3.0]}).write_csv(new)
+    command(folder, "party", "rows", str(new), "--config", "clinic/linked/party.toml", "--folder", "clinic/rows")
+    configs = [folder / "clinic" / below / "party.toml" for below in ("linked", "rows")]
+    approved(folder, study, "linked/")
+    command(folder, "party", "withdraw", study, "--config", "clinic/party.toml")
+    said = command(folder, "run", study, *parties(folder, "linked/"), "--force", code=3)
+    assert "is not approved here (party 'clinic')" in said
+    assert not (folder / "pride.run" / "result.json").exists()
+    for before, after in (
+        ('joint = "no"', 'joint = "trusting"'),
+        ("epsilon = 50.0", "epsilon = 2.0"),
+        ("trust = []", 'trust = ["trusted"]'),
+    ):
+        first.write_text(first.read_text().replace(before, after))
+        for config in configs:
+            with open_party(first) as own, open_party(config) as party:
+                assert party.policy == own.policy
+
+
+def test_the_papers_of_a_link_name_its_members_and_no_number_that_is_released(tmp_path: Path) -> None:
+    folder = fresh(tmp_path)
+    configs = [word for name in COLUMNS for word in ("--config", f"{name}/party.toml")]
+    command(folder, "dossier", "link.toml", *configs, "--run", "link.run", "--out", "papers")
+    text = (folder / "papers" / "dossier.md").read_text()
+    assert '<section class="verdict none">' in (folder / "papers" / "dossier.html").read_text()
+    assert "No name and no id leaves it in clear" in text
+    assert "are released, in all steps" not in text
+    assert "Your data stay where they are now" not in text
+    receive = text.partition("### Who receives it")[2].partition("## ")[0]
+    assert all(name in receive for name in COLUMNS)
+    assert "Rows may be linked with other organisations." in text  # the policy is that of each party
+    assert "Accepted models: describe and pride." in text
+
+
+def test_a_linked_file_with_a_policy_of_its_own_is_refused_by_name(tmp_path: Path) -> None:
+    folder = fresh(tmp_path)
+    config = folder / "clinic" / "linked" / "party.toml"
+    text = config.read_text()
+    assert "[policy]" not in text
+    own = "\n[policy]\nepsilon = 50.0\ndelta = 1e-5\n"
+    for wrong, words in (
+        (text + own, r"\[policy\].*belongs to its ledger.*delete \[policy\]"),
+        (text.replace('policy_of = "../party.toml"\n', "") + own, r"\[policy\].*policy_of"),
+        (text.replace('policy_of = "../party.toml"\n', ""), r"neither \[policy\] nor policy_of"),
+        (text.replace('"../party.toml"', '"party.toml"'), "names itself"),
+        (text.replace('"../party.toml"', '"../../lab/party.toml"'), "another ledger"),
+        (text.replace('"../party.toml"', '"../gone.toml"'), "gone.toml"),
+    ):
+        config.write_text(wrong)
+        with pytest.raises(StudyError, match=words), open_party(config):
+            pass
+    config.write_text(text)
+    with open_party(config):
+        pass
+
+
+def test_linking_again_overwrites_nothing_and_says_what_it_wrote(tmp_path: Path) -> None:
+    """P11, U13: the second year's linking said that it wrote the files of the first."""
+    folder = fresh(tmp_path)
+    for name in COLUMNS:
+        config = folder / name / "party.toml"
+        config.write_text(config.read_text() + "psi_runs = 3\n")
+    files_there = {path: path.read_bytes() for path in sorted(folder.glob("*/linked/*"))}
+    said = command(folder, "link", "link.toml", *parties(folder))
+    assert said.count("were there already") == 3
+    assert "wrote" not in said
+    # The data of the next year: the same study would hand out the rows of the old data.
+    for name in COLUMNS:
+        data = folder / name / "data.csv"
+        lines = data.read_text().splitlines()
+        data.write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
+    said = command(folder, "link", "link.toml", *parties(folder), code=2)
+    assert "run = 2" in said
+    assert "psi_runs" in said
+    (folder / "link.toml").write_text((folder / "link.toml").read_text().replace('"link"\n', '"link"\nrun = 2\n'))
+    command(folder, "party", "check", "link.toml", "--config", "clinic/party.toml")
+    approved(folder, "link.toml")
+    said = command(folder, "link", "link.toml", *parties(folder), "--out", "second.run", "--folder", "linked", code=2)
+    assert "holds the rows of another linking" in said
+    assert not (folder / "second.run").exists()
+    said = command(folder, "link", "link.toml", *parties(folder), "--out", "second.run")
+    assert said.count("linked-2/party.toml") == 3
+    assert said.count("wrote") == 3
+    assert {path: path.read_bytes() for path in sorted(folder.glob("*/linked/*"))} == files_there
+    with open_party(folder / "clinic" / "linked-2" / "party.toml") as party:
+        assert party.card.rows == 20
+
+
+def test_linking_that_died_between_two_files_is_finished_by_the_same_command(tmp_path: Path) -> None:
+    """The card is there before the party file is, so a folder with a party file is a whole one."""
+    folder = fresh(tmp_path)
+    config, card = (folder / "clinic" / "linked" / name for name in ("party.toml", "clinic.card.toml"))
+    text = config.read_bytes(), card.read_bytes()
+    config.unlink()
+    assert "wrote clinic/linked/party.toml" in command(folder, "link", "link.toml", *parties(folder))
+    assert (config.read_bytes(), card.read_bytes()) == text
+    config.unlink()
+    card.write_text("another card\n")
+    assert "exists already" in command(folder, "link", "link.toml", *parties(folder), code=2)
+    assert card.read_text() == "another card\n"
+    assert sorted(path.name for path in config.parent.iterdir()) == [card.name]
+
+
 # --- in Python ------------------------------------------------------------------------------------------------------------------------
 
 

@@ -514,11 +514,11 @@ def test_an_earlier_release_of_the_same_people_joins_the_price_and_that_of_other
 def test_coefficients_of_pride_are_no_prior_of_anybody() -> None:
     X, y, _ = rows(100, 4, 12)
     model = PrideRegressor(random_state=0, **ASKED).fit(X, y)
-    with pytest.raises(UsageError, match="coefficients of PRIDE stay at its parties"):
+    with pytest.raises(UsageError, match="the coefficients of this model stay at its parties"):
         model.as_prior()
     for kind in (PrideRegressor, PrivateLinearRegression):
         more = {} if kind is PrideRegressor else {"y_bounds": (-6, 6)}
-        with pytest.raises(UsageError, match="coefficients of PRIDE stay at its parties"):
+        with pytest.raises(UsageError, match="the coefficients of this model stay at its parties"):
             kind(prior=model, **ASKED, **more).plan(100, 4)
 
 

@@ -32,7 +32,7 @@ def ledger(
     """List the studies that were approved and debited, and the total against the policy."""
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.unit import Scope
-    from unpooled.study.approving import COUNTED
+    from unpooled.study.approving import counted_in
     from unpooled.study.files import read_party
     from unpooled.study.rules import policy_of
 
@@ -48,6 +48,7 @@ def ledger(
         studies = opened.studies(budget, policy.scope)
         if export is not None:
             write_new(export, opened.export())
+        counted = counted_in(opened, policy.scope)
         spent, alone = (opened.spending(budget, scope) for scope in (policy.scope, Scope.PARTY))
     if as_json:
         say_json(
@@ -74,9 +75,7 @@ def ledger(
         typer.echo(line)
     for warning in warnings:
         typer.echo(f"Warning: {warning}")
-    typer.echo(
-        f"spent: {spent.words} of {budget.epsilon:g} at delta = {budget.delta:g} per {budget.unit}, {COUNTED[policy.scope]}"
-    )
+    typer.echo(f"spent: {spent.words} of {budget.epsilon:g} at delta = {budget.delta:g} per {budget.unit}, {counted}")
     if policy.scope is not Scope.PARTY and alone != spent:
         typer.echo(f"       {alone.words} of it was released by this party itself")
     if guesses:

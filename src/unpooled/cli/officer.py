@@ -79,7 +79,7 @@ def rows(
 ) -> None:
     """Make a party file and a card for new rows, under this party's declarations, ledger and key: to predict them in a study of their own.
 
-    The policy is the default one with the same total; it is the same ledger, so both count.
+    The policy and the ledger are the party's own: what is decided in its file holds for these rows too.
     """
     from unpooled.study.party import party_of_rows
 

@@ -17,6 +17,7 @@ from unpooled.report.party import PartyView
 from unpooled.report.preview import Preview, page_of_preview
 from unpooled.study.approving import about, record_approval
 from unpooled.study.finished import Run
+from unpooled.study.helper_files import coordinators_of
 from unpooled.study.kept import KeptValues
 from unpooled.study.party import open_account, open_party
 from unpooled.study.record import RECORD
@@ -47,7 +48,8 @@ class OfficeDesk:
 
     def items(self, party: Party) -> tuple[Item, ...]:
         """Return what is in the inbox."""
-        return read_inbox(self.inbox, party.name, party.identity.public, party.policy)
+        listed = coordinators_of(self.config)
+        return read_inbox(self.inbox, party.name, party.identity.public, party.policy, listed)
 
     def item(self, party: Party, plan: str) -> Item | None:
         """Return the study in the inbox that compiles to this plan, if there is one."""
@@ -59,11 +61,11 @@ class OfficeDesk:
         return tuple(sorted(found - {item.purpose}))
 
     def waiting(self, party: Party, but: str) -> tuple[Plan, ...]:
-        """Return the plans that are approved here, whose file is in the inbox and that have not released everything yet, but for one of them."""
+        """Return the plans that are approved here, whose file is in the inbox and of which nothing was released yet, but for one of them."""
         known = {line.plan: line for line in lines(party)}
         plans = {item.hash: item.plan for item in self.items(party) if item.plan is not None and item.hash != but}
         approved = [plan for plan in plans.values() if stands(party, plan.hash, known.get(plan.hash))]
-        return tuple(plan for plan in approved if not all(party.ledger.charged(c.key) for c in party.charges(plan)))
+        return tuple(plan for plan in approved if not party.ledger.begun(plan.hash))
 
     # --- decisions
 

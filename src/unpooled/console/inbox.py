@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from unpooled.study.run import compile_study
 from unpooled.study.text import top_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from unpooled.privacy.plan import Plan
@@ -47,6 +47,8 @@ class Item:
     by: str = ""
     #: True if the coordinator whom the study pins signed it.
     signed: bool = False
+    #: True if the party knows that coordinator: by its policy, or by an approved study that was opened here.
+    known: bool = False
     trouble: str = ""
     #: True if the study file says that it shall run whatever is expected of it.
     forced: bool = False
@@ -62,10 +64,17 @@ class Item:
         return sha256(f"{self.hash}\n{self.purpose}\n{self.by}".encode()).hexdigest()
 
 
-def read_inbox(folder: Path, party: str, key: str, policy: Policy) -> tuple[Item, ...]:
-    """Return everything in the inbox, in the order of names; an item that cannot be read says why, and hides no other."""
-    until = time.monotonic() + _PATIENCE
-    return tuple(_read(file, folder, party, key, policy, until) for file in list(_files(folder))[:_MOST])
+def read_inbox(folder: Path, party: str, key: str, policy: Policy, coordinators: Collection[str] = ()) -> tuple[Item, ...]:
+    """Return everything in the inbox, in the order of names; an item that cannot be read says why, and hides no other.
+
+    ``coordinators`` are the keys that the party's policy lists.
+    """
+    until, known = time.monotonic() + _PATIENCE, proposals.known_keys(folder, coordinators)
+    items = (_read(file, folder, party, key, policy, until) for file in list(_files(folder))[:_MOST])
+    return tuple(
+        replace(item, known=True) if item.signed and item.plan and item.plan.study.coordinator in known else item
+        for item in items
+    )
 
 
 def _files(folder: Path) -> Iterator[Path]:

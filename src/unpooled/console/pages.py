@@ -13,13 +13,13 @@ from starlette.exceptions import HTTPException
 from unpooled.console import desk as work
 from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk
 from unpooled.console.inbox import columns_of, doubts
-from unpooled.privacy.unit import Scope, Split
+from unpooled.privacy.unit import Scope
 from unpooled.report import figures
 from unpooled.report.page import facts_of, safe
 from unpooled.report.templates import environment
 from unpooled.study.about import moment
 from unpooled.study.advice import advice
-from unpooled.study.approving import COUNTED, costs_of, refusal_of
+from unpooled.study.approving import costs_of, counted_in, refusal_of
 from unpooled.study.party import open_account
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def _row(party: Party, item: Item, line: StudyLine | None) -> dict[str, Any]:
         "purpose": item.purpose,
         "place": item.place,
         "by": item.by,
+        "signer": "a coordinator that this party knows" if item.known else "a key that this party does not know",
         "headline": statement.headline,
         "strength": statement.strength,
         "parties": len(study.members),
@@ -168,10 +169,9 @@ def _cost_facts(desk: OfficeDesk, party: Party, item: Item) -> dict[str, Any]:
         "waiting": len(waiting),
         "together": together if together and costs and together != costs.after else None,
         "other_delta": budget is not None and budget.delta != item.plan.study.delta,
-        "split_columns": item.plan.split is Split.VERTICAL and len(item.plan.study.parties) > 1,
         "costs": costs,
         "budget": budget,
-        "counted": COUNTED[party.policy.scope],
+        "counted": counted_in(party.ledger, party.policy.scope, item.plan),
         "would_refuse": refusal_of(party, item.plan),
         "chart": None
         if costs is None or budget is None
@@ -200,7 +200,7 @@ def ledger(console: Console) -> str:
         own = party.ledger
         facts: dict[str, Any] = {
             "budget": budget,
-            "counted": COUNTED[scope],
+            "counted": counted_in(own, scope),
             "head": own.head,
             "warnings": own.warnings,
             "guesses": own.guesses,

@@ -17,13 +17,13 @@ from unpooled.aggregation.formula_columns import coded_by
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.saving import Savable, unpack
-from unpooled.errors import DataError, UsageError
+from unpooled.errors import DataError, UsageError, listed
 from unpooled.estimation.at_sites import at_sites, natural_at
 from unpooled.estimation.exporting import linear_model, mean_of_lines
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
-from unpooled.estimation.parameters import SHARED, WHOLE, Constraints, check
+from unpooled.estimation.parameters import PROTECTING, SHARED, WHOLE, Constraints, asked_by, check
 from unpooled.estimation.priors import released_origins
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
@@ -31,14 +31,14 @@ from unpooled.estimation.utility import warn_of_a_mean
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import COEFFICIENTS, ReleasedInput, origins_of, sourced
+from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import Calibration, check_epsilon
 from unpooled.protocol.registry import form_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
     from sklearn.utils import Tags
@@ -86,6 +86,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
     _columns: tuple[Column, ...]
+    #: What the study that it stands for says and no parameter holds: a fit would ask for something else, and is refused.
+    _unheld: tuple[str, ...] = ()
     #: Fitted attributes that no file holds: what parties keep would be carried away from them.
     _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_", Linkable._roots})  # noqa: SLF001 - its base
     #: Lines of the log odds over which probabilities are averaged; none: the linear predictor is the log odds.
@@ -187,6 +189,12 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         raise NotImplementedError
 
     def _validate_params(self) -> None:
+        if self._unheld:
+            msg = (
+                f"this estimator stands for a study that has ended, and no parameter of {type(self).__name__} holds {listed(list(self._unheld))} of "
+                "it, so a fit would be another study: ask the study again with its file, or make an estimator of your own"
+            )
+            raise UsageError(msg)
         check(self._parameter_constraints, self.get_params(deep=False))
 
     @property
@@ -258,6 +266,39 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
         warn_of_a_mean(self.plan_, stacklevel=3)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
+
+    @classmethod
+    def _of_plan(cls, plan: Plan, columns: Sequence[Column], said: Iterable[str] = (), **own: Any) -> Self:  # noqa: ANN401 - its parameters
+        """Return an estimator that asks what this study asked; what no parameter holds refuses its fit.
+
+        ``own`` are the parameters that the model words itself, out of those of the study that ``said`` names.
+        """
+        names = cls._get_param_names()
+        asked, lost = asked_by(plan, names, columns, cls._form(plan.study.calibration).renamed, said)
+        estimator = cls(**(asked | own))
+        declared = estimator.bounds
+        if isinstance(declared, Bounds) and declared.columns([column.name for column in columns]) != tuple(columns):
+            lost = (*lost, "the units of time of its columns")
+        origins = released_origins(estimator.get_params(deep=False).values())
+        inputs = sorted({origin.input for origin in plan.study.origins if origin not in origins})
+        estimator._unheld = (*lost, *(f"the origin of {INPUT_WORDS[name]}" for name in inputs))
+        return estimator.of_study(plan, columns)
+
+    def _held_to(self, plan: Plan) -> Self:
+        """Keep the names of what protects in this study and is lost in the estimator: then its fit is refused."""
+        given = self.get_params(deep=False)
+        asked, lost = asked_by(plan, given, (), {}, given)
+        protects = {*PROTECTING, *plan.study.trust} & set(given)
+        unlike = (name for name in sorted(protects) if name in asked and asked[name] != given[name])
+        self._unheld = tuple(dict.fromkeys((*self._unheld, *(name for name in lost if name in PROTECTING), *unlike)))
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an estimator of the same parameters, which is refused a fit where this one is."""
+        made: Self = super().__sklearn_clone__()
+        if self._unheld:
+            made._unheld = self._unheld
+        return made
 
     def of_study(self, plan: Plan, columns: Sequence[Column]) -> Self:
         """Make it one of a study that ran elsewhere: new rows have these columns, by name."""

@@ -1,4 +1,4 @@
-"""A fitted linear estimator as scikit-learn's own, for whatever reads those: the same predictions, no privacy machinery."""
+"""A fitted linear estimator as scikit-learn's own, and the estimator that an object stands for, by what its row declares of coefficients."""
 
 from __future__ import annotations
 
@@ -7,10 +7,61 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
+from unpooled.protocol.step import KEPT, RELEASED
 
 if TYPE_CHECKING:
     from unpooled.privacy.bounds import Column
+
+
+def stands_for(given: Any) -> Any:  # noqa: ANN401 - whatever a user passes
+    """Return the estimator that an object stands for: of a pipeline its last step, of anything else the object."""
+    steps = getattr(given, "steps", None)
+    return steps[-1][1] if isinstance(steps, list) and steps and isinstance(steps[-1], tuple) else given
+
+
+def declared_of(given: Any) -> str:  # noqa: ANN401 - as above
+    """Return what the row of a model declares of its coefficients; empty where the object says nothing.
+
+    A subclass inherits its row, a wrapper hands it on, a pipeline is asked for that of its last step, and an unpickled object has its class's.
+    """
+    return str(getattr(getattr(stands_for(given), "_model", None), "coefficients", ""))
+
+
+def refuse_kept(given: Any) -> None:  # noqa: ANN401 - as above
+    """Refuse a model whose coefficients stay at the parties: they are raw functions of what the parties hold, and a prior is public."""
+    if declared_of(given) == KEPT:
+        raise UsageError(
+            "the coefficients of this model stay at its parties, so no later study can take them as a prior: fit a model that releases its coefficients "
+            "(PrivateLinearRegression, PrivateGLM), and pass that"
+        )
+
+
+def released_model(given: Any, what: str) -> Any:  # noqa: ANN401 - as above
+    """Return the estimator that an object stands for, whose coefficients were released; ``what`` asks for it."""
+    declared = declared_of(given)
+    if declared == KEPT:
+        msg = (
+            "the coefficients of this model stay at the parties: a fitted value then moves with every row of theirs, and its cells are no "
+            "private histogram. Diagnose a model that was released"
+        )
+        raise UsageError(msg)
+    if declared != RELEASED:
+        msg = (
+            f"{type(given).__name__} does not say whether its coefficients were released, so {what} refuses it: pass the fitted estimator of unpooled "
+            'itself (a model of another package declares coefficients = "released" in its row)'
+        )
+        raise UsageError(msg)
+    found = stands_for(given)
+    before = (
+        [name for name, step in getattr(given, "steps", [])[:-1] if step not in (None, "passthrough")]
+        if found is not given
+        else []
+    )
+    if before:
+        msg = f"the steps {listed(before)} come before the model: they were fitted to rows, and no statement counts them. Pass the model itself"
+        raise UsageError(msg)
+    return found
 
 
 def linear_model(estimator: Any, columns: tuple[Column, ...]) -> Any:  # noqa: ANN401 - scikit-learn ships no types

@@ -1,17 +1,27 @@
-"""Parameters are validated, never cast: the kinds of value that they take, in words, and one refusal that names the parameter."""
+"""Parameters of estimators: the kinds of value that they take, in words, and the values that they have for a study that has ended.
+
+Parameters are validated, never cast: one refusal names the parameter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.budget import Budget
+from unpooled.privacy.plan import BOUNDS
+
+if TYPE_CHECKING:
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.bounds.column import Missing
+    from unpooled.privacy.plan import Plan, Study
 
 
 @dataclass(frozen=True)
@@ -102,3 +112,108 @@ def check(constraints: Constraints, values: Mapping[str, Any]) -> None:
 def plain(value: Any) -> Any:  # noqa: ANN401 - a NumPy number, a number or a word
     """Return a NumPy number as Python's own, which a study can hold; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+# --- the parameters of a study that has ended ----------------------------------------------------------------------------------
+
+#: What every study says under names that estimators have too.
+_OF_STUDY = ("epsilon", "delta", "unit", "adjacency", "calibration", "public_seed")
+#: The parameters on which the promise of a fit rests, with the roles that a study trusts.
+PROTECTING = (*_OF_STUDY, "random_state", "rows_per_household")
+#: What a study says in its parameters, and an estimator is given with the data, or asked of its table. None of it protects anybody.
+_GIVEN_LATER = frozenset(
+    [
+        "response",
+        "event",
+        "weights",
+        "exposure",
+        "offset",
+        "response_bound",
+        "level",
+        "reference",
+        "coding",
+        "split",
+        "norm",
+        "prior",
+        "classes",
+    ]
+)
+
+
+def asked_by(
+    plan: Plan, names: Iterable[str], columns: Sequence[Column], renamed: Mapping[str, str], said: Iterable[str] = ()
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the value of every parameter of an estimator that a study has, and what the study says that none of the parameters holds.
+
+    A fit of the estimator asks what the study asked: it must neither protect less nor trust more. ``columns`` are those of new rows,
+    ``renamed`` the study's names of parameters, and ``said`` those that the model itself turns into parameters, or into its class.
+    """
+    study, names, own = plan.study, frozenset(names), getattr(plan.design, "parameters", None)
+    defaults: dict[str, Any] = {}
+    written: dict[str, Any] = dict(study.parameters)
+    if isinstance(own, msgspec.Struct):
+        fields = msgspec.structs.fields(own)
+        defaults = {
+            field.name: field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+            for field in fields
+        }
+        written = {field.name: getattr(own, field.name) for field in fields}
+    for ours, theirs in renamed.items():
+        if theirs in written:
+            written[ours] = written.pop(theirs)
+            defaults[ours] = defaults.pop(theirs, msgspec.NODEFAULT)
+    of_study = {name: getattr(study, name) for name in _OF_STUDY}
+    of_study |= {"random_state": study.simulation_seed, "rows_per_household": study.household_rows, **study.trust}
+    values = {name: value for name, value in of_study.items() if name in names}
+    # A study writes nothing as empty text.
+    values |= {
+        name: None if value == "" else value for name, value in written.items() if name in names and name not in _GIVEN_LATER
+    }
+    values |= _of_columns(study, columns, written, names)
+    usual = {"unit": "record", "adjacency": "replace", "calibration": "sound", "rows_per_household": 1}
+    lost = [name for name, value in of_study.items() if name not in names and usual.get(name) != value]
+    later = _GIVEN_LATER | frozenset(said)
+    lost += [
+        name
+        for name, value in written.items()
+        if name not in names and name not in later and value != defaults.get(name, msgspec.NODEFAULT)
+    ]
+    return values, tuple(lost)
+
+
+def _of_columns(
+    study: Study, columns: Sequence[Column], written: Mapping[str, Any], names: frozenset[str]
+) -> dict[str, Any]:
+    """Return the declarations of columns and response, and who holds what where columns are split."""
+    found: dict[str, Any] = {}
+    if BOUNDS not in study.derived:  # what was read off the data is read off the data again, and promises nothing again
+        found["bounds"] = _bounds(columns, written.get("norm"))
+    response = written.get("response", "")
+    several = (response,) if isinstance(response, str) else tuple(response)
+    declared = {column.name: column for card in study.parties for column in card.columns if column.name in several}
+    ranges = [column.range for column in declared.values() if column.categories is None]
+    if not declared and "response_bound" in written:
+        ranges = [(-written["response_bound"], written["response_bound"])]
+    if ranges and BOUNDS not in study.derived:
+        found["y_bounds"] = ranges[0] if len(ranges) == 1 else ranges
+    classes = [column.categories for column in declared.values() if column.categories is not None]
+    if classes or "classes" in written:
+        found["classes"] = list(classes[0] if classes else written["classes"])
+    if study.parties[0].columns != study.parties[-1].columns:
+        known = {column.name for column in columns}
+        found["parties"] = {
+            card.name: [column.name for column in card.columns if column.name in known] for card in study.parties
+        }
+        if study.helpers or any(card.joint for card in study.parties):
+            found["helpers"] = len(study.helpers)
+            found["response_at"] = next(
+                (c.name for c in study.parties if declared.keys() & {x.name for x in c.columns}), None
+            )
+    return {name: value for name, value in found.items() if name in names}
+
+
+def _bounds(columns: Sequence[Column], norm: float | None) -> Bounds:
+    """Return the bounds that declare these columns by name."""
+    missing: dict[str | int, Missing] = {c.name: c.missing for c in columns if c.missing != "refuse"}
+    said: dict[str | int, Any] = {c.name: (c.low, c.high) if c.categories is None else list(c.categories) for c in columns}
+    return Bounds(said, norm=norm, missing=missing or "refuse")

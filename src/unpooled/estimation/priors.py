@@ -16,6 +16,7 @@ from unpooled.aggregation.formula_columns import coded_by
 from unpooled.aggregation.printed_terms import class_terms
 from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.errors import UsageError, listed
+from unpooled.estimation.exporting import refuse_kept, released_model
 from unpooled.estimation.parameters import ParameterKind
 from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.origin import PRIOR, as_inputs, origins_of, sourced
@@ -150,6 +151,8 @@ class Earlier:
 
         ``.of_others()`` of it declares that this model's people are not those of the later fit, so that nobody pays for both.
         """
+        refuse_kept(self)
+        released_model(self, "as_prior")
         check_is_fitted(self)
         estimator: Any = self
         return sourced(self._named_numbers(), as_inputs(estimator.origins, PRIOR))
@@ -175,6 +178,7 @@ def _model(
 ) -> EarlierModel:
     if isinstance(given, Mapping):
         return _of_numbers(name, given)
+    refuse_kept(given)
     if _is_fit_of_ours(given):
         return _of_numbers(name, given.as_prior())
     if isinstance(given, tuple) and len(given) == _PAIR:

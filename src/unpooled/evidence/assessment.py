@@ -24,7 +24,7 @@ from unpooled.privacy.study import CIRCUMSTANCES
 from unpooled.privacy.unit import Unit
 from unpooled.report.releases import TITLES, in_words
 from unpooled.report.templates import number
-from unpooled.study.columns_read import columns_read, said_of
+from unpooled.study.columns_read import said_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,6 +53,8 @@ _SCOPE = {
     "person": "what all organisations of a study release about a person",
     "party": "what this organisation releases by itself",
 }
+#: The same where no study splits columns.
+_EVERY = "what all studies release about the people here"
 
 
 def assessment(facts: Facts) -> tuple[Chapter, ...]:
@@ -78,16 +80,16 @@ def _described(facts: Facts) -> Chapter:
         blocks.append(
             bullets(f"{card.name} has rows: {card.size}; columns that the plan lists: {len(card.columns)}.", *lines)
         )
-    read = columns_read(facts.plan)
-    if read is not None:
-        blocks.append(
-            bullets(*(_used(card, read[card.name]) for card in study.parties)),
-        )
+    if facts.trial is not None:
+        read = facts.trial.read
+        blocks.append(bullets(*(_used(card, read[card.name]) for card in study.parties)))
     titles = ("organisation", "columns", "declared range or categories", "missing values")
     blocks.append(Grid(titles, tuple(line for card in study.parties for line in _columns(card))))
     labels = [f"{card.name}: {', '.join(card.labels)}" for card in study.parties if card.labels]
     blocks += (
-        [paragraph(f"Columns that an organisation uses itself and never sends ({'; '.join(labels)}).")] if labels else []
+        [paragraph(f"Columns that an organisation uses itself and never sends ({'; '.join(labels)}).")]
+        if labels and not (facts.plan.trusted or facts.plan.voids)
+        else []
     )
     blocks += [
         paragraph(
@@ -102,12 +104,26 @@ def _described(facts: Facts) -> Chapter:
             f"The organisations of the study: {counted(facts.parties)}."
             if len(facts.parties) > 1
             else "No other organisation takes part.",
+            *(
+                f"{card.name}, a helper without data: it knows masks and the size of the study, and the released totals."
+                for card in study.helpers
+            ),
+            *_under_masks(facts),
+            *(f"With more than results: {sentence}." for sentence in facts.plan.trusted),
             "Those who run the coordinator, a program that combines the released numbers.",
             fill("Who runs the coordinator, and where?"),
             fill("Who reads the results, and will they be published?"),
         ),
     ]
     return Chapter("Assessment: description of the processing", tuple(blocks))
+
+
+def _under_masks(facts: Facts) -> Iterator[str]:
+    """Yield a sentence for each direction in which masked rows travel."""
+    for one in (*facts.plan.analyses.values(), facts.plan):
+        for side in one.design.sides if one.joint and not one.analyses else ():
+            columns = counted(one.design.sent(side.sender))
+            yield f"{side.receiver} receives {columns} of {side.sender} under masks, which {side.helper} knows."
 
 
 def _used(card: Card, read: Sequence[str]) -> str:
@@ -317,7 +333,7 @@ def _measures(facts: Facts) -> Chapter:
 def _rules(one: LedgerFacts) -> tuple[str, ...]:
     rules = one.policy
     return (
-        f"All studies together may spend epsilon = {rules.epsilon:g} at delta = {rules.delta:g} per {rules.unit}. The total counts {_SCOPE[rules.bounds]}.",
+        f"All studies together may spend epsilon = {rules.epsilon:g} at delta = {rules.delta:g} per {rules.unit}. The total counts {_SCOPE[rules.bounds] if one.columns else _EVERY}.",
         f"Accepted calibrations: {counted(rules.calibrations)}.",
         f"Accepted models: {counted(rules.models)}."
         if rules.models

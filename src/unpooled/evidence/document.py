@@ -96,12 +96,11 @@ Block = Heading | Paragraph | Bullets | Grid | Signatures
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """A part of a document; a verdict stands out, and says by ``holds`` whether a guarantee holds."""
+    """A part of a document; a verdict stands out, in the colour of its strength ("good", "caution" or "none")."""
 
     title: str
     blocks: tuple[Block, ...]
-    verdict: bool = False
-    holds: bool = True
+    verdict: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from unpooled.errors import ProtocolError, UsageError, listed
 from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.table import NoRows
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.party import Party
+from unpooled.report.releases import numbers_of
 from unpooled.report.templates import number
+from unpooled.study.columns_read import trial_of
 from unpooled.study.files import purpose_of, read_party, read_study
 from unpooled.study.finished import Run
 from unpooled.study.rules import policy_of
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.statement import Statement
     from unpooled.privacy.unit import Target
+    from unpooled.study.columns_read import Trial
     from unpooled.study.rules import PolicySection
 
 #: What each of our own models computes, for people who know none of them.
@@ -71,6 +76,8 @@ class LedgerFacts:
     #: The number of plans in the ledger.
     studies: int
     head: str
+    #: True if this plan, or a study in the ledger, splits columns: then others release about the same people, too.
+    columns: bool
 
     @property
     def approved(self) -> bool:
@@ -112,6 +119,7 @@ class LedgerFacts:
             after,
             len({entry.plan for entry in entries}),
             head,
+            (plan.split is Split.VERTICAL and len(names) > 1) or any(entry.kind == "shared" for entry in entries),
         )
 
 
@@ -155,8 +163,20 @@ class Facts:
 
     @property
     def numbers_out(self) -> int:
-        """Return the most numbers that leave the parties with noise."""
-        return sum(release.count * release.size for release in self.plan.releases)
+        """Return the most numbers that are released with noise."""
+        return numbers_of(self.plan)
+
+    @cached_property
+    def trial(self) -> Trial | None:
+        """Return what a run of the plan on made-up rows read, and sent as it is; None where it cannot be run."""
+        return trial_of(self.plan)
+
+    @property
+    def summed(self) -> tuple[bool, bool, bool]:
+        """Return whether a party releases something by itself, whether members open a total together, and whether a trusted party adds up."""
+        kinds = {(release.mechanism.takes is Summand, release.mechanism.needs_trust) for release in self.plan.releases}
+        added = (True, True) in kinds
+        return (False, False) in kinds and not added, (True, False) in kinds, added
 
     @property
     def analyses(self) -> tuple[str, ...]:

@@ -85,6 +85,12 @@ def approval(facts: Facts) -> Chapter:
                 (f"Data protection officer of {name}: name, date, signature", f"Head of {name}: name, date, signature")
             )
         )
+    for card in facts.study.helpers:
+        blocks += [
+            Heading(card.name),
+            bullets("A helper: it has no data, and its ledger debits nothing.", fill("Approved by, on, for the reason:")),
+            Signatures((f"Head of {card.name}: name, date, signature",)),
+        ]
     blocks += [
         Heading("Study"),
         Signatures(

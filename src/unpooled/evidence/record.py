@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import unpooled
 from unpooled.errors import UsageError, listed
 from unpooled.evidence.document import Mark, counted, plain
+from unpooled.privacy.mechanisms import Objective
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.unit import Unit
 
@@ -182,7 +183,9 @@ def _implementation(facts: Facts) -> dict[str, Any]:
         ),
         "mechanisms": _text(
             f"{counted(methods)}, by unpooled {unpooled.__version__}.",
-            "Statistics are exact integers on a grid, and noise is drawn from exact integer laws, so floating-point numbers add no error.",
+            "Statistics are exact integers on a grid, and noise is drawn from exact integer laws, so floating-point numbers add no error."
+            if all(release.mechanism.takes is not Objective for release in facts.plan.releases)
+            else "Minimisers, and the noise in what they minimise, are computed in double precision: the proof does not cover their last bits.",
         ),
         "justification": f"Why this epsilon: {plain(facts.study.justification) or _FILL}",
     }
@@ -201,7 +204,17 @@ def _domain(facts: Facts) -> str:
         "All tables with the public numbers of rows and the declared columns: "
         + "; ".join(f"{card.name} ({card.size} rows): {columns[card.name]}" for card in facts.study.parties)
         + "."
+        + _read(facts)
     )
+
+
+def _read(facts: Facts) -> str:
+    """Return the columns that the study reads, where it leaves declared ones out."""
+    read = facts.trial.read if facts.trial else {}
+    if all(len(read.get(card.name, card.columns)) == len(card.columns) for card in facts.study.parties):
+        return ""
+    said = (f"{name}: {', '.join(own) or 'none'}" for name, own in read.items())
+    return f" The study reads: {'; '.join(said)}."
 
 
 def _upward(epsilon: float) -> str:

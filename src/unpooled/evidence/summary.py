@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from unpooled.evidence.document import Block, Chapter, Grid, Heading, Phrase, bullets, counted, fill, paragraph, stated
 from unpooled.privacy.statement import belief, upward
+from unpooled.privacy.study import TRUSTING
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from unpooled.evidence.facts import Facts
 
 
@@ -34,7 +37,7 @@ def guarantee(facts: Facts) -> Chapter:
             ),
             Grid(("what changes", "epsilon"), facts.epsilons, (1,)),
         ]
-    return Chapter("The guarantee", tuple(blocks), verdict=True, holds=statement.holds)
+    return Chapter("The guarantee", tuple(blocks), verdict=statement.strength)
 
 
 def summary(facts: Facts) -> Chapter:
@@ -66,9 +69,7 @@ def leaving(facts: Facts) -> tuple[str, ...]:
     plan, statement = facts.plan, facts.statement
     if statement.links:
         return ("Lists of ids leave each organisation under secret masks. No name and no id leaves it in clear.",)
-    said = []
-    if not (plan.joint or plan.trusted or plan.voids):
-        said.append("No row of data leaves an organisation.")
+    said = ["No row of data leaves an organisation."] if _stay(facts) else list(_clear(facts))
     if plan.joint:
         said.append(
             "Rows travel between organisations under random masks. An organisation that has masked rows can read them only together "
@@ -77,10 +78,24 @@ def leaving(facts: Facts) -> tuple[str, ...]:
     said += [f"Trusted with more than results: {sentence}." for sentence in plan.trusted]
     if math.isfinite(facts.study.epsilon) and facts.numbers_out:
         said.append(
-            f"At most {facts.numbers_out} numbers are released, in all steps together. Each of them is made random before it is released, "
+            f"At most {facts.numbers_out} number{'s are' if facts.numbers_out > 1 else ' is'} released, in all steps together. Each of them is made "
+            "random before it is released, "
             "by a method that the plan fixes before anybody reads data."
         )
     return tuple(said)
+
+
+def _clear(facts: Facts) -> Iterator[str]:
+    """Yield a sentence for each organisation that sends columns as they are."""
+    for name, columns in facts.trial.clear.items() if facts.trial else ():
+        if columns:
+            yield f"{name} sends {counted(columns)} as it is, a value for each person: the study declares this public."
+
+
+def _stay(facts: Facts) -> bool:
+    """Return True if nothing but releases leaves an organisation; False where nobody can say."""
+    plan, trial = facts.plan, facts.trial
+    return not (plan.joint or plan.trusted or plan.voids or trial is None or any(trial.clear.values()))
 
 
 def patients(facts: Facts) -> Chapter:
@@ -104,7 +119,7 @@ def patients(facts: Facts) -> Chapter:
             "Numbers that have been shared cannot be called back. A place can stop the study at any time. Then it shares nothing more.",
         ),
         Heading("Whom can I ask?"),
-        bullets(*(stated(card.name, card.contact) for card in facts.study.parties)),
+        bullets(*(stated(card.name, card.contact) for card in facts.study.members)),
     ]
     return Chapter("Words for patients", tuple(blocks))
 
@@ -117,18 +132,38 @@ def _happens(facts: Facts) -> tuple[str, ...]:
             "They compare lists. The names on the lists are hidden by secret codes.",
             "Each place learns which of its own people all places have. It learns this exactly.",
         )
-    where = ["Your data stay where they are now."] if not (plan.joint or plan.trusted or plan.voids) else []
+    where = ["Your data stay where they are now."] if _stay(facts) else list(_clear(facts))
     if plan.joint:
-        where = [
-            "Your data are hidden under random numbers before they travel. No single place can read the data of another.",
-            "Two places that break the rules together could.",
-        ]
-    random = "Before it shares them, it changes them a little, at random." if math.isfinite(facts.study.epsilon) else ""
-    return tuple(
-        part
-        for part in (*where, "Each place works out numbers about all its people together.", random, _limit(facts))
-        if part
-    )
+        where += _masked(facts)
+    alone, together, added = facts.summed
+    private = math.isfinite(facts.study.epsilon)
+    if together or added:
+        where.append("The places work out numbers together.")
+    if added:
+        where.append("One place that is trusted adds up the numbers of all places.")
+    if private and (together or added):
+        where.append(f"The {'sums' if added else 'numbers'} are changed a little, at random, before anybody else sees them.")
+    if alone or not (together or added):
+        where.append("Each place works out numbers from the data of its people.")
+        where += ["Before it shares them, it changes them a little, at random."] if private and alone else []
+    where += [f"Somebody who is trusted gets more than these numbers: {sentence}." for sentence in plan.trusted]
+    return tuple(part for part in (*where, _limit(facts)) if part)
+
+
+def _masked(facts: Facts) -> list[str]:
+    """Return what masks hide, and from whom they do not."""
+    helpers = [card.name for card in facts.study.helpers]
+    said = ["Your data are hidden under random numbers before they travel."]
+    if facts.plan.joint == TRUSTING:
+        said.append("A place that breaks the rules could read the data of another.")
+    else:
+        said.append("No single place can read the data of another.")
+    if helpers:
+        said.append(f"{counted(helpers)}, which has no data of these people, helps them.")
+        said.append(f"{counted(helpers)} and one of these places could read data together, if they broke the rules.")
+    else:
+        said.append("Two places that break the rules together could.")
+    return said
 
 
 def _limit(facts: Facts) -> str:
@@ -165,6 +200,11 @@ def _found_out(facts: Facts) -> tuple[str | Phrase, ...]:
         whole = statement.epsilon_per_unit[Unit.RECORD]
         limit = "none is proved" if math.isinf(whole) else f"up to {_hundredths(whole)}"
         said.append(f"This limit is about one fact. The limit for all facts about you together: {limit}.")
+    said.append("This is about this study alone. If other studies use your data, too, others may learn more.")
+    for one in facts.ledgers:
+        if one.budget.unit == unit:
+            most = _hundredths(one.budget.epsilon * (1 + zero_out))
+            said.append(f"For all studies with the data of {one.party} together, the limit is {most}.")
     said.append("The results also say something about people in general. Others may think that it is true of you as well.")
     return tuple(said)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unpooled.errors import UsageError
 from unpooled.protocol.entries import LINK, OWN, entry_of, maker, names
 from unpooled.protocol.registry import check_own, form_of, joined
+from unpooled.protocol.step import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,10 +64,12 @@ def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this m
     home = f"{_package(plan.study.model)}.fitted"
     if not _exists(home):
         msg = f"model {plan.study.model!r} releases nothing that predicts"
-        if plan.study.model == "pride":
-            msg += ": its coefficients stay at the parties, who predict in a study of their own: unpooled new pride --fitted STUDY (docs/tutorial-pride.md)"
+        if load(plan.study.row).coefficients == KEPT:
+            msg += f": its coefficients stay at the parties, who predict in a study of their own: unpooled new {plan.study.model} --fitted STUDY (docs/tutorial-pride.md)"
         raise UsageError(msg)
-    return importlib.import_module(home).fitted(plan, result)
+    found = importlib.import_module(home).fitted(plan, result)
+    held = getattr(found, "_held_to", None)
+    return found if held is None else held(plan)
 
 
 def _exists(home: str) -> bool:

@@ -20,6 +20,7 @@ from unpooled.privacy.plan import Study
 from unpooled.protocol.messages import Envelope, open_body, open_envelope
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from unpooled.network.signing import Request
@@ -27,10 +28,16 @@ if TYPE_CHECKING:
 #: The step of an envelope that proposes a study, and the ending of a file that holds one. No step of a model has this name.
 PROPOSE = "propose a study"
 ENDING = ".proposal"
+#: What the name of a proposal says that a known coordinator signed.
+_OF_KNOWN = ".known"
 #: The folder of proposals, next to the party file.
 INBOX = "inbox"
-#: An inbox takes no more proposals than this, none larger than this many bytes, and no purpose of more letters.
-MOST, LARGEST, LONGEST = 100, 20_000_000, 500
+#: An inbox takes no more proposals than this, none larger than this many bytes, no more bytes together, and no purpose of more letters.
+MOST, LARGEST, LARGEST_TOGETHER, LONGEST = 100, 20_000_000, 100_000_000, 500
+#: A study names its own coordinator, and a new key costs nothing: the proposals of all keys that a party does not know are no more, and no larger.
+MOST_OF_STRANGERS, LARGEST_OF_STRANGERS = 10, 1_000_000
+#: The file of an inbox with the keys of coordinators whose approved studies were opened here, a line each. No proposal writes to it.
+KNOWN = "coordinators"
 
 
 class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,18 +65,38 @@ class Laid:
     claimed: str
 
 
-def lay(inbox: Path, party: str, key: str, request: Request, frame: bytes) -> None:
-    """Write a proposal for this party into its inbox; refused where it is not the pinned coordinator's, or the inbox is full."""
+def lay(inbox: Path, party: str, key: str, request: Request, frame: bytes, listed: Collection[str] = ()) -> None:
+    """Write a proposal for this party into its inbox; refused where it is not the pinned coordinator's, or where there is no room for it.
+
+    ``listed`` are the coordinators of the party's policy. They, and those whose approved studies were opened here, have the room of the inbox;
+    all others share a small one, so that nobody's keys keep a known coordinator's studies out.
+    """
     if len(frame) > LARGEST:
         msg = f"a proposal of {len(frame)} bytes: the inbox of party {party!r} takes at most {LARGEST}"
         raise PolicyRefusal(msg)
-    _opened(request, open_envelope(request.body), party, key)
+    coordinator = _opened(request, open_envelope(request.body), party, key).study.coordinator
     inbox.mkdir(mode=0o700, exist_ok=True)
-    file = inbox / f"{sha256(request.body).hexdigest()[:32]}{ENDING}"
-    if file.exists():
+    for left in inbox.glob("*.tmp"):  # by a process that died while it wrote
+        left.unlink(missing_ok=True)
+    known = coordinator in known_keys(inbox, listed)
+    file = inbox / f"{sha256(request.body).hexdigest()[:32]}{_OF_KNOWN if known else ''}{ENDING}"
+    if any((inbox / f"{sha256(request.body).hexdigest()[:32]}{word}{ENDING}").exists() for word in (_OF_KNOWN, "")):
         return
-    if len(list(inbox.glob(f"*{ENDING}"))) >= MOST:
-        msg = f"the inbox of party {party!r} holds {MOST} proposals: its people must remove some first"
+    there = {one: one.lstat().st_size for one in inbox.glob(f"*{ENDING}")}
+    strangers = [one for one in there if not one.name.endswith(f"{_OF_KNOWN}{ENDING}")]
+    if not known and (len(strangers) >= MOST_OF_STRANGERS or len(frame) > LARGEST_OF_STRANGERS):
+        msg = (
+            f"party {party!r} does not know the coordinator's key, and takes at most {MOST_OF_STRANGERS} proposals of such keys in its inbox, each of "
+            f"at most {LARGEST_OF_STRANGERS} bytes: ask its people to list the key under coordinators in their [policy], or to remove proposals"
+        )
+        raise PolicyRefusal(msg)
+    # Strangers have their own room: what they fill is not taken from that of others.
+    rest = there if not known else {one: size for one, size in there.items() if one not in strangers}
+    if len(rest) >= MOST or sum(rest.values()) + len(frame) > LARGEST_TOGETHER:
+        msg = (
+            f"the inbox of party {party!r} holds {len(rest)} proposals, and takes at most {MOST}, and {LARGEST_TOGETHER} bytes together: its people must "
+            "remove some first"
+        )
         raise PolicyRefusal(msg)
     temporary = file.with_name(f"{secrets.token_hex(8)}.tmp")
     try:
@@ -78,6 +105,21 @@ def lay(inbox: Path, party: str, key: str, request: Request, frame: bytes) -> No
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def known_keys(inbox: Path, listed: Collection[str]) -> frozenset[str]:
+    """Return the keys of the coordinators that a party knows: those of its policy, and of its approved studies that were opened over the network."""
+    file = inbox / KNOWN
+    return frozenset(listed) | frozenset(file.read_text().split() if file.is_file() else ())
+
+
+def remember(inbox: Path, key: str) -> None:
+    """Keep the key of a coordinator whose study this party approved, and which opened it."""
+    if key in known_keys(inbox, ()):
+        return
+    inbox.mkdir(mode=0o700, exist_ok=True)
+    with open(inbox / KNOWN, "a", opener=lambda path, flags: os.open(path, flags, 0o600)) as out:
+        out.write(f"{key}\n")
 
 
 def read(file: Path, party: str, key: str) -> Laid:

@@ -15,12 +15,13 @@ import msgspec
 
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.network.proposals import INBOX, PROPOSE, Proposal, ProposalReceived, lay
+from unpooled.network.proposals import INBOX, PROPOSE, Proposal, ProposalReceived, lay, remember
 from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
 from unpooled.protocol.conversation import OPEN, open_request
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Ask, Dropped, Nothing, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
+from unpooled.study.helper_files import coordinators_of
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study, write_results
 
@@ -68,7 +69,7 @@ class RequestDesk:
                 began = time.monotonic()
                 envelope = open_envelope(question)
                 if envelope.step == PROPOSE:
-                    lay(self._config.parent / INBOX, party.name, own.public, request, frame)
+                    lay(self._inbox, party.name, own.public, request, frame, coordinators_of(self._config))
                     return sign_answer(own, party.name, question, encode(envelope.plan, PROPOSE, 0, ProposalReceived()))
                 study = open_request(envelope).study if envelope.step == OPEN.name else None
                 coordinator = self._coordinators.get(envelope.plan) if study is None else self._pinned(party, study)
@@ -78,6 +79,8 @@ class RequestDesk:
                 check_request(request, coordinator, party.name)
                 body = party.answer(question)
                 self._coordinators[envelope.plan] = coordinator
+                if study is not None:  # which this party approved, or it would have refused
+                    remember(self._inbox, coordinator)
                 logger.info(
                     "plan %s: step %r [%d] answered: %d bytes in, %d bytes out, %.2f s",
                     *(envelope.plan[:16], envelope.step, envelope.index, len(question), len(body)),
@@ -86,6 +89,11 @@ class RequestDesk:
                 return sign_answer(own, party.name, question, body)
             except Exception as error:  # noqa: BLE001 - nothing but a frame may leave, least of all a traceback
                 return sign_refusal(own, self._site, question, error, hide=f"{self._config.parent}/")
+
+    @property
+    def _inbox(self) -> Path:
+        """Return the folder of proposals."""
+        return self._config.parent / INBOX
 
     def close(self) -> None:
         """Close the ledger."""

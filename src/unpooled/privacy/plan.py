@@ -100,6 +100,8 @@ class Plan(Releases, Generic[Design]):
     joint: str = field(default="", compare=False)
     #: Whom it protects against, in words, where that does not follow from the split. It follows from the model, so it is no part of the hash.
     against: str = field(default="", compare=False)
+    #: Those against whom it does not protect although they are not trusted, in words. They follow from the model, so they are no part of the hash.
+    excepted: tuple[str, ...] = field(default=(), compare=False)
     #: The hash under which an older version of unpooled ran this study: then results of that run are read, and nothing is run.
     formerly: str = field(default="", compare=False)
     #: The distribution and version of a model that is not one of unpooled's own, such as "private-correlation 0.1.0".
@@ -197,6 +199,7 @@ class Plan(Releases, Generic[Design]):
             links=self.links,
             against=self.against,
             only_against=_HONEST if self.joint == TRUSTING else "",
+            excepted=self.excepted,
         )
 
     def drawn(self, draw: str) -> Self:

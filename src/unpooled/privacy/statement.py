@@ -69,8 +69,8 @@ def _who(study: Study, split: Split) -> str:
     return f"At most {most} row{'s' if most > 1 else ''} of one id count in the whole study; {where}. Each person has one id, the same everywhere."
 
 
-def _against(study: Study, split: Split, against: str) -> str:
-    """Return whom the guarantee protects against, in words: by who takes part, and by whose keys they have."""
+def _against(study: Study, split: Split, against: str, excepted: tuple[str, ...]) -> str:
+    """Return whom the guarantee protects against, in words, and whom not: by who takes part, and by whose keys they have."""
     own = [card.name for card in study.members if card.key and card.key == study.coordinator]
     coordinator = f"the coordinator (which is {own[0]} itself, and sees its own rows)" if own else "the coordinator"
     if against:
@@ -79,6 +79,7 @@ def _against(study: Study, split: Split, against: str) -> str:
         found = f"all other parties, {coordinator} and readers of the results, alone or together"
     else:
         found = f"everyone outside the party that holds the row: other parties, {coordinator} and readers of the results"
+    found += f"; NOT against {' or '.join(excepted)}" if excepted else ""
     if study.in_process and len(study.members) > 1:
         found += "; here all parties are in one process, and whoever runs it holds the rows of all"
     return found
@@ -163,6 +164,8 @@ class Statement:
     hidden: tuple[str, ...] = ()
     #: The only ones against whom it protects, in words, where others could learn rows by departing from the protocol; mostly empty.
     only_against: str = ""
+    #: Those against whom it does not protect, in words: who is trusted with more than releases, and who could read rows together.
+    excepted: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def of(
@@ -177,10 +180,12 @@ class Statement:
         links: bool = False,
         against: str = "",
         only_against: str = "",
+        excepted: tuple[str, ...] = (),
     ) -> Statement:
         """Return the statement of a study's plan from the plan's hash, the epsilon proved for every unit, and what its fields of sentences say.
 
         ``against``: whom it protects against, where that does not follow from the split. ``only_against``: see the field of this name.
+        ``excepted``: those against whom it does not protect although they are not trusted.
         """
         voids, trusted = said["voids"], said["trusted"]
         sound = study.calibration == Calibration.SOUND
@@ -202,7 +207,7 @@ class Statement:
             warnings.append(
                 f"delta = {study.delta:g} is at least 1/{fewest}: such a delta would allow publishing a whole unit at random."
             )
-        elsewhere = _against(study, split, against)
+        elsewhere = _against(study, split, against, excepted)
         if trusted:
             elsewhere += f"; but NOT against {' and '.join(trusted)}, trusted with more than releases"
         return cls(
@@ -235,6 +240,7 @@ class Statement:
             alone=bool(study.within),
             hidden=tuple(map(str, said["hidden"])),
             only_against=only_against,
+            excepted=(*excepted, *map(str, trusted)),
         )
 
     @property
@@ -260,13 +266,14 @@ class Statement:
     def strength(self) -> Literal["good", "caution", "none"]:
         """Return how strong the weakest promise is, by which pages colour it.
 
-        "good": a guarantee holds against everybody, and for the whole person (or the whole household, where that is protected) epsilon is at
+        "good": a guarantee holds against everybody, nobody excepted, and for the whole person (or the whole household, where that is protected) epsilon is at
         most :data:`STRONG` with a delta below one in the number of people. "caution": a guarantee holds, and it is weaker. "none": none holds.
         """
         if not self.holds:
             return "none"
         whole = max(epsilon for unit, epsilon in self.epsilon_per_unit.items() if unit in {Unit.RECORD, self.unit})
-        return "good" if whole <= STRONG and not self.coarse and not self.only_against else "caution"
+        weaker = whole > STRONG or self.coarse or self.only_against or self.excepted
+        return "caution" if weaker else "good"
 
     @property
     def reading(self) -> str:
@@ -291,7 +298,7 @@ class Statement:
     def to_dict(self) -> dict[str, Any]:
         """Return the statement as plain data."""
         said = asdict(self)
-        del said["alone"], said["coarse"]
+        del said["alone"], said["coarse"], said["excepted"]
         return said | {"headline": self.headline, "reading": self.reading}
 
     def __repr__(self) -> str:

@@ -5,6 +5,7 @@ Entry points are read where a row that is not one of our own is asked for, or wh
 
 from __future__ import annotations
 
+import importlib
 import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -35,6 +36,12 @@ OWN = (
 )
 #: A study may name this in place of a model: it links rows, releases nothing and predicts nothing.
 LINK = "link"
+
+
+def with_households() -> list[str]:
+    """Return the names of our own rows that have a proof for all rows of an id together."""
+    own = ((name, importlib.import_module(f"{GROUP}.{name}").MODEL) for name in OWN)
+    return [name for name, row in own if row.households]
 
 
 def names() -> tuple[str, ...]:

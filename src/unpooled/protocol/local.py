@@ -262,10 +262,11 @@ def run_in_process(
     budget: Budget | None = None,
     roots: Mapping[str, bytes] | None = None,
     views: Mapping[str, Mapping[str, Table]] | None = None,
+    transcript: Transcript | None = None,
 ) -> LocalRun:
     """Run a plan over tables of this process, with ledgers in memory (``roots``: their root keys): what every estimator's ``fit`` does.
 
-    ``views`` are the tables of each party as single analyses of the study see them.
+    ``views`` are the tables of each party as single analyses of the study see them. ``transcript`` records the messages.
     """
     parties, shared = {}, _shared(model, plan)
     if budget is None:
@@ -288,7 +289,7 @@ def run_in_process(
             (views or {}).get(card.name, {}),
         )
     try:
-        outcome = drive(model, plan, in_process(parties))
+        outcome = drive(model, plan, in_process(parties), transcript)
         entries = Entries(entry for party in parties.values() for entry in party.ledger.entries())
     finally:
         for party in parties.values():

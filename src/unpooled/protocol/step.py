@@ -11,7 +11,7 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.privacy.unit import Calibration, Unit
-from unpooled.protocol.entries import maker
+from unpooled.protocol.entries import maker, with_households
 from unpooled.protocol.messages import Ask, check_reply_type
 from unpooled.protocol.terms import ResultTerm, as_table
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from unpooled.protocol.template import Template
 
 Replies: TypeAlias = list[Any]
+#: What becomes of the coefficients of a model: its plan releases all that predict, or they stay at the parties as raw functions of their rows.
+RELEASED, KEPT = "released", "kept"
 #: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
 Conversation: TypeAlias = Generator[list[Ask], Replies, Any]
 
@@ -193,6 +195,8 @@ class Model:
     covers_labels: frozenset[Unit] = frozenset()
     #: Whether a study of it may protect all rows of an id together.
     households: bool = False
+    #: What becomes of its coefficients, :data:`RELEASED` or :data:`KEPT`: guards ask this, and no class or name. Empty: it says nothing of them.
+    coefficients: str = ""
     #: Refuses, at a party and before anything is sent, data that a plan cannot use.
     check: Callable[[Plan, str, Table], None] = no_check
     #: The lines under the table of the result, where its :attr:`terms` are that table.
@@ -248,7 +252,7 @@ class Model:
             msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
-            msg = f'model {study.row!r} has no proof for unit "household": describe, tables, survival, bayes, glm, pls and diagnose in their sound form have one'
+            msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(with_households())}'
             raise UsageError(msg)
         plan = self.compile_plan(study)
         made = maker(self.name)

@@ -179,9 +179,14 @@ def _joint(plan: Plan) -> dict[str, Any]:
     if not plan.joint:
         return {"masked": (), "proved": False, "helpers": ()}
     joint = [one for one in plan.analyses.values() if one.joint] or [plan]
-    names = {card.name: ", ".join(column.name for column in card.columns) for card in plan.study.parties}
     masked = [
-        (side.sender, names[side.sender], side.receiver, side.helper, f"{side.receiver} with {side.helper}")
+        (
+            side.sender,
+            ", ".join(one.design.sent(side.sender)),
+            side.receiver,
+            side.helper,
+            f"{side.receiver} with {side.helper}",
+        )
         for one in joint
         for side in one.design.sides
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unpooled.models import load
+from unpooled.privacy.mechanisms import Summand
 
 if TYPE_CHECKING:
     from unpooled.privacy.exposure import Release
@@ -26,7 +27,7 @@ class ReleaseWords:
     part: str
     name: str
     content: str
-    #: How often it is made, and how many numbers it holds.
+    #: How many numbers it holds, of each party or of all together, and how often it is made.
     size: str
     #: Its noise, measured by the most that one person (or one value) can change.
     noise: str
@@ -54,7 +55,7 @@ TITLES = ("parties", "what is released", "numbers", "its noise")
 
 def in_words(plan: Plan) -> tuple[ReleaseWords, ...]:
     """Return every release of a plan in words, in the plan's order; those that parties make alike are one."""
-    found: dict[tuple[str, str, str, str, str], list[tuple[str, float | None]]] = {}
+    made: dict[tuple[str, str, str, str, str, str, bool], list[tuple[str, float | None]]] = {}
     for release in plan.releases:
         own, _ = plan.part(release.step)
         prefix = plan.prefix_of(own) or ""
@@ -63,18 +64,48 @@ def in_words(plan: Plan) -> tuple[ReleaseWords, ...]:
         content = known.get(name) or known.get(re.sub(r"\s*\d+$", "", name)) or f"numbers that the model calls {name!r}"
         times = "" if release.count == 1 else f", at most {release.count} times"
         noise, share = _noise(plan, release)
-        words = (prefix.rstrip(": "), name, content, f"{release.size}{times}", noise)
-        found.setdefault(words, []).append((release.party, share))
-    return tuple(
-        ReleaseWords(
-            tuple(dict.fromkeys(party for party, _ in made)), *words, tuple(share for _, share in made if share is not None)
-        )
-        for words, made in found.items()
-    )
+        words = (prefix.rstrip(": "), name, content, str(release.size), times, noise, _together(release))
+        made.setdefault(words, []).append((release.party, share))
+    found = []
+    for (part, name, content, size, times, noise, summed), by in made.items():
+        parties = tuple(dict.fromkeys(party for party, _ in by))
+        of = (" together" if summed else ", each") if len(parties) > 1 else ""
+        shares = tuple(share for _, share in by if share is not None)
+        found.append(ReleaseWords(parties, part, name, content, f"{size}{of}{times}", noise, shares))
+    return tuple(found)
+
+
+def numbers_of(plan: Plan) -> int:
+    """Return the most numbers that the releases of a plan make public: a total that members open together counts once.
+
+    Exact numbers for a trusted party are not public, and do not count.
+    """
+    found = 0
+    limited: dict[tuple[str, str], list[Release]] = {}
+    for release in plan.releases:
+        if release.mechanism.needs_trust:
+            continue
+        if _together(release) or release.exposure.together:
+            limited.setdefault((release.step, release.name), []).append(release)
+        else:
+            found += release.count * release.size
+    for same in limited.values():
+        times = max(release.count for release in same)
+        if not _together(same[0]):
+            times = min(sum(release.count for release in same), max(release.exposure.together for release in same))
+        found += times * max(release.size for release in same)
+    return found
+
+
+def _together(release: Release) -> bool:
+    """Return True if its numbers are part of a total that members open together."""
+    return release.mechanism.takes is Summand and not release.mechanism.needs_trust
 
 
 def _noise(plan: Plan, release: Release) -> tuple[str, float | None]:
     """Return the standard deviation of the noise, divided by the most that one unit can change the release: in words, and as a part of all people."""
+    if release.mechanism.needs_trust:
+        return "none: exact numbers for the trusted party alone, whose total has the noise", None
     unit = plan.study.unit
     reach, scale = release.sensitivity(unit), release.scale
     if not reach or scale is None:

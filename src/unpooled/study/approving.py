@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import Refusal
 from unpooled.estimation.utility import glance, poor
-from unpooled.privacy.unit import Target
+from unpooled.privacy.unit import Scope, Split, Target
 from unpooled.study.about import account
 from unpooled.study.run import asked_of
 
 if TYPE_CHECKING:
+    from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.ledger.spending import Spending
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
 
 #: The measure of a helper's decisions, which cost nothing in any.
 _NO_BUDGET = Target(1.0, 1e-9)
-#: What a policy's total counts, in words.
-COUNTED = {
-    "person": "over all parties of column-split studies",
-    "party": "by this party alone (other parties may release more about the same people)",
+#: What a policy's total counts where columns are split, in words.
+_COUNTED = {
+    Scope.PERSON: "over all parties of column-split studies",
+    Scope.PARTY: "by this party alone (other parties may release more about the same people)",
 }
 
 
@@ -42,13 +43,21 @@ def costs_of(party: Party, plan: Plan) -> Costs | None:
     return Costs(spent, after)
 
 
+def counted_in(ledger: Ledger, scope: Scope, plan: Plan | None = None) -> str:
+    """Return what a policy's total counts, in words: of other parties only where this plan, or a study in the ledger, splits columns."""
+    columns = plan is not None and plan.split is Split.VERTICAL and len(plan.study.parties) > 1
+    if columns or any(entry.kind == "shared" for entry in ledger.entries()):
+        return _COUNTED[scope]
+    return "over all studies"
+
+
 def costs_in_words(party: Party, plan: Plan, costs: Costs | None) -> str:
     """Return the costs as one line, and a line for each card that tells how its data came about."""
     budget = party.policy.budget
     if costs is None or budget is None:
         return f"{party.name} is a helper: it has no data, and nothing is debited here. It knows masks, and learns the study's size and shape"
     said = (
-        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {COUNTED[party.policy.scope]}: spent {costs.spent.words}; "
+        f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {counted_in(party.ledger, party.policy.scope, plan)}: spent {costs.spent.words}; "
         f"after this plan {costs.after.words}; allowed {budget.epsilon:g}"
     )
     for card in plan.study.parties:
@@ -78,11 +87,10 @@ def doubts_of(plan: Plan) -> tuple[str, ...]:
 
 
 def waiting_plans(party: Party, but: str = "") -> tuple[str, ...]:
-    """Return the plans that were approved here and have not released anything yet, but for one of them."""
+    """Return the plans that were approved here and of which nothing was debited, linked or answered yet, but for one of them."""
     lines = party.ledger.studies(party.policy.budget or _NO_BUDGET, party.policy.scope)
-    return tuple(
-        line.plan for line in lines if line.approval and not line.withdrawn and not line.releases and line.plan != but
-    )
+    standing = (line.plan for line in lines if line.approval and not line.withdrawn and line.plan != but)
+    return tuple(plan for plan in standing if not party.ledger.begun(plan))
 
 
 def record_approval(

@@ -127,6 +127,8 @@ class PartySection(FileSection, frozen=True):
     household_elsewhere: bool = True
     #: The name of a row map: the rows are those that every party of an earlier study has, in the order that all share.
     linked: str = ""
+    #: Of a file of linked or new rows: the party file, a path from this one, whose ``[policy]`` holds for these rows too.
+    policy_of: str = ""
     #: Free text for the public card, shown to those who approve a study.
     collected: str = ""
     legal_basis: str = ""
@@ -137,15 +139,26 @@ class PartySection(FileSection, frozen=True):
         check_party_name(self.name)
 
 
+class WrittenParty(FileSection, frozen=True):
+    """party.toml as it is written: it has a policy, or names the party file that has it."""
+
+    party: PartySection
+    columns: tuple[Column, ...]
+    policy: PolicySection | None = None
+    format: DataFormat = DataFormat()
+    source: SourceSection = SourceSection()
+    engine: EngineSection = EngineSection()
+
+
 class PartyFile(FileSection, frozen=True):
-    """party.toml."""
+    """party.toml, with the policy of its ledger."""
 
     party: PartySection
     columns: tuple[Column, ...]
     policy: PolicySection
-    format: DataFormat = DataFormat()
-    source: SourceSection = SourceSection()
-    engine: EngineSection = EngineSection()
+    format: DataFormat
+    source: SourceSection
+    engine: EngineSection
 
 
 def read_study(path: str | Path, admit: Callable[[Study], None] = lambda _: None) -> Study:
@@ -275,20 +288,57 @@ def read_card(path: str | Path) -> Card | HelperCard:
 
 
 def read_party(path: str | Path) -> PartyFile:
-    """Return a party file."""
+    """Return a party file, with the policy of its ledger: its own one, or that of the party file that it names."""
     path = Path(path)
+    text, home = _written(path), policy_home(path)
+    policy = (text if home == path else _written(home)).policy
+    assert policy is not None, "its home has one"
+    try:
+        policy_of(policy)
+    except UsageError as error:
+        msg = f"{home.name}, [policy]: {error}"
+        raise StudyError(msg) from None
+    return PartyFile(text.party, text.columns, policy, text.format, text.source, text.engine)
+
+
+def policy_home(path: Path) -> Path:
+    """Return the party file whose ``[policy]`` holds for this one: itself, or the first one over the same ledger, which it names."""
+    text = _written(path)
+    named = text.party.policy_of
+    if text.policy is not None and (named or text.party.linked):
+        msg = (
+            f"{path}: it has a [policy], but the policy of linked and of new rows belongs to its ledger, and stands in the first party file over it: "
+            'delete [policy] here, and write policy_of = "../party.toml" (the path to that file) under [party]'
+        )
+        raise StudyError(msg)
+    if text.policy is not None:
+        return path
+    if not named:
+        msg = f"{path}: it has neither [policy] nor policy_of: write the one, or name the party file over the same ledger that has it"
+        raise StudyError(msg)
+    home = path.parent / named
+    if home.resolve() == path.resolve():
+        msg = f"{path}: policy_of names itself: name the party file over the same ledger that has a [policy]"
+        raise StudyError(msg)
+    first = _written(home)
+    if first.party.policy_of:
+        msg = f"{path}: policy_of names {home}, which has no [policy] either: name the file that {home.name} names"
+        raise StudyError(msg)
+    own, theirs = ((file.parent / one.party.ledger).resolve() for file, one in ((path, text), (home, first)))
+    if own != theirs or text.party.name != first.party.name:
+        msg = f"{path}: policy_of names {home}, whose party has another ledger or name: a policy belongs to its ledger, so name the file over {own.name}"
+        raise StudyError(msg)
+    return policy_home(home)
+
+
+def _written(path: Path) -> WrittenParty:
+    """Return a party file as it is written."""
     if "helper" in top_of(path):
         msg = (
             f"{path.name} is the file of a helper, which has no data and no budget: this command is for the file of a party"
         )
         raise StudyError(msg)
-    text = read_strictly(path, PartyFile)
-    try:
-        policy_of(text.policy)
-    except UsageError as error:
-        msg = f"{path.name}, [policy]: {error}"
-        raise StudyError(msg) from None
-    return text
+    return read_strictly(path, WrittenParty)
 
 
 def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0, *, joint: str = NO) -> Card:
@@ -325,15 +375,18 @@ def write_card(card: Card) -> str:
 def write_party(
     party: PartySection,
     columns: tuple[Column, ...],
-    budget: Target,
+    budget: Target | None,
     form: DataFormat | None = None,
     *,
     source: SourceSection | None = None,
     engine: EngineSection | None = None,
     template: str = "",
 ) -> str:
-    """Return a party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns."""
-    limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
+    """Return a party file with the strictest policy: sound studies only, each approved by somebody. ``template`` stands after its columns.
+
+    None as ``budget``: the party section names the file that has the policy.
+    """
+    assert (budget is None) == bool(party.policy_of), "a party has one policy"
     written = msgspec.to_builtins(form) if form else {}
     asked = {
         name: said
@@ -347,7 +400,18 @@ def write_party(
         + (f"\n{tomli_w.dumps(asked)}" if asked else "")
         + _columns_as_toml(columns)
         + template
-        + f"""
+        + (
+            "\n# The policy of these rows is that of the file that policy_of names.\n"
+            if budget is None
+            else _strictest(budget)
+        )
+    )
+
+
+def _strictest(budget: Target) -> str:
+    """Return ``[policy]`` with this total, and with nothing allowed that has to be asked for."""
+    limits = {"epsilon": budget.epsilon, "delta": budget.delta, "unit": str(budget.unit)}
+    return f"""
 [policy]
 # What all studies together may spend, per {budget.unit}.
 {tomli_w.dumps(limits)}\
@@ -365,7 +429,6 @@ joint = "no"
 # "intersection": parties of a study that links rows may learn whom this one shares with all of them (docs/linkage.md).
 psi = "no"
 """
-    )
 
 
 def _columns_as_toml(columns: tuple[Column, ...]) -> str:

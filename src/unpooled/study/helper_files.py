@@ -53,6 +53,11 @@ def ledger_of(path: Path) -> Path:
     return path.parent / name
 
 
+def coordinators_of(path: Path) -> tuple[str, ...]:
+    """Return the keys of the coordinators whom the policy of a party file names, of a party or of a helper."""
+    return read_helper(path).policy.coordinators if is_helper(path) else read_party(path).policy.coordinators
+
+
 def write_helper(helper: HelperSection) -> str:
     """Return the party file of a helper, whose plans somebody approves one by one."""
     return (

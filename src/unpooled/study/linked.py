@@ -54,7 +54,8 @@ def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
         raise StudyError(msg)
     if keeper.kept(name, MAP_DATA).tobytes() != source.digest:
         raise DataError(
-            "the data have changed since their rows were linked, so that its row map names other people: put the old file back, or link again"
+            "the data have changed since their rows were linked, so that its row map names other people: put the old file back, or link the new data "
+            "as another run of the study that linked them (run = 2 under its [study])"
         )
     rows = keeper.kept(name, ROW_MAP)
     if rows.size < _FEWEST:

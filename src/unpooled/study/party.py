@@ -28,6 +28,7 @@ from unpooled.study.files import (
     PartySection,
     card_of,
     check_party_name,
+    policy_home,
     read_card,
     read_party,
     write_card,
@@ -241,7 +242,7 @@ def section_in(data: Path | Source, folder: Path) -> SourceSection | None:
 
 
 def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
-    """Return a party file and a card for new rows of a party that exists: its declarations, its ledger and key, no labels."""
+    """Return a party file and a card for new rows of a party that exists: its declarations, its ledger, key and policy, no labels."""
     text = read_party(config)
     own, new, card = text.party, folder / "party.toml", folder / f"{text.party.name}.card.toml"
     for path in (new, card):
@@ -254,6 +255,7 @@ def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
         ledger=os.path.relpath(config.parent / own.ledger, folder),
         labels=(),
         linked="",  # other people than those whose rows were linked
+        policy_of=os.path.relpath(policy_home(config), folder),
     )
     names = tuple(column.name for column in text.columns)
     table = data_of(data, names, party, text.format, text.columns)
@@ -261,9 +263,7 @@ def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
         key = Identity(ledger.root_key).public
     made = card_of(party, text.columns, table.n_rows, key, (table.household or (0,))[0])
     folder.mkdir(parents=True, exist_ok=True)
-    budget = policy_of(text.policy).budget
-    assert budget is not None
-    new.write_text(write_party(party, text.columns, budget, text.format))
+    new.write_text(write_party(party, text.columns, None, text.format))
     card.write_text(write_card(made))
     return new, card
 

@@ -43,6 +43,8 @@ class PolicySection(FileSection, frozen=True):
     joint: str = NO
     #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
     elsewhere: str = BELIEVED
+    #: The public keys of coordinators whose proposals have the room of the inbox; those of all others share a small one.
+    coordinators: tuple[str, ...] = ()
 
 
 class HelperPolicy(FileSection, frozen=True):
@@ -51,6 +53,7 @@ class HelperPolicy(FileSection, frozen=True):
     approval: str | tuple[str, ...] = "ask"
     models: tuple[str, ...] | None = None
     allow_simulation: bool = False
+    coordinators: tuple[str, ...] = ()
 
 
 def policy_of(policy: PolicySection) -> Policy:
@@ -67,6 +70,7 @@ def policy_of(policy: PolicySection) -> Policy:
     if policy.joint not in {NO, ALLOWED, TRUSTING}:
         msg = f'joint is "{NO}", "{ALLOWED}" or "{TRUSTING}"'
         raise UsageError(msg)
+    _check_keys(policy.coordinators)
     return Policy(
         Target(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
         frozenset(Calibration.parse(word) for word in policy.calibrations),
@@ -82,6 +86,13 @@ def policy_of(policy: PolicySection) -> Policy:
         joint=policy.joint,
         models=None if policy.models is None else frozenset(policy.models),
     )
+
+
+def _check_keys(coordinators: tuple[str, ...]) -> None:
+    """Refuse a coordinator that is no public key."""
+    if not all(re.fullmatch("[0-9a-f]{64}", key) for key in coordinators):
+        msg = "coordinators lists something that is no public key: give all 64 hexadecimal digits that the coordinator's kit shows"
+        raise UsageError(msg)
 
 
 def _approved(approval: str | tuple[str, ...]) -> frozenset[str]:
@@ -101,6 +112,7 @@ def rules_of(policy: HelperPolicy) -> Policy:
     """Return the policy of a helper: it has no budget, for nobody's rows are there, and helps where its approval says so."""
     if policy.models is not None:
         check_runnable(policy.models)
+    _check_keys(policy.coordinators)
     return Policy(
         None,
         allow_simulation=policy.allow_simulation,

@@ -238,6 +238,11 @@ class ColumnsDesign(ABC):
         """Return whose masked rows go to whom, and who knows the masks."""
         return sides_of(self.parties, self.helpers)
 
+    def sent(self, party: str) -> tuple[str, ...]:
+        """Return the declared columns of which a party's masked rows are made, the response last where it is the party's."""
+        own = tuple(column.name for column in self.layout_of(party).declared)
+        return (*own, self.layout.response.name) if party == self.holder else own
+
     @property
     def proved(self) -> bool:
         """Return True if every party proves that its masked rows are short."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from unpooled.aggregation.columns.design import CONSTANTS
-from unpooled.aggregation.columns.sentences import against, assumed, notes, unprotected
+from unpooled.aggregation.columns.sentences import against, assumed, excepted, notes, unprotected
 from unpooled.aggregation.joint.sums import JOINT
 from unpooled.errors import JointRowsError, UsageError, listed
 from unpooled.privacy.plan import Plan, Release
@@ -34,6 +34,7 @@ def plan_of(study: Study, design: Columns, assumptions: tuple[Sentence, ...] = (
         notes=notes(design),
         joint=ALLOWED if design.proved else TRUSTING,
         against=against(design),
+        excepted=excepted(design),
     )
 
 

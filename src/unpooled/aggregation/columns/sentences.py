@@ -35,8 +35,12 @@ def against(design: ColumnsDesign) -> str:
     most = max(design.aggregation.tolerate, 1)
     others = "every other member of the study" if most == 1 else f"any {most} other members of the study together"
     honest = "" if design.proved else ", ONLY if all parties follow the protocol"
-    pair = f"{design.helpers[0]} together with a party" if design.helpers else "two parties of which one helped the other"
-    return f"{others}, the coordinator and readers of the results{honest}; NOT against {pair}"
+    return f"{others}, the coordinator and readers of the results{honest}"
+
+
+def excepted(design: ColumnsDesign) -> tuple[str, ...]:
+    """Return those who could read rows together, in words."""
+    return (f"{design.helpers[0]} together with a party" if design.helpers else "two parties of which one helped the other",)
 
 
 def coalitions(design: ColumnsDesign) -> Sentence:

@@ -64,6 +64,7 @@ def compile_plan(study: Study) -> Plan:
         design=AnalysesDesign(asked, shares),
         joint=TRUSTING if TRUSTING in joint else "".join(joint),
         against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
+        excepted=tuple(dict.fromkeys(who for plan in every for who in plan.excepted)),
         maker=", ".join(sorted({plan.maker for plan in every if plan.maker})),
         parts=plans,
     )

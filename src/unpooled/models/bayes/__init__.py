@@ -8,7 +8,7 @@ from unpooled.models.bayes.party import STEPS
 from unpooled.models.bayes.splits import compile_plan, coordinate
 from unpooled.models.bayes.template import TEMPLATE
 from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import RELEASED, Model
 
 MODEL = Model(
     "bayes",
@@ -31,4 +31,5 @@ MODEL = Model(
         **ROUNDS,
         **JOINT,
     },
+    coefficients=RELEASED,
 )

@@ -21,36 +21,18 @@ if TYPE_CHECKING:
 def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegression:
     """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
     design: Any = plan.design
-    models = as_numbers(design.parameters.prior)
-    coefficients = np.array([c.value for c in result.coefficients])
-    fit = LinearFit.without_errors(coefficients, result.intercept, has_intercept=design.layout.intercept)
-    if isinstance(design, ColumnsDesign):
-        budget: dict[str, Any] = {"epsilon": plan.study.epsilon, "delta": plan.study.delta, "prior": models}
-        if result.moments is not None:
-            of_columns = PrivateLinearRegression.from_moments(Moments.of(result.moments).of_run(plan), **budget)
-        else:
-            of_columns = PrivateLinearRegression(method=result.method, **budget)._take(fit)  # noqa: SLF001 - its own model's
-        of_columns.projection_, of_columns.method_ = result.projection, result.method
-        return of_columns.of_study(plan, design.layout.features)
-    layout, given = design.layout, design.parameters
-    parameters: dict[str, Any] = {
-        "epsilon": plan.study.epsilon,
-        "delta": plan.study.delta,
-        "calibration": plan.study.calibration,
-        "prior_precision": given.prior_precision,
-        "noise_precision": given.noise_precision,
-        "posterior": given.posterior,
-        "projection": given.projection,
-        "prior": models,
-    }
+    split, layout = isinstance(design, ColumnsDesign), design.layout
+    columns = layout.features if split else layout.declared
+    estimator = PrivateLinearRegression._of_plan(plan, columns, prior=as_numbers(design.parameters.prior))  # noqa: SLF001 - its own model's
     if result.moments is not None:
-        estimator = PrivateLinearRegression.from_moments(Moments.of(result.moments).of_run(plan), **parameters)
+        estimator._from(Moments.of(result.moments).of_run(plan))  # noqa: SLF001 - as above
     else:
-        estimator = PrivateLinearRegression(fit_intercept=given.fit_intercept, method=result.method, **parameters)
+        coefficients = np.array([c.value for c in result.coefficients])
+        fit = LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept)
         if result.focused is not None:
-            estimator.focus, estimator.focused_ = given.focus, Moments.of(result.focused).of_run(plan)
-        estimator._take(fit)  # noqa: SLF001 - its own model's
+            estimator.focused_ = Moments.of(result.focused).of_run(plan)
+        estimator._take(fit)  # noqa: SLF001 - as above
         if result.drawn is not None:
             estimator.drawn_ = result.drawn
     estimator.projection_, estimator.method_ = result.projection, result.method
-    return estimator.of_study(plan, layout.declared)
+    return estimator.of_study(plan, columns)

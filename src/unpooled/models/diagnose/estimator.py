@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.aggregation.drawing import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
 from unpooled.aggregation.formula_columns import coded_by
 from unpooled.errors import UsageError
+from unpooled.estimation.exporting import released_model
 from unpooled.estimation.households import counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check
 from unpooled.estimation.planned import PlannedResult
@@ -226,6 +227,7 @@ def diagnose(
     if rows not in {SAME, OTHERS}:
         msg = f"rows is {SAME!r}, or {OTHERS!r} where the model was fitted to other people's rows"
         raise UsageError(msg)
+    model = released_model(model, "diagnose")
     columns = _released(model)
     if not 2 <= cells <= 200:  # noqa: PLR2004 - as the study's own limit
         raise UsageError("cells must lie between 2 and 200")
@@ -298,11 +300,9 @@ def _released(model: Any) -> tuple[Column, ...]:  # noqa: ANN401
             "a diagnosis is of one linear predictor and its response: not of several classes, nor of times to an event"
         )
     coefficients = np.ravel(model.coef_)
-    kept = type(model).__name__.startswith("Pride")
-    if kept or not np.isfinite(coefficients).all():
+    if not np.isfinite(coefficients).all():
         raise UsageError(
-            "the coefficients of this model stay at the parties: a fitted value then moves with every row of theirs, and its cells are no "
-            "private histogram. Diagnose a model that was released"
+            "some coefficients of this model are not finite, so it has no fitted values: diagnose a model whose fit succeeded"
         )
     if np.size(model.intercept_) > 1:
         raise UsageError("diagnose is for one response: take the models of each, from its moments")

@@ -13,7 +13,7 @@ from unpooled.models.effects.plan import compile_plan
 from unpooled.models.effects.result import EffectResult
 from unpooled.models.effects.template import TEMPLATE
 from unpooled.models.effects.terms import foot, panels, terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import RELEASED, Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -36,6 +36,7 @@ MODEL: Model = Model(
     terms=terms,
     foot=foot,
     households=True,
+    coefficients=RELEASED,
     template=TEMPLATE,
     releases={
         "overlap": "the number of people by arm and predicted propensity",

@@ -7,7 +7,7 @@ from unpooled.models.glm.party import STEPS
 from unpooled.models.glm.plan import compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.models.glm.template import TEMPLATE
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import RELEASED, Model
 
 MODEL = Model(
     "glm",
@@ -24,4 +24,5 @@ MODEL = Model(
     households=True,
     template=TEMPLATE,
     releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},
+    coefficients=RELEASED,
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.estimation.priors import as_numbers
 from unpooled.models.glm.estimator import PrivateGLM
 
 if TYPE_CHECKING:
@@ -15,25 +16,17 @@ if TYPE_CHECKING:
 
 
 def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
-    """With the coefficients of the result; exposures and offsets are asked for in predictions, as they were declared."""
+    """Return an estimator with the coefficients of the result; predictions ask for exposures and offsets, as they were declared."""
     design = plan.design
     given, responses = design.parameters, design.responses
-    estimator = PrivateGLM(
-        result.family,
-        epsilon=plan.study.epsilon,
-        delta=plan.study.delta,
-        calibration=plan.study.calibration,
-        method=result.method,
-        dispersion=given.dispersion,
-        covariance=given.covariance,
+    estimator = PrivateGLM._of_plan(  # noqa: SLF001 - its own model's
+        plan,
+        design.layout.declared,
+        prior=as_numbers(given.prior),
         exposure_bounds=None if responses.exposure is None else responses.exposure.range,
         offset_bounds=None if responses.offset is None or not given.offset else responses.offset.range,
         weights_bounds=None if responses.weighting is None else responses.weighting.column.range,
-        cuts=given.cuts,
-        y_bounds=responses.response.range if result.life_table is not None else None,
-        ridge=given.ridge,
-        fit_intercept=given.fit_intercept,
     )
     if responses.response.categories is not None:
         estimator.classes_ = np.array(responses.response.categories, dtype=object)
-    return estimator.of_study(plan, design.layout.declared)._take(result)  # noqa: SLF001 - its own model's
+    return estimator._take(result)  # noqa: SLF001 - as above

@@ -11,7 +11,7 @@ from unpooled.models.lasso.standard_party import STANDARD_STEPS
 from unpooled.models.lasso.template import TEMPLATE
 from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import RELEASED, Model
 
 MODEL = Model(
     "lasso",
@@ -41,4 +41,5 @@ MODEL = Model(
     },
     notes=notes,
     renamed={"radius": "radius_in_half_ranges"},
+    coefficients=RELEASED,
 )

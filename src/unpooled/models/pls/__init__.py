@@ -7,7 +7,7 @@ from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.models.pls.template import TEMPLATE
 from unpooled.models.pls.terms import terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import RELEASED, Model
 
 MODEL = Model(
     "pls",
@@ -27,4 +27,5 @@ MODEL = Model(
         "exact": "sums of products of the spectra's coordinates with each other and with the responses",
         **ROUNDS,
     },
+    coefficients=RELEASED,
 )

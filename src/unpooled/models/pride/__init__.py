@@ -10,7 +10,7 @@ from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
 from unpooled.models.pride.template import TEMPLATE
 from unpooled.models.pride.terms import kept_terms, terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import KEPT, Model
 
 MODEL = Model(
     "pride",
@@ -31,5 +31,6 @@ MODEL = Model(
         "coefficients": "the coefficients of this party's columns",
         "predict": "random mixtures of this party's columns for every new row",
     },
+    coefficients=KEPT,
 )
 MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

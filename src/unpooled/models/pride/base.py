@@ -224,13 +224,6 @@ class PrideEstimator(Earlier, StudyEstimator):
         }
         return self
 
-    def as_prior(self) -> Any:  # noqa: ANN401 - as every estimator with a prior
-        """Refuse: coefficients are raw functions of what the parties hold, and a prior is public."""
-        raise UsageError(
-            "coefficients of PRIDE stay at its parties, so no later study can take them as a prior: fit a model that releases its coefficients "
-            "(PrivateLinearRegression, PrivateGLM), and pass that"
-        )
-
     def _know_all(self) -> None:
         """Refuse predictions of all columns where some coefficients are known to nobody."""
         check_is_fitted(self)

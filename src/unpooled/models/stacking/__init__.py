@@ -8,7 +8,7 @@ from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.template import TEMPLATE
 from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.step import Model
+from unpooled.protocol.step import RELEASED, Model
 
 MODEL = Model(
     "stacking",
@@ -33,4 +33,5 @@ MODEL = Model(
         "score": "how well this party's columns separate the classes",
         "base rate": "the number of rows of each class",
     },
+    coefficients=RELEASED,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,20 +21,21 @@ def fitted(plan: Plan[StackingDesign], result: StackingResult) -> PrivateStackin
     design = plan.design
     cards = [block.card for block in design.blocks]
     rows = design.split is Split.HORIZONTAL
-    estimator = PrivateStackingClassifier(
-        split="samples" if rows else "features",
-        epsilon=plan.study.epsilon,
-        delta=plan.study.delta,
-        calibration=plan.study.calibration,
-        combiner=design.parameters.combiner,
-        rates=design.parameters.rates,
-        multi_class=design.parameters.multi_class,
-        fit_intercept=design.parameters.fit_intercept,
-    )
+    given = design.parameters
     columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
+    made = design.made
+    own: dict[str, Any] = {"split": "samples" if rows else "features", "prior": dict(given.prior) or None}
+    own |= (
+        {"importance": "private", "falling": list(given.ranks)}
+        if given.ranks
+        else {"importance": dict(given.importance) or None}
+    )
+    own |= {"meta": "high-level"} if rows and given.holder else {}
+    estimator = PrivateStackingClassifier._of_plan(  # noqa: SLF001 - its own model's
+        plan, list(columns.values()) if made is None else made.derived.needs, ("ranks",), **own
+    )
     estimator.models_, estimator.high_ = result.models, np.array(result.high)
     estimator.calibrated_ = result.calibrated
     estimator.__dict__["released_"] = released_weights(result)
     estimator.classes_ = np.array(design.parameters.classes)
-    made = design.made
-    return estimator.of_study(plan, list(columns.values()) if made is None else made.derived.needs)
+    return estimator

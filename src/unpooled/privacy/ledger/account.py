@@ -259,6 +259,12 @@ class Ledger:
         with self._store.locked() as history:
             return plan in history.alignments
 
+    def begun(self, plan: str) -> bool:
+        """Return True if anything of this plan was debited, linked or answered: a helper answers and debits nothing."""
+        with self._store.locked() as history:
+            keys = (*(key.plan for key in history.charges), *(key[0] for key in history.answers))
+            return plan in history.alignments or plan in keys
+
     @property
     def guesses(self) -> int:
         """Return the number of ids that other parties could try out on this one's set, over all plans that linked its rows."""
