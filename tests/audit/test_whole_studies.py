@@ -14,7 +14,7 @@ from world import sized
 
 import unpooled
 from unpooled.aggregation import contained, linear_fit, totals
-from unpooled.audit.oracle import Claim
+from unpooled.audit.oracle import Promise
 from unpooled.errors import UsageError
 from unpooled.estimation import base, households, priors
 from unpooled.kernels import moments
@@ -49,7 +49,7 @@ def test_no_whole_program_breaks_a_promise_and_many_nearly_attain_one() -> None:
 # --- broken on purpose -------------------------------------------------------------------------------------------------------------
 
 
-def drawn(kinds: Iterable[str], count: int = 40, **scene: Any) -> list[wholes.Whole]:
+def drawn(kinds: Iterable[str], count: int = 40, **scene: Any) -> list[wholes.WholeProgram]:
     """Random programs of these kinds, of such scenes."""
     wanted = set(kinds)
     found = (one for one in wholes.wholes(100_000, seed=7) if one.name in wanted)
@@ -57,14 +57,14 @@ def drawn(kinds: Iterable[str], count: int = 40, **scene: Any) -> list[wholes.Wh
     return [one for one, _ in zip(fits, range(count), strict=False)]
 
 
-def program(scene: Scene, play: Callable[[Play], None]) -> list[wholes.Whole]:
-    return [wholes.Whole("by hand", scene, play, scene.seed)]
+def program(scene: Scene, play: Callable[[Play], None]) -> list[wholes.WholeProgram]:
+    return [wholes.WholeProgram("by hand", scene, play, scene.seed)]
 
 
 TWO_SITES = Scene(1, "household", "replace", 2, (3, 3), "local")
 
 
-def files(*which: str) -> list[wholes.Whole]:
+def files(*which: str) -> list[wholes.WholeProgram]:
     """The program of files, with these analyses."""
 
     class Chosen:
@@ -77,7 +77,7 @@ def files(*which: str) -> list[wholes.Whole]:
     return program(TWO_SITES, wholes.files(TWO_SITES, Chosen()))  # type: ignore[arg-type]
 
 
-def rests_on(door: str, *, twice: bool = False, charged: bool = False) -> list[wholes.Whole]:
+def rests_on(door: str, *, twice: bool = False, charged: bool = False) -> list[wholes.WholeProgram]:
     """A fit whose prior comes from an earlier one (or two draws of one plan) through this door."""
     scene = Scene(3, epsilon=1.0)
 
@@ -91,12 +91,12 @@ def rests_on(door: str, *, twice: bool = False, charged: bool = False) -> list[w
             ATOMS["moments"](scene, play.frame, epsilon=1.0, prior=given, **({"budget": total} if charged else {})), runs
         )
         if charged:
-            play.claims.append(Claim.of_budget("the budget", total, runs))
+            play.claims.append(Promise.of_budget("the budget", total, runs))
 
     return program(scene, play_it)
 
 
-def two_draws_in_a_study() -> list[wholes.Whole]:
+def two_draws_in_a_study() -> list[wholes.WholeProgram]:
     """Analyses of one Study that rest on two draws of one plan (P6)."""
     scene = Scene(3)
 
@@ -112,7 +112,7 @@ def two_draws_in_a_study() -> list[wholes.Whole]:
     return program(scene, play_it)
 
 
-def paid_elsewhere() -> list[wholes.Whole]:
+def paid_elsewhere() -> list[wholes.WholeProgram]:
     """A budget that debited one draw of a plan, and a fit that rests on another draw of it (P7)."""
     scene = Scene(3)
 
@@ -122,12 +122,12 @@ def paid_elsewhere() -> list[wholes.Whole]:
         other = ATOMS["moments"](scene, play.frame, epsilon=1.0)
         runs += play.fitted(other)
         runs += play.fitted(ATOMS["moments"](scene, play.frame, epsilon=1.0, prior=other, budget=total))[-1:]
-        play.claims.append(Claim.of_budget("the budget", total, runs))
+        play.claims.append(Promise.of_budget("the budget", total, runs))
 
     return program(scene, play_it)
 
 
-def handed_over() -> list[wholes.Whole]:
+def handed_over() -> list[wholes.WholeProgram]:
     """edPLS as published by two holders (P10)."""
     scene = Scene(3, sites=2)
 
@@ -150,7 +150,7 @@ def handed_over() -> list[wholes.Whole]:
     return program(scene, play_it)
 
 
-def other_sites() -> list[wholes.Whole]:
+def other_sites() -> list[wholes.WholeProgram]:
     """Analyses whose rows are split over other parties: everybody is at one party of each."""
     scene = Scene(3)
 
@@ -164,7 +164,7 @@ def other_sites() -> list[wholes.Whole]:
     return program(scene, play_it)
 
 
-def reading_data(how: str) -> list[wholes.Whole]:
+def reading_data(how: str) -> list[wholes.WholeProgram]:
     """An analyst who looks at the rows: for the bounds, for whether to fit, or for whether to refuse."""
     scene = Scene(3)
 
@@ -190,7 +190,7 @@ def unclipped(raw: Any, low: float, high: float, centre: float, scale: float, gr
     return 0
 
 
-def means() -> list[wholes.Whole]:
+def means() -> list[wholes.WholeProgram]:
     """Rounds of one number, which move as far as they state."""
     return program(Scene(3), lambda play: wholes.void(play.fitted(ATOMS["mean"](Scene(3), play.frame, epsilon=1.0))))
 
@@ -241,7 +241,7 @@ def in_one_partition(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 #: What is broken, how, and the programs that show it.
-CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], list[wholes.Whole]]]] = {
+CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], list[wholes.WholeProgram]]]] = {
     "P1 a site's own fit is priced with its own rows": (
         lambda m: m.setattr(Study, "of_whole", property(lambda _: Whole())),
         lambda: files("apart"),

@@ -7,7 +7,7 @@ earlier fits are the same in both worlds, and the difference of two statistics i
 adaptive composition rests. All differences together, each in the metric of its own noise, composed as they were drawn, are what this person
 attained. Nobody may have promised less:
 
-* the statement of a study, or the balance of a budget, at every delta (:class:`Claim`);
+* the statement of a study, or the balance of a budget, at every delta (:class:`Promise`);
 * the ledger of every party after every reply: of what that party released, and of column-split studies of what all did.
 
 What is no release must be the same in both worlds: studies, public fields, lengths of messages, refusals.
@@ -33,7 +33,7 @@ from unpooled.audit.shares import share
 from unpooled.audit.stage import FrozenKeys, total_of
 from unpooled.audit.violation import Violation
 from unpooled.audit.witness import Acts, watched
-from unpooled.errors import UnpooledError
+from unpooled.errors import UnpooledError, UsageError
 from unpooled.estimation.running import run, run_by
 from unpooled.models import load
 from unpooled.privacy.accounting import Composition
@@ -73,7 +73,7 @@ _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class Claim:
+class Promise:
     """A promise about one unit: at every delta an epsilon, for whoever is in these runs of a program (numbered as they were made)."""
 
     name: str
@@ -85,13 +85,13 @@ class Claim:
     delta: float = 1e-5
 
     @classmethod
-    def of_plan(cls, name: str, plan: Plan, runs: Iterable[int]) -> Claim:
+    def of_plan(cls, name: str, plan: Plan, runs: Iterable[int]) -> Promise:
         """Return the promise of a plan with everything that its inputs cost, which its statement prints."""
         unit = Unit(plan.study.unit)
         return cls(name, unit, lambda delta: plan._together(unit).epsilon(delta), tuple(runs), plan.study.delta)  # noqa: SLF001
 
     @classmethod
-    def of_budget(cls, name: str, budget: Budget, runs: Iterable[int]) -> Claim:
+    def of_budget(cls, name: str, budget: Budget, runs: Iterable[int]) -> Promise:
         """Return the balance of a budget, as its account has it by now."""
         spent = budget._open().composition(budget.unit, Scope.PERSON)  # noqa: SLF001
         return cls(name, Unit(budget.unit), spent.epsilon, tuple(runs), budget.delta)
@@ -130,7 +130,7 @@ class _Run:
 class Oracle:
     """Plays one program in two worlds. A program calls fits, functions and studies of this process, and returns its promises."""
 
-    def __init__(self, program: Callable[[], Sequence[Claim]], cut: int | None = None) -> None:
+    def __init__(self, program: Callable[[], Sequence[Promise]], cut: int | None = None) -> None:
         """``cut``: every study is interrupted after this many replies, and resumed from its transcript by parties that were started anew."""
         self._cut = cut
         self._runs: list[_Run] = []
@@ -148,7 +148,7 @@ class Oracle:
         """Return the number of studies that the program ran."""
         return len(self._runs)
 
-    def attained(self, program: Callable[[], Sequence[Claim]]) -> Attained:
+    def attained(self, program: Callable[[], Sequence[Promise]]) -> Attained:
         """Play the program on other data of one person, and return what this person attained of every promise."""
         found, at = Attained(), iter(range(len(self._runs)))
         with run_by(lambda asked: self._again(asked, next(at), found)):
@@ -284,7 +284,7 @@ class Oracle:
 
     # --- what was promised
 
-    def _hold(self, claim: Claim, found: Attained) -> None:
+    def _hold(self, claim: Promise, found: Attained) -> None:
         """Hold what was lost in the runs of a promise against it."""
         events = [event for number in claim.runs for event in self._runs[number].lost]
         composed = Composition(events)
@@ -351,12 +351,20 @@ class _Ledgers:
 # --- a study as its file says it ---------------------------------------------------------------------------------------------------
 
 
+def must_release(model: Model, asked: Study) -> None:
+    """Refuse to audit a study that releases nothing."""
+    if not model.compile(asked).releases:
+        msg = "this study releases nothing with noise, so there is no claim to attack: `unpooled plan` says who learns what without noise"
+        raise UsageError(msg)
+
+
 def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0) -> Attained:
     """Return the most that one person attains of a study's promises, on made-up data, and whatever broke one.
 
     The person's rows change at every party at once: all columns of a column-split study, all rows of a household, one row at one party of others.
     """
     model = load(asked.row)
+    must_release(model, asked)
     study, tables = made_up(model, asked, rows, seed)
     plan, rng = model.compile(study), np.random.default_rng(seed)
     together = plan.split is Split.VERTICAL or study.unit == Unit.HOUSEHOLD
@@ -365,9 +373,9 @@ def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0)
     #: What changes: everything, or one value wherever it is held.
     values: list[tuple[str, ...]] = [(name,) for name in names] if study.unit == Unit.ATTRIBUTE else [tuple(names)]
 
-    def over(held: Mapping[str, Table]) -> Sequence[Claim]:
+    def over(held: Mapping[str, Table]) -> Sequence[Promise]:
         run(model, study, held, registry=load)
-        return [Claim.of_plan("the statement", plan, [0])]
+        return [Promise.of_plan("the statement", plan, [0])]
 
     worst = Attained()
     for cards in people:
@@ -496,4 +504,4 @@ def _differ(one: Table, other: Table) -> set[int]:
     return rows
 
 
-__all__ = ["Attained", "Claim", "Oracle", "lost"]
+__all__ = ["Attained", "Oracle", "Promise", "lost"]

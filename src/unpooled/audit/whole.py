@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from unpooled.audit.account import audit_account
 from unpooled.audit.made_up import made_up
+from unpooled.audit.oracle import must_release
 from unpooled.audit.orders import audit_orders
 from unpooled.audit.pairs import read_file, write_file
 from unpooled.audit.presence import audit_noise
 from unpooled.audit.replay import replay, steady
 from unpooled.audit.sealed import audit_sealed
 from unpooled.audit.transcripts import audit_transcript
-from unpooled.errors import UsageError
 from unpooled.models import load
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def audit_study(
     file of pairs that earlier audits kept for a study of this plan: they are replayed first, and farther ones are written into it.
     """
     model = load(asked.row)
-    if not model.compile(asked).releases:
-        msg = "this study releases nothing with noise, so there is no claim to attack: `unpooled plan` says who learns what without noise"
-        raise UsageError(msg)
+    must_release(model, asked)
     fitted, tables = made_up(model, asked, rows)
     say(f"replaying model {asked.model!r} on neighbouring data sets")
     plan = model.compile(fitted).hash

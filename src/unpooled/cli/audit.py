@@ -64,9 +64,9 @@ def audit(
     asked = read_study(study)
     model = load(asked.row)
     with progress(quiet=as_json) as say:
+        report = Report() if whole else audit_study(asked, say, rows=rows, rounds=rounds, pairs=pairs)
         say("changing one person at every party at once")
         together = audit_whole(asked, rows=rows, rounds=min(rounds, 4))
-        report = Report() if whole else audit_study(asked, say, rows=rows, rounds=rounds, pairs=pairs)
         report.violations += together.violations
         report.attained |= together.claims
 

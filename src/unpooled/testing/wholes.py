@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 import unpooled
-from unpooled.audit.oracle import Attained, Claim, Oracle
+from unpooled.audit.oracle import Attained, Oracle, Promise
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.estimation.linking import link_rows
 from unpooled.estimation.running import run
@@ -246,14 +246,14 @@ class Play:
 
     frame: pl.DataFrame
     runs: int = 0
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[Promise] = field(default_factory=list)
 
     def fitted(self, made: Any, rests: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Note the promise of something that one study answered, which rests on these earlier runs too; return all of its runs."""
         runs = (*rests, self.runs)
         self.runs += 1
         plan = made.plan_
-        self.claims.append(Claim.of_plan(f"statement of study {self.runs}", plan, runs))
+        self.claims.append(Promise.of_plan(f"statement of study {self.runs}", plan, runs))
         return runs
 
 
@@ -279,7 +279,7 @@ def budgeted(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         total, runs = api.Budget(50.0, 1e-4, scene.unit), list[int]()
         for name in names:
             runs += play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon, budget=total))
-        play.claims.append(Claim.of_budget("the budget", total, runs))
+        play.claims.append(Promise.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -338,7 +338,7 @@ def prior(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         more = {"budget": total} if charged else {}
         runs = play.fitted(ATOMS[name](scene, play.frame, epsilon=scene.epsilon, prior=given, **more), runs)
         if charged:
-            play.claims.append(Claim.of_budget("the budget", total, runs))
+            play.claims.append(Promise.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -362,7 +362,7 @@ def paid(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         )
         runs = play.fitted(description, runs)
         if charged:
-            play.claims.append(Claim.of_budget("the budget", total, runs))
+            play.claims.append(Promise.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -507,7 +507,7 @@ def domains(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         def curve(delta: float) -> float:
             return account(origin.parts(Unit(scene.unit)) for origin in by_draw(model.origins).values()).epsilon(delta)
 
-        play.claims.append(Claim("both domains", Unit(scene.unit), curve, runs))
+        play.claims.append(Promise("both domains", Unit(scene.unit), curve, runs))
 
     return play_it
 
@@ -524,7 +524,7 @@ def predicted(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
         runs = play.fitted(model)
         found = api.diagnose(model, X, y, epsilon=scene.epsilon, budget=total, **scene.asked, **_rows(scene, play.frame))
         runs += play.fitted(found)
-        play.claims.append(Claim.of_budget("the budget", total, runs))
+        play.claims.append(Promise.of_budget("the budget", total, runs))
 
     return play_it
 
@@ -554,7 +554,7 @@ _BY_VALUE = {"one", "budget", "study", "files", "columns"}
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeProgram:
     """A scene with a program."""
 
     name: str
@@ -566,14 +566,14 @@ class Whole:
     #: After how many replies every study is interrupted, and resumed from its transcript by parties that were started anew; None: it is not.
     cut: int | None = None
 
-    def program(self, frame: pl.DataFrame) -> list[Claim]:
+    def program(self, frame: pl.DataFrame) -> list[Promise]:
         """Play the program on a population; return its promises."""
         play = Play(_from_source(frame) if self.source else frame)
         self.play(play)
         return play.claims
 
 
-def wholes(count: int, seed: int = 0) -> Iterator[Whole]:
+def wholes(count: int, seed: int = 0) -> Iterator[WholeProgram]:
     """Draw this many random whole programs."""
     names, weights = list(PROGRAMS), np.array([weight for _, weight in PROGRAMS.values()])
     for number in range(count):
@@ -594,7 +594,7 @@ def wholes(count: int, seed: int = 0) -> Iterator[Whole]:
             alone,
         )
         cut = int(rng.integers(1, 12)) if rng.random() < 0.2 else None
-        yield Whole(name, scene, PROGRAMS[name][0](scene, rng), number, rng.random() < 0.1, cut)
+        yield WholeProgram(name, scene, PROGRAMS[name][0](scene, rng), number, rng.random() < 0.1, cut)
 
 
 def _from_source(frame: pl.DataFrame) -> pl.DataFrame:
@@ -609,7 +609,7 @@ def _from_source(frame: pl.DataFrame) -> pl.DataFrame:
 class Held:
     """What the oracle found of a whole program."""
 
-    whole: Whole
+    whole: WholeProgram
     #: Why nothing was released, in words; empty where something was.
     refused: str
     attained: tuple[Attained, ...] = ()
@@ -625,7 +625,7 @@ class Held:
         return [violation for one in self.attained for violation in one.violations]
 
 
-def hold(whole: Whole) -> Held:
+def hold(whole: WholeProgram) -> Held:
     """Play a whole program in two worlds, for every change of its person; a program that is refused before it releases anything says why."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -638,4 +638,4 @@ def hold(whole: Whole) -> Held:
     return Held(whole, "" if oracle.releases else "nothing is released", tuple(found))
 
 
-__all__ = ["ATOMS", "DOORS", "PROGRAMS", "Held", "Planned", "Play", "Scene", "Whole", "hold", "wholes"]
+__all__ = ["ATOMS", "DOORS", "PROGRAMS", "Held", "Planned", "Play", "Scene", "WholeProgram", "hold", "wholes"]
