@@ -486,6 +486,8 @@ def _neighbour(plan: Plan, one: Table, other: Table) -> Table:
     """Return the neighbouring table: the other one, or under zero-out the first one without the rows that differ."""
     if plan.study.adjacency != Adjacency.ZERO_OUT or one is other or one.digest == other.digest:
         return other
+    if plan.study.unit == Unit.ATTRIBUTE:
+        return one  # a value may only go missing, where that is allowed at all: replays of single releases try it
     if isinstance(one, BoundedTable):
         return one.exchange([])  # of the first id, which is the one that a program changes
     changed = _differ(one, other)

@@ -585,7 +585,7 @@ def wholes(count: int, seed: int = 0) -> Iterator[WholeProgram]:
         scene = Scene(
             number,
             "household" if household else "attribute" if alone else "record",
-            "zero-out" if rng.random() < 0.25 else "replace",
+            "zero-out" if rng.random() < 0.25 and not alone else "replace",
             sites,
             tuple(int(k) for k in rng.integers(1, 4, sites)) if household else (1,) * sites,
             _pick(rng, ["distributed", "trusted", "local"]) if sites > 1 else "distributed",
