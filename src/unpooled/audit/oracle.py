@@ -1,4 +1,4 @@
-"""What one person loses in a whole study, or in several under one budget: attained on neighbouring data, and held against every promise.
+"""The oracle of whole studies: it attains what one person loses in a study, or in several under one budget, and holds that against every promise.
 
 An audit of one release, one plan or one party sees no fault between parts that are each right. The oracle plays a whole program twice: on data D,
 and on D' that differ in all of a person's rows, at every party that may hold them. The first time it records what every mechanism was given. The
@@ -74,7 +74,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Promise:
-    """A promise about one unit: at every delta an epsilon, for whoever is in these runs of a program (numbered as they were made)."""
+    """A promise about one unit: at every delta an epsilon, for a person who is in these runs of a program (numbered as they were made)."""
 
     name: str
     unit: Unit
@@ -99,7 +99,7 @@ class Promise:
 
 @dataclass
 class Attained:
-    """What a person lost in a whole program, as a part of every promise, and what broke one."""
+    """The loss of one person in a whole program, as a part of every promise, and everything that broke one."""
 
     #: Of each claim: the epsilon that was attained at its delta, and the one that was promised.
     claims: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -416,7 +416,7 @@ def lost(
 ) -> Iterable[Event]:
     """Yield the event that each release was for the person whose rows differ between two worlds; of totals, one for all parties' parts.
 
-    Whoever sees a total cannot tell the parties' parts apart, so their movements add up as vectors before they are measured. What is sealed for
+    An attacker who sees a total cannot tell the parties' parts apart, so their movements add up as vectors before they are measured. What is sealed for
     a trusted aggregator is in the total that it releases, and counts by itself only where the aggregator's acts are not asked for.
     """
     aggregated = len(second) == len(first)

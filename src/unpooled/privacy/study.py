@@ -164,7 +164,7 @@ class HelperCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 class Whole(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a part of a study has to know of the study that contains it: the person may be at parties that the part leaves out."""
+    """The facts about a whole study that a part of it has to know: the person may be at parties that the part leaves out."""
 
     #: The most rows of one id that count in the whole study.
     household_rows: int = 1
@@ -290,7 +290,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def in_process(self) -> bool:
-        """Return True if its members are parties of one process, which have no keys: whoever runs it holds all of their rows."""
+        """Return True if its members are parties of one process, which have no keys: the person who runs it holds all of their rows."""
         return not any(card.key for card in self.members)
 
     @property

@@ -607,7 +607,7 @@ def _from_source(frame: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Held:
-    """What the oracle found of a whole program."""
+    """The findings of the oracle about a whole program."""
 
     whole: WholeProgram
     #: Why nothing was released, in words; empty where something was.
