@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from joint_members import MODEL, people, study_of, world
@@ -12,8 +13,10 @@ from scipy import stats
 
 from unpooled.aggregation.joint.masking import HELD_SEED, ROWS
 from unpooled.aggregation.joint.places import spots_of
+from unpooled.errors import UsageError
 from unpooled.kernels import field
 from unpooled.privacy.field_words import masks
+from unpooled.privacy.plan import HelperCard, Study
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive, in_process
 
@@ -183,3 +186,25 @@ def test_two_nodes_would_read_a_row_of_the_third_party_and_so_all_members_are_no
     assert found == []
     cards, _ = world(3)
     assert MODEL.compile(study_of(cards)).design.aggregation.count == 4
+
+
+def test_a_party_that_plays_its_own_helper_reads_the_rows_and_no_such_study_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P3 and P4: the check of members is what stands between; without it one organisation holds masked rows and masks."""
+    cards, tables = world(2, ROWS_OF_A_STUDY)
+    keyed = [msgspec.structs.replace(card, key=digit * 64, joint="allowed") for card, digit in zip(cards, "ab", strict=True)]
+
+    def study(helpers_key: str) -> Any:
+        return msgspec.structs.replace(study_of(tuple(keyed)), helpers=(HelperCard("helper", helpers_key),))
+
+    study("c" * 64)
+    for key in ("b" * 64, ""):
+        with pytest.raises(UsageError, match=r"have one public key|holds no public key"):
+            study(key)
+    monkeypatch.setattr(Study, "_check_keys", lambda _: None)
+    MODEL.compile(study("b" * 64))  # nothing else refuses it
+    plan, members = ran(study_of(cards), tables)
+    ((spot, words, has_masks),) = seen(plan, members, {"p1", "helper"})  # whom one key stands for
+    assert has_masks
+    seed = bytes(members["helper"].keeper.kept(plan.hash, f"{HELD_SEED}_{spot.key}"))
+    read = field.decode(field.subtract(words, masks(seed, *words.shape)))
+    assert np.array_equal(read, rows_of(plan, members, spot))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from unpooled.audit.made_up import made_up
+from unpooled.audit.oracle import audit_whole
 from unpooled.audit.pairs import read_file
 from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
@@ -40,6 +41,15 @@ def test_every_model_passes_on_its_own_data(case: Case, request: pytest.FixtureR
         assert report.passed, str(report)
         assert not report.slower, "kept pairs move these less than they did: write the file anew if that is meant"
         assert max(report.largest.values()) > 0.3  # the bound is not vacuous
+
+
+@pytest.mark.no_cover
+def test_one_person_at_every_party_attains_no_more_than_is_promised(case: Case) -> None:
+    """All that the study releases, composed for a person who changes everywhere at once, against its statement and every ledger."""
+    found = audit_whole(quick(case.study), rows=20, rounds=sized(6, 1))
+    assert found.violations == []
+    # One value that may not go missing has no neighbour under zero-out.
+    assert found.moved or (case.study.unit, case.study.adjacency) == ("attribute", "zero-out")
 
 
 def offered(model: Model, study: Study) -> bool:
