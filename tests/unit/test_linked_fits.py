@@ -23,7 +23,7 @@ from unpooled import (
 )
 from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.estimation.base import run
-from unpooled.estimation.linking import _root, link_rows
+from unpooled.estimation.linking import link_rows, root_of
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
@@ -140,7 +140,7 @@ def test_the_run_behind_a_linked_fit_is_that_of_parties_whose_rows_were_put_in_o
         own = Table({**{c: X[people, NAMES.index(c)] for c in columns}, "(response)": Y[people]})
         own.linked = model.plan_.study.linked
         tables[name] = own
-    roots = {name: _root(name, model.random_state) for name in tables}
+    roots = {name: root_of(name, model.random_state) for name in tables}
     _, found = run(model._row, model.plan_.study, tables, roots=roots)
     kept = {name: {key: values for (_, key), values in keeper.items()} for name, keeper in found.kept.items()}
     for name, own in model.kept_.items():

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, UsageError, listed
-from unpooled.estimation.linking import key_columns, keys_of_study, link_rows, rows_of
+from unpooled.estimation.linking import key_columns, keys_of_study, link_rows, root_of, rows_of
 from unpooled.estimation.tables import columns_of, table_of
 from unpooled.privacy.noise import seed_of
 from unpooled.protocol.identity import Identity
@@ -167,12 +167,16 @@ class Linkable:
         return columns_of_parties(int(parties), names)
 
     def _as_linked(self, study: Study, tables: Mapping[str, Table]) -> tuple[Study, dict[str, bytes]]:
-        """Return the study as it is of linked rows: it names their row map, and its cards carry keys. The parties' root keys."""
+        """Return the study as it is of linked rows: it names their row map, and its cards carry keys. The members' root keys."""
         roots: dict[str, bytes] = vars(self).pop(self._roots, {})
         if not roots:
             return study, roots
-        cards = tuple(msgspec.structs.replace(card, key=Identity(roots[card.name]).public) for card in study.parties)
-        study = msgspec.structs.replace(study, parties=cards, ids=self.linkage_.ids)
+        # A helper takes no part in linking: it gets a key now, for all members of a study have one, or none has.
+        roots |= {helper.name: root_of(helper.name, study.simulation_seed) for helper in study.helpers}
+        keyed = {card.name: msgspec.structs.replace(card, key=Identity(roots[card.name]).public) for card in study.members}
+        cards = tuple(keyed[card.name] for card in study.parties)
+        helpers = tuple(keyed[card.name] for card in study.helpers)
+        study = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids=self.linkage_.ids)
         for table in tables.values():
             table.linked = study.linked
         return study, roots

@@ -57,7 +57,7 @@ def link_rows(
     keys = keys_of_study(on, normalise)
     columns = key_columns(keys)
     tables = {name: Table({column: _text(frame, column) for column in columns}) for name, frame in frames.items()}
-    roots = {name: _root(name, seed) for name in frames}
+    roots = {name: root_of(name, seed) for name in frames}
     parties: dict[str, Party] = {}
     cards: list[Card] = []
     try:
@@ -121,6 +121,6 @@ def _text(frame: Any, column: str) -> NDArray[Any]:  # noqa: ANN401 - any frame
     return np.array([str(value) for value in values.tolist()], dtype=object)
 
 
-def _root(name: str, seed: int | None) -> bytes:
+def root_of(name: str, seed: int | None) -> bytes:
     """Return the root key of a party's ledger: nobody's, or that of a simulation, which protects nobody."""
     return os.urandom(32) if seed is None else hashlib.sha256(f"unpooled linked {seed} {name}".encode()).digest()
