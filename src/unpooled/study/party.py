@@ -22,7 +22,7 @@ from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.cluster.section import EngineSection
-from unpooled.study.data import read_table
+from unpooled.study.data import no_id_twice, read_table
 from unpooled.study.files import (
     PartyFile,
     PartySection,
@@ -153,14 +153,17 @@ def data_of(
 ) -> Table:
     """Return the data of a party; where rows belong together, those that count."""
     if isinstance(data, QueryAddress):
-        data.people = tuple(name for name in (party.id, party.household) if name)
+        data.of_people(party.id, party.household)
 
     def read(names: tuple[str, ...]) -> Table:
         if engine is None or engine == EngineSection() or folder is None:
-            return read_table(data, names, party.id, form, columns)
+            found = read_table(data, names, party.id, form, columns)
+            if party.id and not party.household and isinstance(data, Path):
+                no_id_twice(found, party.id)
+            return found
         from unpooled.study.cluster.table import cluster_table
 
-        return cluster_table(data, names, party.id, form, columns, engine, party.name, folder)
+        return cluster_table(data, names, party.id, form, columns, engine, party.name, folder, party.household)
 
     household = party.household
     if household is None:
