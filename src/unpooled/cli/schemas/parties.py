@@ -105,6 +105,10 @@ class EntryData(Section):
     by: str
     reason: str
     purpose: str
+    data: Annotated[
+        str, Meta(description="Of an approval: a keyed digest of the data that it is for; empty where it holds none.")
+    ]
+    changed: Annotated[str, Meta(description="Of an approval: why the data are others than those of the approval before.")]
 
 
 class LedgerStudyData(Section):
@@ -118,6 +122,10 @@ class LedgerStudyData(Section):
     purpose: str
     by: str
     reason: str
+    data: Annotated[
+        str, Meta(description="A keyed digest of the data that the last decision was about; empty where it holds none.")
+    ]
+    changed: str
     epsilon: Spent
 
 
@@ -130,7 +138,7 @@ class PartyConsoleOutput(Output, tag="unpooled/party-console/1"):
     read_only: bool
 
 
-class PartyLedgerOutput(Output, tag="unpooled/party-ledger/1"):
+class PartyLedgerOutput(Output, tag="unpooled/party-ledger/2"):
     """``unpooled party ledger``: studies, rows and the total against the policy."""
 
     studies: list[LedgerStudyData]
@@ -179,7 +187,7 @@ class PartyForgetOutput(Output, tag="unpooled/party-forget/1"):
     deleted: list[str]
 
 
-class PartyVerifyOutput(Output, tag="unpooled/party-verify/1"):
+class PartyVerifyOutput(Output, tag="unpooled/party-verify/2"):
     """``unpooled party verify``: an exported ledger whose chain is unbroken."""
 
     head: str

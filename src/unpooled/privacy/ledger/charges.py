@@ -119,6 +119,17 @@ class Entry:
     reason: str = ""
     #: Of an approval: what the study's result is for, as the study file said.
     purpose: str = ""
+    #: Of an approval: a keyed digest of the data that it is for, and why they changed since the approval before.
+    data: str = ""
+    changed: str = ""
+
+    @property
+    def data_words(self) -> str:
+        """Return in words for which data an approval is."""
+        if not self.data:
+            return "without a digest of the data"
+        said = f"for the data with digest {self.data[:16]}"
+        return f"{said}, which changed: {self.changed}" if self.changed else said
 
     @property
     def units(self) -> tuple[Unit, ...]:
