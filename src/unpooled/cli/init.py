@@ -210,9 +210,10 @@ def _inspected(
     """Return the columns that were found, and the number of rows (and of ids, where rows belong together)."""
     from unpooled.study.data import read_table
     from unpooled.study.inspect import inspect, refuse
-    from unpooled.study.party import data_of
+    from unpooled.study.party import check_household, data_of
 
     names = (*(column.name for column in columns), *party.labels)
+    check_household(party, names)
     table = read_table(data, names, party.id, form, columns)
     findings = inspect(data, columns, party.id, party.labels, form, table, party.household)
     if as_json and findings.refused:

@@ -168,11 +168,16 @@ def data_of(
     household = party.household
     if household is None:
         return read(names)
-    if household in names or household == party.id:
-        msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
-        raise StudyError(msg).at(column=household)
+    check_household(party, names)
     table = read((*names, household))
     return BoundedTable(table, table[household], party.household_rows, household)
+
+
+def check_household(party: PartySection, names: tuple[str, ...]) -> None:
+    """Refuse a column of households that is declared as data, or as the row ids, as well."""
+    if party.household is not None and (party.household in names or party.household == party.id):
+        msg = f"column {party.household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
+        raise StudyError(msg).at(column=party.household)
 
 
 def keeper_of(path: Path) -> DiskKeeper:

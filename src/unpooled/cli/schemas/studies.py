@@ -312,8 +312,20 @@ class ViolationData(Section):
     what: str
 
 
-class AuditOutput(Output, tag="unpooled/audit/1"):
-    """``unpooled audit``: the findings on made-up data. Exit code 1 where ``passed`` is false."""
+class SourceAttackData(Section):
+    """The attack on the query of a party's data, in copies of its tables."""
+
+    party: str
+    people: Annotated[int, Meta(description="The number of people who were changed, removed or added.")]
+    changes: int
+    violations: list[str]
+    not_attacked: Annotated[
+        str, Meta(description="Why there was no attack, or one without power; empty where it had power.")
+    ]
+
+
+class AuditOutput(Output, tag="unpooled/audit/2"):
+    """``unpooled audit``: the findings on made-up data, and on the sources of ``--config``. Exit code 1 where ``passed`` is false."""
 
     passed: bool
     neighbours: int
@@ -322,6 +334,7 @@ class AuditOutput(Output, tag="unpooled/audit/1"):
     slower: Annotated[list[str], Meta(description="Releases that the pairs of ``--pairs`` move less than they did.")]
     attacks: list[AttackData]
     one_run: Annotated[OneRunData | None, Meta(description="With ``--canaries``.")]
+    sources: list[SourceAttackData]
     violations: list[ViolationData]
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from unpooled.study.sources.address import QueryAddress
+    from unpooled.study.sources.grammar import Node
 
 #: Whole numbers up to here, and no further, are float64 one by one.
 _WHOLE = 1 << 53
@@ -135,25 +136,32 @@ class Query:
 def looked_at(source: QueryAddress, raw: DuckDBPyConnection) -> Query:
     """Take a query to pieces without running it, and refuse one whose rows are not each of one person. May raise what the engine raises."""
     label, text = source.name, source.query.strip().rstrip(";")
-    (said,) = raw.execute("SELECT json_serialize_sql(?)", [text]).fetchone() or ("{}",)
-    told = json.loads(said)
-    if told.get("error_type") == "parser":
-        msg = f"source {label!r}: the query is not written in the engine's SQL"
-        raise SourceError(msg)
-    if told.get("error", True) or len(told["statements"]) != 1:
-        msg = f"source {label!r}: a query is one SELECT (with its WITH, if it has one), and nothing else"
-        raise SourceError(msg)
+    tree = tree_of(source, raw)
     described = raw.execute(f"DESCRIBE {text}").fetchall()
     types = {name: kind for name, kind, *_ in described}
     if len(types) != len(described):
         msg = f"source {label!r}: two columns of the query have the same name: name each once (AS)"
         raise SourceError(msg)
-    keys, ways, by_all = _order(label, told["statements"][0]["node"], tuple(types))
+    keys, ways, by_all = _order(label, tree, tuple(types))
     (_, plan) = raw.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()[0]
     operators = json.loads(plan)
     if not source.own_words:
-        must_be_rowwise(label, told["statements"][0]["node"], operators, raw, source.people)
+        must_be_rowwise(label, tree, operators, raw, source.people)
     return Query(label, text, types, keys, by_all, _keeps_order(operators), ways)
+
+
+def tree_of(source: QueryAddress, raw: DuckDBPyConnection) -> Node:
+    """Return the syntax tree of a query that is one SELECT."""
+    (said,) = raw.execute("SELECT json_serialize_sql(?)", [source.query.strip().rstrip(";")]).fetchone() or ("{}",)
+    told = json.loads(said)
+    if told.get("error_type") == "parser":
+        msg = f"source {source.name!r}: the query is not written in the engine's SQL"
+        raise SourceError(msg)
+    if told.get("error", True) or len(told["statements"]) != 1:
+        msg = f"source {source.name!r}: a query is one SELECT (with its WITH, if it has one), and nothing else"
+        raise SourceError(msg)
+    tree: Node = told["statements"][0]["node"]
+    return tree
 
 
 def _order(label: str, node: dict[str, Any], names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unpooled.study.sources.grammar import parts_of, plain, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
 
     from unpooled.study.sources.grammar import Node
 
@@ -149,3 +152,20 @@ def file_key(path: Path) -> str:
     """Return the place of a file on its disk, which is the same for all of its names."""
     found = path.stat()
     return f"file {found.st_dev} {found.st_ino}"
+
+
+def name_of(node: Node) -> str:
+    """Return the name by which a query may call a table of FROM, as the engine makes it where nobody gives one."""
+    if node["alias"]:
+        return str(node["alias"])
+    if node["type"] == "TABLE_FUNCTION":
+        return str(node["function"]["function_name"])
+    name = str(node["table_name"])
+    return name if node["schema_name"] or "*" in name else Path(name).name.partition(".")[0]
+
+
+def text_of(node: Node, raw: DuckDBPyConnection) -> str:
+    """Return a node of the tree as a query of its own."""
+    whole = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
+    rows = raw.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(whole)]).fetchall()
+    return str(rows[0][0])

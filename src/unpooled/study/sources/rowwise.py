@@ -7,7 +7,6 @@ What a view inside PostgreSQL computes nobody here can see (docs/sources.md).
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from unpooled.study.sources.grammar import (
     refuse,
     unknown,
 )
-from unpooled.study.sources.relations import From, Relation, file_key, renamed, select_all
+from unpooled.study.sources.relations import From, Relation, file_key, name_of, renamed, select_all, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,6 +187,18 @@ def must_be_rowwise(label: str, node: Node, plan: list[dict[str, Any]], raw: Duc
         raise SourceError(msg) from None
 
 
+def tables_read(node: Node, raw: DuckDBPyConnection, people: People) -> list[tuple[Node, bool]]:
+    """Return the files and tables of databases that a query reads, as parts of its tree, and whether each is declared public."""
+    walk, parts = _Walk(people, raw), list(parts_of(node))
+    within = {part["key"].lower() for part in parts if isinstance(part.get("value"), dict) and "query" in part["value"]}
+    return [
+        (part, walk.is_public(part))
+        for part in parts
+        if (part.get("type") == "BASE_TABLE" and (part["schema_name"] or part["table_name"].lower() not in within))
+        or (part.get("type") == "TABLE_FUNCTION" and part["function"]["function_name"].lower() not in _MADE)
+    ]
+
+
 class _Walk:
     """A walk over one query. It learns on the way which column is the id of a table that does not call it so, and holds the whole query to that."""
 
@@ -221,6 +232,24 @@ class _Walk:
                 "without it nobody can tell whose a row is",
                 f"Add the id to its columns, as {self._rules.id}",
             )
+
+    def is_public(self, node: Node) -> bool:
+        """Return True if a table or a reader of files reads what the party declares as public, and nothing else."""
+        if node["type"] == "TABLE_FUNCTION":
+            texts = [
+                part["value"]["value"]
+                for part in parts_of(node["function"]["children"][:1])
+                if part.get("class") == "CONSTANT"
+            ]
+        else:
+            names = [node[part] for part in ("catalog_name", "schema_name", "table_name") if node[part]]
+            texts = [".".join(names)]
+        keys = [
+            key
+            for text in texts
+            for key in ([self._key(text)] if node["type"] == "BASE_TABLE" and node["schema_name"] else self._meant(text))
+        ]
+        return bool(keys) and set(keys) <= set(self._public)
 
     def _remedy(self) -> str:
         who = repr(self._rules.id) if self._id else "which has to be named: `id` of the party file, id= of a Source"
@@ -403,7 +432,7 @@ class _Walk:
                 name, found = self._table(node, known)
             case "TABLE_FUNCTION":
                 only(node, "type", "function", "column_name_alias", "with_ordinality", "sample")
-                name, found = node["alias"] or node["function"]["function_name"], self._function(node, known)
+                name, found = name_of(node), self._function(node, known)
             case kind:
                 _refuse_node(kind)
         if node.get("sample"):
@@ -422,10 +451,7 @@ class _Walk:
                     "it is no data of a party",
                     "Name files, and tables as DATABASE.table",
                 )
-            called = node["alias"] or (
-                node["table_name"] if "*" in name else Path(node["table_name"]).name.partition(".")[0]
-            )
-            return called, self._base(node, self._files([node["table_name"]], "[]"))
+            return name_of(node), self._base(node, self._files([node["table_name"]], "[]"))
         database, inside = (catalog, schema) if catalog else (schema, "")
         if database not in self._rules.attached or inside.startswith(("pg_", "information_schema")) or _INTERNAL.match(name):
             refuse(
@@ -434,7 +460,7 @@ class _Walk:
                 "Name tables as DATABASE.table, with the database under [source.attach]",
             )
         self._plain_table(database, name)
-        return node["alias"] or node["table_name"], self._base(
+        return name_of(node), self._base(
             node, (self._key(f"{database}.{inside}.{name}" if inside else f"{database}.{name}"),)
         )
 
@@ -680,9 +706,7 @@ class _Walk:
         """Return a part of the query as a query of its own."""
         own = {entry["key"].lower() for entry in node["cte_map"]["map"]}
         entries = [entry for name, (_, entry) in known.items() if name not in own] + node["cte_map"]["map"]
-        whole = {"error": False, "statements": [{"node": {**node, "cte_map": {"map": entries}}, "named_param_map": []}]}
-        (row,) = self._asked("SELECT json_deserialize_sql(?::JSON)", json.dumps(whole))
-        return str(row[0])
+        return text_of({**node, "cte_map": {"map": entries}}, self._raw)
 
     def _asked(self, text: str, *values: str) -> list[tuple[Any, ...]]:
         return self._raw.execute(text, list(values)).fetchall()
