@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - queries are the party's own, names are those of copies, and values are parameters
 """The source of a party attacked: one person is changed in copies of all tables that its query reads, and only that person's rows may move.
 
 The check of queries argues from words; this attack looks at data. It changes the first person, the last one, the extreme ones and some at random:
@@ -6,6 +5,7 @@ to another person's values, to values beyond everybody's, to no rows at all; and
 afterwards. What was not attacked is said with its reason: it is no power, and never "no violation".
 """
 
+# ruff: noqa: S608 - queries are the party's own, names are those of copies, and values are parameters
 from __future__ import annotations
 
 import random
