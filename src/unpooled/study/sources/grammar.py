@@ -255,13 +255,16 @@ def parts_of(node: Any) -> Iterator[Node]:  # noqa: ANN401 - JSON
         yield from parts_of(inner)
 
 
-def plain(node: Any) -> str:  # noqa: ANN401 - JSON
-    """Return an expression as text in which places, aliases and the names of tables do not count, so that equal expressions have equal texts."""
+def plain(node: Any, resolved: Callable[[list[str]], list[str]] = lambda names: names[-1:]) -> str:  # noqa: ANN401 - JSON
+    """Return an expression as text in which places and aliases do not count, so that equal expressions have equal texts.
+
+    The names of tables do not count either, unless ``resolved`` says of which table a column is.
+    """
 
     def bare(part: Any) -> Any:  # noqa: ANN401 - JSON
         if isinstance(part, dict):
             if part.get("class") == "COLUMN_REF":
-                return [name.lower() for name in part["column_names"][-1:]]
+                return resolved([name.lower() for name in part["column_names"]])
             return {key: bare(value) for key, value in part.items() if key not in _PLACES}
         return [bare(inner) for inner in part] if isinstance(part, list) else part
 
@@ -331,6 +334,8 @@ class Expressions:
             unknown("the function", name)
         if node["filter"] or orders or node["distinct"]:
             unknown("an option of an aggregate at the function", name)
+        if name == "list_sort":  # what the engine's parser makes of list(x ORDER BY x)
+            children = [*map(_in_order, children[:1]), *children[1:]]
         for inner in children:
             if inner["class"] == "LAMBDA" and name in _LAMBDAS:
                 own = _parameters(inner["lhs"])
@@ -382,6 +387,13 @@ def raise_for(node: Node) -> NoReturn:
         if name in _WORDS:
             refuse(_WORDS[name])
     unknown("the expression", node.get("type"))
+
+
+def _in_order(node: Node) -> Node:
+    """Return a list of a person's values as one that has an order: it is sorted afterwards."""
+    if node.get("class") != "FUNCTION" or node["function_name"].lower() not in {"list", "array_agg"}:
+        return node
+    return {**node, "order_bys": {"type": "ORDER_MODIFIER", "orders": [{"expression": one} for one in node["children"]]}}
 
 
 def constant(node: Node) -> bool:

@@ -72,9 +72,21 @@ class From:
         low = [name.lower() for name in names]
         return self._qualified(low) is not None or any(low[0] in one.types for one in self.tables.values())
 
+    def exact(self, node: Node) -> str:
+        """Return an expression as text in which each column stands with the table that it is of."""
+
+        def resolved(low: list[str]) -> list[str]:
+            qualified = self._qualified(low)
+            if qualified is not None:
+                return [*qualified, *low[low.index(qualified[1], 1) + 1 :]]
+            owners = [name for name, one in self.tables.items() if low[0] in one.types]
+            return [*owners, *low] if len(owners) == 1 else low
+
+        return plain(node, resolved)
+
     def is_id(self, node: Node) -> bool:
         """Return True if an expression is the id of the person whose row it is, perhaps as text."""
-        if self.said and plain(node) in self.said:
+        if self.said and self.exact(node) in self.said:
             return True
         if node["class"] == "CAST" and node["cast_type"]["id"] == "VARCHAR":
             return self.is_id(node["child"])

@@ -376,7 +376,7 @@ class _Walk:
                     "a person would be two",
                     "Read the table once, in WITH, with its id under the id's name",
                 )
-        return replace(found, said=found.said | {plain(item)})
+        return replace(found, said=found.said | {found.exact(item)})
 
     def _grouped(self, node: Node, found: From) -> None:
         """Refuse groups of several people."""
@@ -512,7 +512,7 @@ class _Walk:
                 "Write its path, or a list of paths",
             )
         found = self._base(node, self._files(texts, plain(options) if options else "[]"))
-        if {"columns", "names"} & set(options) and "csv" in name and self._id in found.types:
+        if {"columns", "names"} & set(options) and "csv" in name and self._id is not None:
             self._header(node, call, list(found.types))
         return found
 
@@ -527,7 +527,7 @@ class _Walk:
         own = list(
             self._described(select_all({**node, "function": {**call, "children": rest}, "column_name_alias": []}), {})
         )
-        if self._id in own and own.index(self._id) != names.index(self._id):
+        if self._id in own and names[own.index(self._id)] != self._id:
             refuse(
                 f"another column as {self._rules.id!r} than the file's own",
                 remedy="Leave the names to the file's first line",
@@ -563,6 +563,8 @@ class _Walk:
         types = self._described(select_all({**node, "column_name_alias": []}), {})
         people = True not in public
         ids = frozenset({self._id} & set(types)) if people and self._id else frozenset[str]()
+        if ids:  # whatever is left of its columns later, its people are those
+            self._said |= dict.fromkeys(keys, plain({"class": "COLUMN_REF", "column_names": [self._id]}))
         return Relation(types, people, ids, keys if people else ())
 
     def _key(self, name: str) -> str:
