@@ -144,6 +144,19 @@ def test_other_data_are_approved_with_a_reason_that_ledger_and_report_name(world
         assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d", text[text.index(second["data"][:16]) :])
 
 
+def test_the_doctor_says_that_data_changed_since_the_approval(world: Path) -> None:
+    from unpooled.network.doctor import examine
+    from unpooled.study.files import read_study
+
+    approve(world)
+    study, config = read_study(world / "study.toml"), world / "north/party.toml"
+    assert [one.fine for one in examine(None, config, study) if one.what == "party"] == [True]
+    changed(world)
+    (found,) = [one for one in examine(None, config, study) if one.what == "party"]
+    assert not found.fine
+    assert "for other data" in found.words
+
+
 def test_a_run_on_this_disk_records_why_data_changed(world: Path) -> None:
     approve(world)
     changed(world)
