@@ -634,7 +634,8 @@ def test_who_approved_is_still_there_after_a_withdrawal(world: Path) -> None:
         browser.decide(plan, "withdraw", by="Dr. B. Example", reason="no consent")
         shown = browser.get("/ledger")
         assert re.search(
-            r"approved [\d :-]+ by Dr. A. Example: the vote; withdrawn [\d :-]+ by Dr. B. Example: no consent", shown
+            r"approved [\d :-]+ by Dr. A. Example: the vote \(for the data with digest [0-9a-f]{16}\); withdrawn [\d :-]+ by Dr. B. Example: no consent",
+            shown,
         )
 
 

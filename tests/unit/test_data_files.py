@@ -245,7 +245,7 @@ def test_init_lists_faults_by_row_and_makes_nothing(tmp_path: Path) -> None:
         "note     age: a value above the declared range, which is clipped in 1 row (4): 20.0% of the rows: is the range right?",
         "note     seen: a value below the declared range, which is clipped in 1 row (4)",
         "note     id: a blank id (refused where ids are compared) in 1 row (6)",
-        "note     id: an id that another row has (refused where ids are compared) in 2 rows (3, 5)",
+        "REFUSED  id: an id that another row has in 2 rows (3, 5)",
         "nothing was made",
     ):
         assert words in said
@@ -256,7 +256,7 @@ def test_init_lists_faults_by_row_and_makes_nothing(tmp_path: Path) -> None:
         "findings"
     ]
     # Declared as they are, the same rows are accepted, and what that costs is noted.
-    (tmp_path / "a.csv").write_text(FAULTY.replace("abc", "40").replace("soon", "").replace("02,\n", "02,2\n"))
+    (tmp_path / "a.csv").write_text(FAULTY.replace("2,abc", "4,40").replace("soon", "").replace("02,\n", "02,2\n"))
     fine = ("--column", "age=0:100;absent", "--column", "sex=f,m;absent", "--column", "seen=2020-01-01:2020-12-31;indicator")
     said = command(tmp_path, *made, *fine)
     assert "note     sex: a category that is not declared, which counts as missing in 1 row (4)" in said

@@ -325,7 +325,7 @@ def test_the_page_of_a_party_shows_what_it_may_see(columns: Path) -> None:
     assert "as clinic sees it" in text
     assert "What this party keeps" in text
     assert "What this party's ledger says of it" in text
-    assert ">approval pride</td>" in text
+    assert ">approval pride for the data with digest " in text
     assert "Budget of clinic" in text
     assert "What travelled" not in text
     assert "those who may see them" in text

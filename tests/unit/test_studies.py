@@ -509,7 +509,7 @@ def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch:
     assert "Purpose, as study.toml says" in command(world, "party", "check", "study.toml", "--config", "north/party.toml")
     approve(world)
     assert re.search(
-        r"plan [0-9a-f]{16}  approval describe: to plan beds by ada$",
+        r"plan [0-9a-f]{16}  approval describe: to plan beds by ada for the data with digest [0-9a-f]{16}$",
         command(world, "party", "ledger", "--config", "north/party.toml", "--all"),
         re.MULTILINE,
     )
@@ -618,7 +618,7 @@ def test_a_ledger_is_a_line_for_each_study(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
     head, line, total, last = command(world, "party", "ledger", "--config", "north/party.toml").splitlines()
-    assert head.split() == ["date", "(UTC)", "plan", "state", "epsilon", "decided", "by", "study"]
+    assert head.split() == ["date", "(UTC)", "plan", "state", "epsilon", "decided", "by", "data", "study"]
     assert [line[head.index(title) :].split("  ")[0] for title in ("state", "epsilon", "study")] == [
         "1 release",
         "0.25",

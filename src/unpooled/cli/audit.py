@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from unpooled.audit.attacks import Power
     from unpooled.audit.one_run import OneRun
     from unpooled.audit.replay import Report
+    from unpooled.audit.source import SourceAttack
+    from unpooled.audit.violation import Violation
     from unpooled.privacy.table import Table
+    from unpooled.privacy.unit import Unit
 
 
 def audit(
@@ -43,18 +46,22 @@ def audit(
         "--whole",
         help="Only attain what one person loses at all parties at once, and hold it against statement and ledgers.",
     ),
+    config: list[Path] = typer.Option(
+        [],
+        "--config",
+        help="A party file: attack the query of its data too, in copies of its tables; repeat for each. It reads that party's data.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
     """Attack a study on made-up data: replayed on neighbours with the noise frozen, cut and asked in any order, every byte looked at.
 
-    Needs no data. Exit code 1 if anything moves too far, is not debited, or leaves a party without being released.
+    Needs no data but those of --config. Exit code 1 if anything moves too far, is not debited, or leaves a party without being released.
     """
     from unpooled.audit.attacks import attack_study
     from unpooled.audit.made_up import made_up
     from unpooled.audit.one_run import audit_in_one_run
     from unpooled.audit.oracle import audit_whole
     from unpooled.audit.report import Report
-    from unpooled.audit.violation import Violation
     from unpooled.audit.whole import audit_study
     from unpooled.cli.progress import progress
     from unpooled.models import load
@@ -62,6 +69,11 @@ def audit(
     from unpooled.study.files import read_study
 
     asked = read_study(study)
+    sources = []
+    if config:
+        from unpooled.audit.source import attack_sources
+
+        sources = attack_sources(config, {card.name for card in asked.parties})
     model = load(asked.row)
     with progress(quiet=as_json) as say:
         report = Report() if whole else audit_study(asked, say, rows=rows, rounds=rounds, pairs=pairs)
@@ -82,18 +94,13 @@ def audit(
         if canaries:
             say("guessing the coins of one run")
             one_run = audit_in_one_run(model, asked, canaries, registry=load)
-    report.violations += [
-        Violation(Unit(asked.unit), "any", "the whole study", f"{power.attack} is right more often than the claim allows")
-        for power in powers
-        if power.refutes
-    ]
-    if one_run is not None and one_run.refutes:
-        what = "one run gives more right guesses than the claim allows"
-        report.violations.append(Violation(Unit(asked.unit), "any", "the whole study", what))
+    report.violations += _violations(Unit(asked.unit), powers, one_run, sources)
     if as_json:
-        say_json("audit", _data(report, powers, one_run))
+        say_json("audit", _data(report, powers, one_run, sources))
     else:
         typer.echo(report)
+        for found in sources:
+            typer.echo(found)
         for line in _lines(powers):
             typer.echo(line)
         if one_run is not None:
@@ -102,7 +109,22 @@ def audit(
         raise typer.Exit(1)
 
 
-def _data(report: Report, powers: Sequence[Power], one_run: OneRun | None) -> dict[str, object]:
+def _violations(
+    unit: Unit, powers: Sequence[Power], one_run: OneRun | None, sources: Sequence[SourceAttack]
+) -> list[Violation]:
+    """Return what attacks, the coins of one run, and changes of single people in a source refute."""
+    from unpooled.audit.violation import Violation
+
+    whole = [f"{power.attack} is right more often than the claim allows" for power in powers if power.refutes]
+    if one_run is not None and one_run.refutes:
+        whole.append("one run gives more right guesses than the claim allows")
+    found = [Violation(unit, "any", "the whole study", what) for what in whole]
+    return found + [Violation(unit, one.party, "the source", what) for one in sources for what in one.violations]
+
+
+def _data(
+    report: Report, powers: Sequence[Power], one_run: OneRun | None, sources: Sequence[SourceAttack]
+) -> dict[str, object]:
     """Return the audit as data for machines."""
     return {
         "passed": report.passed,
@@ -119,6 +141,7 @@ def _data(report: Report, powers: Sequence[Power], one_run: OneRun | None) -> di
             {"promise": name, "epsilon": ours, "promised": promised}
             for name, (ours, promised) in sorted(report.attained.items())
         ],
+        "sources": [dataclasses.asdict(found) for found in sources],
         "violations": [{"unit": str(v.unit), "party": v.party, "where": v.where, "what": v.what} for v in report.violations],
     }
 

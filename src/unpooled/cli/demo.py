@@ -244,16 +244,16 @@ def _run(
             record_approval(party, plan, purpose_of(study), by="the demo", reason="a tour on simulated data")
     with progress(quiet=console.quiet) as say:
         _, outcome = run_study(study, parties, folder / "study.run", waiting(say))
-    _describe(folder, study, parties)
+    _describe(folder, study, plan, parties)
     received = sum(count["received"] for count in outcome.communication.values())
     _say(console, f"[dim]{received:,} bytes left the parties, every number in them through a release of the plan.[/]")
     return plan, outcome
 
 
-def _describe(folder: Path, study: Path, parties: Sequence[Path]) -> None:
+def _describe(folder: Path, study: Path, plan: Plan, parties: Sequence[Path]) -> None:
     from unpooled.study.about import write_about
 
-    write_about(folder / "study.run", study, parties, by="unpooled demo")
+    write_about(folder / "study.run", study, plan, parties, by="unpooled demo")
 
 
 def _say(console: Console, words: str) -> None:

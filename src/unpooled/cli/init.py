@@ -93,6 +93,8 @@ def init(
     from unpooled.study.party import written_in
 
     data = _named(given, folder, name)
+    if not isinstance(data, Path):
+        data.of_people(id_column, household)
     said: dict[str, Any] = {"decimal": decimal, "encoding": encoding, "quote": quote, "dates": dates, "sheet": sheet}
     said |= {"separator": "\t" if separator in {"tab", "\\t"} else separator, "nulls": tuple(null) or None}
     sniffed = _sniffed(data, {key: value for key, value in said.items() if value is not None})
@@ -208,17 +210,19 @@ def _inspected(
     """Return the columns that were found, and the number of rows (and of ids, where rows belong together)."""
     from unpooled.study.data import read_table
     from unpooled.study.inspect import inspect, refuse
-    from unpooled.study.party import data_of
+    from unpooled.study.party import check_household, data_of
 
     names = (*(column.name for column in columns), *party.labels)
-    together = data_of(data, names, party, form, columns).household
-    findings = inspect(data, columns, party.id, party.labels, form, read_table(data, names, party.id, form, columns))
+    check_household(party, names)
+    table = read_table(data, names, party.id, form, columns)
+    findings = inspect(data, columns, party.id, party.labels, form, table, party.household)
     if as_json and findings.refused:
         say_json("party-init-refused", _told(findings, form))
     elif not as_json:
         for line in findings.lines():
             typer.echo(line)
     refuse(findings, data.name)
+    together = data_of(data, names, party, form, columns).household
     return findings, {"rows": findings.rows, **({} if together is None else {"ids": together[0]})}
 
 

@@ -97,6 +97,8 @@ def _told(line: StudyLine) -> dict[str, object]:
         "purpose": said.purpose if said else "",
         "by": said.by if said else "",
         "reason": said.reason if said else "",
+        "data": said.data if said else "",
+        "changed": said.changed if said else "",
         "epsilon": line.cost.number,
     }
 
@@ -107,12 +109,22 @@ def _lines(studies: tuple[StudyLine, ...]) -> list[str]:
 
     if not studies:
         return ["no study was approved or debited yet"]
-    rows = [("date (UTC)", "plan", "state", "epsilon", "decided by", "study")]
+    rows = [("date (UTC)", "plan", "state", "epsilon", "decided by", "data", "study")]
     for line in studies:
         cost, said = line.cost.number, line.approval or line.decision
         epsilon = cost if isinstance(cost, str) else f"{cost:.6g}"
-        by = said.by if said else ""
-        rows.append((moment(line.entries[0].time), line.plan[:16], line.state, epsilon, by or "-", line.about or "-"))
+        by, data = (said.by, said.data) if said else ("", "")
+        rows.append(
+            (
+                moment(line.entries[0].time),
+                line.plan[:16],
+                line.state,
+                epsilon,
+                by or "-",
+                data[:16] or "-",
+                line.about or "-",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
@@ -137,6 +149,7 @@ def _line_of(entry: Entry, *, declined: bool) -> str:
                 entry.about,
                 f"by {entry.by}" if entry.by else "",
                 entry.reason,
+                entry.data_words if entry.kind == "approval" else "",
             )
             if part
         )

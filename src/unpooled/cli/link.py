@@ -49,7 +49,7 @@ def link(
         where = out or study.with_suffix(".run")
         with progress(quiet=as_json) as say, stopped("run the same command again"):
             run_study(study, party, where, waiting(say))
-            write_about(where, study, party)
+            write_about(where, study, plan, party)
         if not as_json:
             typer.echo((where / "result.txt").read_text())
             typer.echo(plan.statement)

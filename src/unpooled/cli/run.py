@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from unpooled.cli.progress import progress, stopped, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def run(
@@ -21,6 +25,12 @@ def run(
     force: bool = typer.Option(
         False, "--force", help="Run it even where no more than what costs nothing is expected of it."
     ),
+    data_changed: str = typer.Option(
+        "",
+        "--data-changed",
+        metavar="REASON",
+        help="With --party: approve the study for data that changed since it was approved, and say why; the ledgers keep it.",
+    ),
     as_json: bool = typer.Option(False, "--json", help="Print the result for machines."),
 ) -> None:
     """Run a study in this process, or over a network. A run that was cut short is continued; nothing is charged twice."""
@@ -32,6 +42,8 @@ def run(
     if bool(party) == (network is not None):
         msg = "say where the parties are: --party PATH/TO/party.toml for each of them, or --network KIT"
         raise UsageError(msg)
+    if data_changed:
+        changed_data(study, party, data_changed)
     if (folder / "result.json").is_file():
         words = "this study has run before: what follows comes from its transcript, nothing is charged. For fresh noise raise `run`, which costs again"
         typer.echo(words, err=True)
@@ -48,10 +60,10 @@ def run(
 
             kit = Kit.of(network)
             plan = run_networked(read_study(study), kit, folder, say, patience=patience, resume=resume)
-            write_about(folder, study, by=kit.name)
+            write_about(folder, study, plan, by=kit.name)
         else:
             plan, _ = run_study(study, party, folder, waiting(say))
-            write_about(folder, study, party)
+            write_about(folder, study, plan, party)
     if as_json:
         import msgspec
 
@@ -62,6 +74,24 @@ def run(
     typer.echo((folder / "result.txt").read_text())
     typer.echo(plan.statement)
     typer.echo(f"\nthis run's files are in {folder}")
+
+
+def changed_data(study: Path, parties: Sequence[Path], reason: str) -> None:
+    """Approve a study for the data that its parties on this disk have now, where they changed since it was approved."""
+    from contextlib import ExitStack
+
+    from unpooled.errors import UsageError
+    from unpooled.study.approving import approve_other_data
+    from unpooled.study.files import purpose_of, read_study
+    from unpooled.study.party import open_party
+    from unpooled.study.run import compile_study
+
+    if not parties:
+        msg = "over a --network each party says itself that its data changed: `unpooled party check STUDY --data-changed REASON`"
+        raise UsageError(msg)
+    with ExitStack() as opened:
+        everybody = [opened.enter_context(open_party(path)) for path in parties]
+        approve_other_data(everybody, compile_study(read_study(study)), purpose_of(study), reason)
 
 
 def worth_it(study: Path, *, asks: bool) -> None:

@@ -235,6 +235,7 @@ def _ledger_row(line: StudyLine, *, costs: bool) -> dict[str, Any]:
         "decisions": [
             f"{_VERBS[entry.kind] if line.approval else 'declined'} {moment(entry.time)} by {entry.by or 'an account without a name'}"
             + (f": {entry.reason}" if entry.reason else "")
+            + (f" ({entry.data_words})" if entry.kind == "approval" else "")
             for entry in line.entries
             if entry.key is None
         ],

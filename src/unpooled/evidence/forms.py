@@ -123,7 +123,7 @@ def _approved(one: LedgerFacts) -> tuple[str | Phrase, ...]:
         )
     if found is not None:
         return (
-            f"Approved in the ledger on {moment(found.time)} UTC.",
+            f"Approved in the ledger on {moment(found.time)} UTC, {found.data_words}.",
             stated("Approved by", found.by),
             stated("Reason", found.reason),
             f"Releases of this plan that are debited: {one.debited}.",

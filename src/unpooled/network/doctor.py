@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from unpooled.errors import UnpooledError, UsageError
+from unpooled.errors import PolicyRefusal, UnpooledError, UsageError
 from unpooled.network.kits import coordinator_identity
 from unpooled.network.submit import connected
 from unpooled.privacy.unit import Split
@@ -222,4 +222,6 @@ def _party(config: Path, kit: Kit | None, study: Study | None) -> str:
         ):
             msg = f"{party.name!r}: the plan fits the policy, but nobody has approved it: `unpooled party check STUDY`"
             raise UsageError(msg)
+        if other := party.other_data(plan):
+            raise PolicyRefusal(other)
         return f"{party.name!r}: card, data, policy and ledger agree with the plan, which is approved"

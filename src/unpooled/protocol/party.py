@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.errors import DataError, PlanMismatch, RowsError, UsageError, raised_at
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, RowsError, UsageError, raised_at
 from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.exposure import BETWEEN, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
@@ -99,6 +99,22 @@ class Party:
         """Return a keyed digest for the ledger, so that a reader of a copy of the ledger cannot try out small data sets."""
         return hmac.digest(self.ledger.root_key, content, "sha256")
 
+    @property
+    def data_digest(self) -> str:
+        """Return a keyed digest of the rows here in hex, which tells nothing without the root key; empty for a helper, who has none."""
+        return "" if self.helps else self.fingerprint(b"data that were approved\n" + self.table.digest).hex()
+
+    def other_data(self, plan: Plan) -> str:
+        """Return in words that a plan was approved for other data than this party has now; empty where it was not, or nobody noted for which."""
+        known = self.ledger.approval(plan.hash)
+        if known is None or known.data in {"", self.data_digest}:
+            return ""
+        return (
+            f"party {self.name!r}: plan {plan.hash[:16]} is approved for other data (digest {known.data[:16]}) than there are now (digest "
+            f"{self.data_digest[:16]}): put the approved data back, or approve these and say why they changed: `unpooled party check STUDY "
+            '--data-changed "REASON"`. Nothing was released'
+        )
+
     def charges(self, plan: Plan) -> list[Charge]:
         """Return everything that a plan can debit here: nothing where nobody's rows are."""
         if self.helps:
@@ -182,6 +198,8 @@ class Party:
         plan = self.model(asked.study.row).compile(asked.study)
         check_claim(plan, claimed, asked, self.name)
         self.consider(plan, approved=self.ledger.approved(plan.hash))
+        if other := self.other_data(plan):
+            raise PolicyRefusal(other)
         self._plans[plan.hash] = plan
 
     def consider(self, plan: Plan, *, approved: bool) -> None:

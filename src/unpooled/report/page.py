@@ -41,6 +41,7 @@ def page(run: Run) -> str:
         "about": run.about,
         "purpose": run.about.purpose if run.about else "",
         "budgets": run.about.budgets if run.about else (),
+        "approved": run.about.data if run.about else (),
     }
     return filled(facts, run.plan, figures.traffic(run.steps) if run.steps else None)
 
@@ -62,6 +63,7 @@ def page_of_party(view: PartyView) -> str:
         "entries": view.entries,
         "purpose": view.purpose,
         "budgets": (view.left,),
+        "approved": (view.approved,) if view.approved else (),
     }
     return filled(facts, view.plan, None)
 
@@ -102,6 +104,7 @@ _NOTHING: dict[str, Any] = {
     "simulated": None,
     "expected": (),
     "budgets": (),
+    "approved": (),
     "purpose": "",
 }
 

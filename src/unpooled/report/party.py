@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.step import Panel
-from unpooled.study.about import BudgetLeft, moment
+from unpooled.study.about import BudgetLeft, DataApproved, moment
 from unpooled.study.files import purpose_of, read_party
 from unpooled.study.kept import KeptValues
 from unpooled.study.rules import policy_of
@@ -33,6 +33,7 @@ class PartyView:
     entries: tuple[tuple[int, str, str, str, str, str], ...]
     purpose: str
     left: BudgetLeft
+    approved: DataApproved | None = None
 
     @classmethod
     def read(cls, config: Path, study: Path) -> PartyView:
@@ -45,8 +46,10 @@ class PartyView:
         text = read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
             entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)
-            left = BudgetLeft.of(kept.party, ledger, policy_of(text.policy))
-        return cls(kept.party, kept.plan, kept.terms, entries, purpose, left)
+            policy = policy_of(text.policy)
+            left = BudgetLeft.of(kept.party, ledger, policy)
+            approved = DataApproved.of(kept.party, ledger, policy, kept.plan.hash)
+        return cls(kept.party, kept.plan, kept.terms, entries, purpose, left, approved)
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -65,7 +68,8 @@ def panels_of(terms: Sequence[ResultTerm]) -> tuple[Panel, ...]:
 def _line(entry: Entry) -> tuple[int, str, str, str, str, str]:
     when = moment(entry.time)
     if entry.key is None:
-        return entry.position, when, f"{entry.kind} {entry.about}".strip(), "", "", ""
+        data = entry.data_words if entry.kind == "approval" else ""
+        return entry.position, when, " ".join(part for part in (entry.kind, entry.about, data) if part), "", "", ""
     what = f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
     what = "the whole plan, all parties" if entry.kind == "shared" else what
     return entry.position, when, what, entry.words(Unit.ATTRIBUTE), entry.words(Unit.RECORD), str(entry.state)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from unpooled.privacy.plan import Plan
     from unpooled.privacy.policy import Policy
 
 #: How the file is called in the folder of a run.
@@ -53,6 +54,22 @@ class BudgetLeft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{said} of {self.allowed:g} is spent, at delta = {self.delta:g} per {self.unit}"
 
 
+class DataApproved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data for which a party approved a plan: a keyed digest of them and its date, or why there is none."""
+
+    party: str
+    words: str
+
+    @classmethod
+    def of(cls, party: str, ledger: Ledger, policy: Policy, plan: str) -> DataApproved | None:
+        """Return what a party's ledger and policy hold of a plan; None where neither approves it."""
+        entry = ledger.approval(plan)
+        if entry is not None:
+            return cls(party, f"approved on {moment(entry.time)} UTC {entry.data_words}")
+        listed = plan in (policy.approved or ())
+        return cls(party, "its policy lists the plan, which holds no digest of data") if listed else None
+
+
 class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file. Nothing signs it: somebody who ran the study wrote it down."""
 
@@ -60,21 +77,26 @@ class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by: str
     purpose: str = ""
     budgets: tuple[BudgetLeft, ...] = ()
+    data: tuple[DataApproved, ...] = ()
 
 
-def write_about(folder: Path, study: Path, parties: Sequence[Path] = (), by: str = "") -> None:
-    """Write it once; the first run of a study is the one that was run."""
+def write_about(folder: Path, study: Path, plan: Plan, parties: Sequence[Path] = (), by: str = "") -> None:
+    """Write the note of a run of this plan once; the first run of a study is the one that was run."""
     path = folder / ABOUT
     if path.exists():
         return
-    budgets = []
+    budgets, data = [], []
     for config in parties:
         if is_helper(config):
             continue  # it has no budget
         text = read_party(config)
         with Ledger.open(config.parent / text.party.ledger) as ledger:
-            budgets.append(BudgetLeft.of(text.party.name, ledger, policy_of(text.policy)))
-    about = About(f"{moment(time.time())} UTC", by or account(), purpose_of(study), tuple(budgets))
+            policy = policy_of(text.policy)
+            budgets.append(BudgetLeft.of(text.party.name, ledger, policy))
+            data.append(DataApproved.of(text.party.name, ledger, policy, plan.hash))
+    about = About(
+        f"{moment(time.time())} UTC", by or account(), purpose_of(study), tuple(budgets), tuple(one for one in data if one)
+    )
     path.write_bytes(msgspec.json.format(msgspec.json.encode(about)))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unpooled.errors import Refusal
+from unpooled.errors import PolicyRefusal, Refusal, UsageError
 from unpooled.estimation.utility import glance, poor
 from unpooled.privacy.unit import Scope, Split, Target
 from unpooled.study.about import account
 from unpooled.study.run import asked_of
 
 if TYPE_CHECKING:
-    from unpooled.privacy.ledger import Ledger
+    from collections.abc import Sequence
+
     from unpooled.privacy.ledger.spending import Spending
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
@@ -94,11 +95,43 @@ def waiting_plans(party: Party, but: str = "") -> tuple[str, ...]:
 
 
 def record_approval(
-    party: Party, plan: Plan, purpose: str, *, by: str = "", reason: str = "", after: int | None = None
+    party: Party, plan: Plan, purpose: str, *, by: str = "", reason: str = "", after: int | None = None, changed: str = ""
 ) -> None:
-    """Record that this party agreed to a plan, which was held against card, data, policy and ledger before (:meth:`Party.consider`)."""
-    said, origins = about(plan, purpose), plan.study.origins
-    party.ledger.approve(plan.hash, said, by=by or account(), reason=reason, purpose=purpose, origins=origins, after=after)
+    """Record that this party agreed to a plan, which was held against card, data, policy and ledger before (:meth:`Party.consider`).
+
+    The entry holds a keyed digest of the data. A plan that was approved for other data is approved for these if somebody says why they ``changed``.
+    """
+    if not changed and (other := party.other_data(plan)):
+        raise PolicyRefusal(other)
+    party.ledger.approve(
+        plan.hash,
+        about(plan, purpose),
+        by=by or account(),
+        reason=reason,
+        purpose=purpose,
+        origins=plan.study.origins,
+        after=after,
+        data=party.data_digest,
+        changed=changed,
+    )
+
+
+def approve_other_data(parties: Sequence[Party], plan: Plan, purpose: str, reason: str, by: str = "") -> None:
+    """Approve a plan for the data that these parties have now, where they are others than it was approved for; refused where none are."""
+    changed = [party for party in parties if party.other_data(plan)]
+    if not changed:
+        standing = [party.ledger.approval(plan.hash) for party in parties]
+        what = (
+            "the data are those that were approved"
+            if any(entry and entry.data for entry in standing)
+            else f"plan {plan.hash[:16]} is not approved for any data here: approve it with --approve"
+        )
+        msg = f"a reason why data changed was given, but {what}. Nothing was changed"
+        raise UsageError(msg)
+    for party in changed:
+        party.consider(plan, approved=True)
+    for party in changed:
+        record_approval(party, plan, purpose, by=by, reason=reason, changed=reason)
 
 
 def about(plan: Plan, purpose: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+import unicodedata
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +95,21 @@ class _Watched:
         return DataError(msg)
 
 
+def no_id_twice(table: Table, name: str) -> None:
+    """Refuse a file in which an id has several rows: noise covers one row of each person."""
+    if isinstance(table, FileTable):
+        twice = table.has_an_id_twice()
+    else:
+        known = [unicodedata.normalize("NFC", text).strip() for text in table.ids() if text]
+        twice = len(set(known)) != len(known)
+    if twice:
+        msg = (
+            f"id column {name!r}: an id has several rows, and noise covers one row of each: keep one of them, or declare the rows of an id as "
+            "rows of one `household`. Nothing was released"
+        )
+        raise DataError(msg).at(column=name)
+
+
 class FileTable(Table):
     """The named columns of a file. Nothing is kept in memory but the block that is being worked on."""
 
@@ -133,6 +149,18 @@ class FileTable(Table):
 
     def _values(self, series: pl.Series) -> NDArray[Any]:
         return values_of(series, self._declared.get(series.name), self._form)
+
+    def has_an_id_twice(self) -> bool:
+        """Return True if two rows have the same id, however it is written; blank ids are nobody's."""
+        import polars as pl
+
+        with self._read():
+            own = self._frame.select(
+                pl.col(str(self._ids)).cast(pl.String).str.strip_chars().str.normalize("NFC").alias("id")
+            )
+            return bool(
+                own.filter(pl.col("id").str.len_bytes() > 0).select(pl.col("id").is_duplicated().any()).collect().item()
+            )
 
     def frames(self, rows: int = BLOCK_ROWS) -> Iterator[pl.DataFrame]:
         """The columns as they stand in the file, ``rows`` rows at a time: for the party's own eyes, when it is set up."""

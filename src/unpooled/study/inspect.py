@@ -92,8 +92,9 @@ def inspect(
     labels: tuple[str, ...],
     form: DataFormat,
     table: Table,
+    household: str | None = None,
 ) -> Findings:
-    """Hold a file, or what a query gives, against its declarations, every row of it."""
+    """Hold a file, or what a query gives, against its declarations, every row of it; the rows of a household may have one id."""
     kind = "" if isinstance(path, QueryAddress) else path.suffix.lower()
     text = not isinstance(path, QueryAddress) and kind not in {*PARQUET, *FEATHER}
     first = 2 if text else 1
@@ -118,7 +119,7 @@ def inspect(
     if id_column is not None:
         blank, twice = _of_ids(table.ids())
         note(id_column, "a blank id (refused where ids are compared)", blank, first, refused=False)
-        note(id_column, "an id that another row has (refused where ids are compared)", twice, first, refused=False)
+        note(id_column, "an id that another row has", twice, first, refused=household is None)
     if kind in EXCEL:
         counted += " (of the sheet's own table)"
     return Findings(table.n_rows, tuple(fault for fault in faults.values() if fault.count), counted)

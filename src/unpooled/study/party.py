@@ -22,7 +22,7 @@ from unpooled.protocol.identity import Identity
 from unpooled.protocol.party import Party
 from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.cluster.section import EngineSection
-from unpooled.study.data import read_table
+from unpooled.study.data import no_id_twice, read_table
 from unpooled.study.files import (
     PartyFile,
     PartySection,
@@ -154,23 +154,31 @@ def data_of(
 ) -> Table:
     """Return the data of a party; where rows belong together, those that count."""
     if isinstance(data, QueryAddress):
-        data.people = tuple(name for name in (party.id, party.household) if name)
+        data.of_people(party.id, party.household)
 
     def read(names: tuple[str, ...]) -> Table:
         if engine is None or engine == EngineSection() or folder is None:
-            return read_table(data, names, party.id, form, columns)
+            found = read_table(data, names, party.id, form, columns)
+            if party.id and not party.household and isinstance(data, Path):
+                no_id_twice(found, party.id)
+            return found
         from unpooled.study.cluster.table import cluster_table
 
-        return cluster_table(data, names, party.id, form, columns, engine, party.name, folder)
+        return cluster_table(data, names, party.id, form, columns, engine, party.name, folder, party.household)
 
     household = party.household
     if household is None:
         return read(names)
-    if household in names or household == party.id:
-        msg = f"column {household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
-        raise StudyError(msg).at(column=household)
+    check_household(party, names)
     table = read((*names, household))
     return BoundedTable(table, table[household], party.household_rows, household)
+
+
+def check_household(party: PartySection, names: tuple[str, ...]) -> None:
+    """Refuse a column of households that is declared as data, or as the row ids, as well."""
+    if party.household is not None and (party.household in names or party.household == party.id):
+        msg = f"column {party.household!r} says which rows belong together: it cannot be data, or the column of row ids, as well"
+        raise StudyError(msg).at(column=party.household)
 
 
 def keeper_of(path: Path) -> DiskKeeper:

@@ -111,6 +111,10 @@ class EntryData(Section):
             description="Of a debit: the name of the draw, which no two draws share; empty in debits of ledgers of format 3 or older."
         ),
     ]
+    data: Annotated[
+        str, Meta(description="Of an approval: a keyed digest of the data that it is for; empty where it holds none.")
+    ]
+    changed: Annotated[str, Meta(description="Of an approval: why the data are others than those of the approval before.")]
 
 
 class LedgerStudyData(Section):
@@ -124,6 +128,10 @@ class LedgerStudyData(Section):
     purpose: str
     by: str
     reason: str
+    data: Annotated[
+        str, Meta(description="A keyed digest of the data that the last decision was about; empty where it holds none.")
+    ]
+    changed: str
     epsilon: Spent
 
 
@@ -136,7 +144,7 @@ class PartyConsoleOutput(Output, tag="unpooled/party-console/1"):
     read_only: bool
 
 
-class PartyLedgerOutput(Output, tag="unpooled/party-ledger/1"):
+class PartyLedgerOutput(Output, tag="unpooled/party-ledger/2"):
     """``unpooled party ledger``: studies, rows and the total against the policy."""
 
     studies: list[LedgerStudyData]
@@ -185,7 +193,7 @@ class PartyForgetOutput(Output, tag="unpooled/party-forget/1"):
     deleted: list[str]
 
 
-class PartyVerifyOutput(Output, tag="unpooled/party-verify/1"):
+class PartyVerifyOutput(Output, tag="unpooled/party-verify/2"):
     """``unpooled party verify``: an exported ledger whose chain is unbroken."""
 
     head: str

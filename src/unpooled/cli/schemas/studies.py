@@ -320,8 +320,20 @@ class AttainedData(Section):
     promised: float
 
 
-class AuditOutput(Output, tag="unpooled/audit/1"):
-    """``unpooled audit``: the findings on made-up data. Exit code 1 where ``passed`` is false."""
+class SourceAttackData(Section):
+    """The attack on the query of a party's data, in copies of its tables."""
+
+    party: str
+    people: Annotated[int, Meta(description="The number of people who were changed, removed or added.")]
+    changes: int
+    violations: list[str]
+    not_attacked: Annotated[
+        str, Meta(description="Why there was no attack, or one without power; empty where it had power.")
+    ]
+
+
+class AuditOutput(Output, tag="unpooled/audit/2"):
+    """``unpooled audit``: the findings on made-up data, and on the sources of ``--config``. Exit code 1 where ``passed`` is false."""
 
     passed: bool
     neighbours: int
@@ -331,6 +343,7 @@ class AuditOutput(Output, tag="unpooled/audit/1"):
     attacks: list[AttackData]
     one_run: Annotated[OneRunData | None, Meta(description="With ``--canaries``.")]
     attained: list[AttainedData]
+    sources: list[SourceAttackData]
     violations: list[ViolationData]
 
 

@@ -104,17 +104,22 @@ class Ledger:
         purpose: str = "",
         origins: Iterable[ReleasedInput] = (),
         after: int | None = None,
+        data: str = "",
+        changed: str = "",
     ) -> None:
         """Record that this party agreed to a plan: what it is about (``words``), who approved it, why, and the origins that were shown.
 
-        ``after`` is the number of decisions about the plan that the person knew: refused where somebody decided otherwise since.
+        ``after`` is the number of decisions about the plan that the person knew: refused where somebody decided otherwise since. ``data`` is a
+        keyed digest of the party's data. A plan is approved once, unless the data are others and somebody says why (``changed``).
         """
         check_plan(plan)
         check_line("name of who approves", by)
         check_line("reason of an approval", reason)
-        told = Approval(by, reason, purpose, tuple((o.input, o.plan, o.holds, o.rows) for o in origins))
+        check_line("reason why data changed", changed)
+        told = Approval(by, reason, purpose, tuple((o.input, o.plan, o.holds, o.rows) for o in origins), data, changed)
         with self._store.locked() as history:
-            if plan not in history.approved:
+            other = changed and plan in history.approved and history.approvals[plan].approval.data != data
+            if plan not in history.approved or other:
                 history.known(plan, after)
                 self._store.append(Row(kind="approval", plan=plan, name=words, detail=msgspec.json.encode(told)))
 
@@ -123,6 +128,12 @@ class Ledger:
         check_plan(plan)
         with self._store.locked() as history:
             return plan in history.approved
+
+    def approval(self, plan: str) -> Entry | None:
+        """Return the approval of a plan that stands, the last one; None where none does."""
+        check_plan(plan)
+        with self._store.locked() as history:
+            return history.entry(history.approvals[plan]) if plan in history.approved else None
 
     def withdraw(
         self, plan: str, words: str = "", *, by: str = "", reason: str = "", purpose: str = "", after: int | None = None

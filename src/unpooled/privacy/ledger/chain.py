@@ -104,6 +104,10 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
     purpose: str = ""
     #: Of public inputs that earlier plans released: input, plan, whether its statement holds, whose rows.
     origins: tuple[tuple[str, str, bool, str], ...] = ()
+    #: A keyed digest of the data that the party held when it approved, in hex; empty in approvals of earlier versions, and of helpers.
+    data: str = ""
+    #: Why these data are others than those of the approval before; empty where they are not.
+    changed: str = ""
 
 
 class Row(NamedTuple):

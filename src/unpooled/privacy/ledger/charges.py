@@ -124,8 +124,19 @@ class Entry:
     reason: str = ""
     #: Of an approval: what the study's result is for, as the study file said.
     purpose: str = ""
+    #: Of an approval: a keyed digest of the data that it is for, and why they changed since the approval before.
+    data: str = ""
+    changed: str = ""
     #: Of a debit: the name of the draw, which no two draws share; empty in a debit of format 3 or older, which counts as a draw of its own.
     release: str = ""
+
+    @property
+    def data_words(self) -> str:
+        """Return in words for which data an approval is."""
+        if not self.data:
+            return "without a digest of the data"
+        said = f"for the data with digest {self.data[:16]}"
+        return f"{said}, which changed: {self.changed}" if self.changed else said
 
     @property
     def units(self) -> tuple[Unit, ...]:

@@ -36,6 +36,8 @@ class History:
         self.place: Place | None = None
         self.approved: set[str] = set()
         self.withdrawn: set[str] = set()
+        #: The last approval of every plan that stands.
+        self.approvals: dict[str, Row] = {}
         self.charges: dict[ReleaseKey, Charge] = {}
         self.alignments: dict[str, Row] = {}
         self.answers: dict[tuple[str, str, int], Row] = {}
@@ -70,6 +72,7 @@ class History:
                 agrees, _ = row.kind == "approval", row.approval
                 (self.approved.add if agrees else self.approved.discard)(row.plan)
                 (self.withdrawn.discard if agrees else self.withdrawn.add)(row.plan)
+                self.approvals[row.plan] = row
             case _:
                 raise ValueError
         self.rows.append(row)
@@ -112,9 +115,8 @@ class History:
         if row.kind in _DECISIONS:
             said: Literal["approval", "withdrawal"] = "approval" if row.kind == "approval" else "withdrawal"
             told = row.approval
-            return Entry(
-                row.position, said, row.plan, None, (), "committed", row.time, row.name, told.by, told.reason, told.purpose
-            )
+            words = (row.name, told.by, told.reason, told.purpose, told.data, told.changed)
+            return Entry(row.position, said, row.plan, None, (), "committed", row.time, *words)
         answer = self.answers.get((row.plan, row.step, row.number))
         # A charge that comes after the reply of its step cannot be part of it.
         sent = answer is not None and answer.position > row.position

@@ -17,7 +17,7 @@ from unpooled.errors import ClusterError
 from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.connection import engine, refuse
 from unpooled.study.sources.query import looked_at
-from unpooled.study.sources.table import BLOCK, Line, SourceTable
+from unpooled.study.sources.table import BLOCK, Line, SourceTable, once
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,18 +96,21 @@ class ShardTable(SourceTable):
 def file_address(path: Path) -> QueryAddress:
     """Return a Parquet file as a query, with the numbers of its rows."""
     told = str(path.resolve()).replace("'", "''")
-    return QueryAddress(
+    found = QueryAddress(
         f"SELECT * FROM read_parquet('{told}', {ROW_NUMBER} = true)",  # noqa: S608 - the party's own file
         folder=path.parent.resolve(),
         name=path.name,
     )
+    found.own_words = True
+    return found
 
 
 def cut(address: QueryAddress, by: str, cuts: tuple[str, ...], rows: int) -> tuple[Query, tuple[Shard, ...], int]:
     """Return the query, its shards, and the number of its rows."""
     connection = address.connection()
     try:
-        query = looked_at(address.name, address.query, connection.raw, address.people)
+        query = looked_at(address, connection.raw)
+        once(address, query, connection.raw)
         connection.lock()
         if by not in query.types:
             msg = f"source {address.name!r}: the query has no column {by!r} to be cut by (`by` under [engine])"

@@ -163,6 +163,7 @@ def cluster_table(
     said: EngineSection,
     party: str,
     folder: Path,
+    household: str | None = None,
 ) -> ClusterTable:
     """Return the data of a party file with ``[engine]``."""
     said.check(party)
@@ -179,6 +180,7 @@ def cluster_table(
             msg = f"party {party!r}, [engine]: a Parquet file is cut by its rows: leave `by` out, or ask for the file by a query"
             raise StudyError(msg)
         data, by = file_address(data), ROW_NUMBER
+        data.of_people(ids, household)
     engine = DaskEngine(said, party, folder)
     try:
         return ClusterTable(data, names, ids, form, declared, engine, by=by, cuts=said.cuts, shard_rows=said.shard_rows)

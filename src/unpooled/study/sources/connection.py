@@ -152,6 +152,11 @@ def kind_of(address: str) -> tuple[str, bool]:
     return DATABASES[address.partition(":")[0]]
 
 
+def kinds_of(attach: Mapping[str, str]) -> dict[str, str]:
+    """Return the kind of each attached database."""
+    return {name: address.partition(":")[0] for name, address in attach.items()}
+
+
 def check_attached(attach: Mapping[str, str], settings: Mapping[str, Any]) -> None:
     """Refuse databases and settings that are none, before anything is opened."""
     for name, address in attach.items():

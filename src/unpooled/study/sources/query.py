@@ -18,6 +18,9 @@ from unpooled.study.sources.rowwise import must_be_rowwise
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from unpooled.study.sources.address import QueryAddress
+    from unpooled.study.sources.grammar import Node
+
 #: Whole numbers up to here, and no further, are float64 one by one.
 _WHOLE = 1 << 53
 #: Decimals of so many digits are below that, and those of so many are 64-bit integers over a power of ten that is a float64 itself.
@@ -118,33 +121,47 @@ class Query:
         place = list(self.types).index(name)
         return f"CASE WHEN {own} IS NULL OR {own} BETWEEN -{most} AND {most} THEN {read} ELSE error('{INEXACT}{place}') END"
 
+    def twice(self, ids: str) -> str:
+        """Return the statement that finds an id that is missing, or that several rows have; a row of its result says which of the two."""
+        own = f"source.{_name(ids)}"
+        told = f"SELECT trim(CAST({own} AS VARCHAR)) AS id FROM (\n{self.text}\n) AS source"  # noqa: S608 - as above
+        return f"SELECT id IS NULL OR id = '' FROM ({told}) GROUP BY id HAVING id IS NULL OR id = '' OR count(*) > 1 LIMIT 1"  # noqa: S608
+
     def inexact(self, error: Exception) -> str | None:
         """Return the column of which the engine said so."""
         found = re.search(rf"{INEXACT}(\d+)", str(error))
         return list(self.types)[int(found[1])] if found else None
 
 
-def looked_at(label: str, text: str, raw: DuckDBPyConnection, people: tuple[str, ...] | None = None) -> Query:
-    """Take a query to pieces without running it; ``people`` name the columns that say whose a row is. May raise what the engine raises."""
-    text = text.strip().rstrip(";")
-    (said,) = raw.execute("SELECT json_serialize_sql(?)", [text]).fetchone() or ("{}",)
-    told = json.loads(said)
-    if told.get("error_type") == "parser":
-        msg = f"source {label!r}: the query is not written in the engine's SQL"
-        raise SourceError(msg)
-    if told.get("error", True) or len(told["statements"]) != 1:
-        msg = f"source {label!r}: a query is one SELECT (with its WITH, if it has one), and nothing else"
-        raise SourceError(msg)
+def looked_at(source: QueryAddress, raw: DuckDBPyConnection) -> Query:
+    """Take a query to pieces without running it, and refuse one whose rows are not each of one person. May raise what the engine raises."""
+    label, text = source.name, source.query.strip().rstrip(";")
+    tree = tree_of(source, raw)
     described = raw.execute(f"DESCRIBE {text}").fetchall()
     types = {name: kind for name, kind, *_ in described}
     if len(types) != len(described):
         msg = f"source {label!r}: two columns of the query have the same name: name each once (AS)"
         raise SourceError(msg)
-    keys, ways, by_all = _order(label, told["statements"][0]["node"], tuple(types))
+    keys, ways, by_all = _order(label, tree, tuple(types))
     (_, plan) = raw.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()[0]
     operators = json.loads(plan)
-    must_be_rowwise(label, told["statements"][0]["node"], operators, raw, people)
+    if not source.own_words:
+        must_be_rowwise(label, tree, operators, raw, source.people)
     return Query(label, text, types, keys, by_all, _keeps_order(operators), ways)
+
+
+def tree_of(source: QueryAddress, raw: DuckDBPyConnection) -> Node:
+    """Return the syntax tree of a query that is one SELECT."""
+    (said,) = raw.execute("SELECT json_serialize_sql(?)", [source.query.strip().rstrip(";")]).fetchone() or ("{}",)
+    told = json.loads(said)
+    if told.get("error_type") == "parser":
+        msg = f"source {source.name!r}: the query is not written in the engine's SQL"
+        raise SourceError(msg)
+    if told.get("error", True) or len(told["statements"]) != 1:
+        msg = f"source {source.name!r}: a query is one SELECT (with its WITH, if it has one), and nothing else"
+        raise SourceError(msg)
+    tree: Node = told["statements"][0]["node"]
+    return tree
 
 
 def _order(label: str, node: dict[str, Any], names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:

@@ -26,6 +26,8 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     secrets: str = ""
     #: What relative paths start from, itself relative to the party file.
     folder: str = ""
+    #: Tables that describe no people, such as code lists: paths of files, DATABASE.table.
+    public: tuple[str, ...] = ()
 
 
 class Source(QueryAddress):
@@ -48,6 +50,11 @@ class Source(QueryAddress):
         What relative paths start from.
     name : str, default "query"
         What errors call the source.
+    id : str, optional
+        The column of the result that says whose a row is. Tables of people are joined and grouped by it, and no id may have two rows. Without
+        it a query reads one table, row by row. In a party file ``id`` (or ``household``) under ``[party]`` says it.
+    public : sequence of str, optional
+        Tables that describe no people, such as code lists, as the query writes them: paths of files, ``NAME.table``.
 
     Examples
     --------
@@ -66,7 +73,7 @@ class Source(QueryAddress):
         """``[source]`` of a party file in this folder."""
         secrets = "" if self.secrets is None else str(self.secrets)
         base = os.path.relpath(self.folder, folder)
-        return SourceSection(self.attach, self.settings, secrets, "" if base == "." else base)
+        return SourceSection(self.attach, self.settings, secrets, "" if base == "." else base, self.people.public)
 
     def read(self, *names: str) -> Any:  # noqa: ANN401 - a polars frame
         """Return the named columns (default: all) as a polars DataFrame in memory, for estimators that are given rows."""
@@ -89,4 +96,5 @@ def source_of(data: str, said: SourceSection, folder: Path, name: str) -> Source
         secrets=said.secrets or None,
         folder=folder / said.folder,
         name=name,
+        public=said.public,
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import polars as pl
+    from duckdb import DuckDBPyConnection
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
@@ -77,7 +78,8 @@ class SourceTable(Table):
         self._whole = False
         if query is None:
             with self._asking() as connection:
-                query = looked_at(source.name, source.query, connection.raw, source.people)
+                query = looked_at(source, connection.raw)
+                once(source, query, connection.raw)
                 connection.lock(streams=query.streams)
         self._query = query
         self.names = names or tuple(name for name in self._query.types if name != ids)
@@ -223,6 +225,23 @@ class SourceTable(Table):
             if name not in self._query.types:
                 msg = f"source {self._source.name!r}: the query has no column {name!r} among its {len(self._query.types)}"
                 raise SourceError(msg).at(column=name)
+
+
+def once(source: QueryAddress, query: Query, raw: DuckDBPyConnection) -> None:
+    """Refuse a query in whose result a person has several rows, or that does not say whose a row is: noise covers one row of each id."""
+    people = source.people
+    if people.id is None or not people.once:
+        return
+    name = next((name for name in query.types if name.lower() == people.id.lower()), None)
+    if name is None or not (found := raw.execute(query.twice(name)).fetchall()):
+        return
+    what = (
+        "a row has no id: leave such rows out in the query"
+        if found[0][0]
+        else "an id has several rows, and noise covers one row of each: group by the id, or declare the rows of an id as a `household`"
+    )
+    msg = f"source {source.name!r}: id column {people.id!r}: {what}. Nothing was released"
+    raise SourceError(msg)
 
 
 def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
