@@ -14,6 +14,7 @@ from unpooled.study.run import asked_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.ledger.spending import Spending
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.party import Party
