@@ -76,6 +76,7 @@ def party(world: Path, query: str, ids: str | None = "id") -> None:
         attach={"lab": "sqlite:lab.sqlite"} if "lab." in query else None,
         public=("codes.csv",) if "codes.csv" in query else (),
         name="ward",
+        called=["patient"],
     )
     create_party(world / "ward", "ward", source, (Column("x", -20.0, 20.0),), Target(1.0, 1e-6), ids)
     (world / "study.toml").write_text(

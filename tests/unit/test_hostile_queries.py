@@ -143,8 +143,18 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
 
 def asked(worlds: Worlds, query: str, ids: str | None, public: tuple[str, ...] = ()) -> pl.DataFrame:
     return unpooled.Source(
-        query, folder=worlds.here, attach=ATTACH if "lab." in query else None, id=ids, public=public, name="ward"
+        query,
+        folder=worlds.here,
+        attach=ATTACH if "lab." in query else None,
+        id=ids,
+        public=public,
+        called=CALLED,
+        name="ward",
     ).read()
+
+
+#: What a party declares to be the id in tables that call it otherwise.
+CALLED = ("patient", "lower(patient)", "NULLIF(patient, 'p03')", "left(patient, 2)")
 
 
 def publics(query: str) -> tuple[str, ...]:
@@ -346,11 +356,11 @@ WHOLE = {
     f"SELECT id, m FROM {P} JOIN (SELECT city AS id, avg(x) AS m FROM {P} GROUP BY city) q USING (id)": "not the id",
     f"WITH h AS (SELECT city FROM {P} WHERE sick = 1) SELECT p.id, p.x FROM {P} p JOIN h USING (city)": "something else than their id",
     f"WITH h AS (SELECT DISTINCT city FROM {P}) SELECT p.id, h.city AS hot FROM {P} p LEFT JOIN h USING (city)": "DISTINCT",
-    "WITH r AS (SELECT city AS id, x FROM 'renamed.parquet'), q AS (SELECT patient AS id, age FROM 'renamed.parquet') SELECT id, x, age FROM r JOIN q USING (id)": "two ids of one table",
+    "WITH r AS (SELECT city AS id, x FROM 'renamed.parquet'), q AS (SELECT patient AS id, age FROM 'renamed.parquet') SELECT id, x, age FROM r JOIN q USING (id)": "two ids of one table|another column",
     "SELECT q.id, r.x FROM (SELECT patient AS id, city FROM 'renamed.parquet') q JOIN 'renamed.parquet' r ON q.city = r.city": "something else than their id",
-    f"SELECT city AS id, count(*) AS n FROM (SELECT city, x FROM {P}) GROUP BY city": "two ids of one table",
-    f"SELECT s.id AS id, 1 AS n FROM (SELECT {{'id': city}} AS s FROM {P}) GROUP BY 1": "two ids of one table",
-    f"WITH w AS (SELECT city, x FROM {P}) SELECT city AS id, max(x) AS x FROM w GROUP BY 1": "two ids of one table",
+    f"SELECT city AS id, count(*) AS n FROM (SELECT city, x FROM {P}) GROUP BY city": "two ids of one table|another column",
+    f"SELECT s.id AS id, 1 AS n FROM (SELECT {{'id': city}} AS s FROM {P}) GROUP BY 1": "two ids of one table|another column",
+    f"WITH w AS (SELECT city, x FROM {P}) SELECT city AS id, max(x) AS x FROM w GROUP BY 1": "two ids of one table|another column",
     "SELECT b AS id, count(*) AS n FROM read_csv('people.csv', header = true, names = ['a', 'b', 'c', 'd', 'e', 'f', 'g']) GROUP BY b": "another column as 'id'",
     "WITH RECURSIVE r AS (SELECT id, x FROM 'people.parquet' UNION ALL SELECT id, x + 1 FROM r WHERE x < 3) SELECT id, x FROM r": "a recursive query|RECURSIVE",
     f"WITH a AS (SELECT id, x FROM {P}), b AS (WITH a AS (SELECT id, city AS x FROM {P}) SELECT * FROM a) SELECT a.id, b.x FROM a JOIN b USING (id)": "two tables 'a' in WITH",
@@ -459,12 +469,35 @@ def test_a_check_that_refuses_nothing_is_caught_by_the_data(worlds: Worlds, monk
 def party(
     worlds: Worlds, folder: Path, query: str, ids: str | None, household: str | None = None, public: tuple[str, ...] = ()
 ) -> Path:
-    data = unpooled.Source(query, folder=worlds.here, public=public, name="ward")
+    data = unpooled.Source(query, folder=worlds.here, public=public, called=CALLED, name="ward")
     columns = (Column("x", -10.0, 10.0),)
     config, _ = create_party(
         folder, "ward", data, columns, Target(1.0, 1e-6), ids, household=household, household_rows=2, new_budget=True
     )
     return config
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT city AS id, avg(x) AS x FROM 'renamed.parquet' GROUP BY city",
+        "WITH r AS (SELECT city AS id, x FROM 'renamed.parquet') SELECT id, max(x) AS x FROM r GROUP BY id",
+        "SELECT upper(patient) AS id, x FROM 'renamed.parquet'",
+        "SELECT p.id, r.x FROM 'people.parquet' p JOIN (SELECT city AS id, max(x) AS x FROM 'renamed.parquet' GROUP BY 1) r USING (id)",
+    ],
+)
+def test_a_column_that_nobody_declared_takes_the_name_of_no_id(worlds: Worlds, query: str) -> None:
+    """A city under the name of the id groups people together: one person who moves changes the rows of two cities."""
+    with pytest.raises(SourceError, match=r"called = \["):
+        asked(worlds, query, "id")
+    assert worlds.strangers(query, "id") or "FROM r GROUP BY" not in query
+
+
+def test_what_is_declared_as_an_id_is_one_expression(worlds: Worlds) -> None:
+    with pytest.raises(SourceError, match="no expression 'a, b'"):
+        unpooled.Source(
+            "SELECT patient AS id, x FROM 'renamed.parquet'", folder=worlds.here, id="id", called=["a, b"]
+        ).read()
 
 
 def test_a_party_file_says_whose_rows_are_joined_and_which_tables_are_public(worlds: Worlds, tmp_path: Path) -> None:

@@ -39,11 +39,12 @@ class QueryAddress:
         name: str = "query",
         id: str | None = None,  # noqa: A002 - the word of party files
         public: Sequence[str] = (),
+        called: Sequence[str] = (),
     ) -> None:
         self.query, self.name, self.folder = query.strip(), name, Path(folder)
         self.attach, self.settings = dict(attach or {}), dict(settings or {})
         self.secrets = Path(secrets) if secrets else None
-        self.people = People(id, public=tuple(public), attached=kinds_of(self.attach))
+        self.people = People(id, public=tuple(public), called=tuple(called), attached=kinds_of(self.attach))
         if not self.query:
             msg = f"source {name!r}: the query is empty"
             raise StudyError(msg)

@@ -28,6 +28,8 @@ class People:
     #: True if a person has one row in the result at most, and not a declared number of rows.
     once: bool = True
     public: tuple[str, ...] = ()
+    #: Expressions that are the person's id in tables that call it otherwise, as the query writes them.
+    called: tuple[str, ...] = ()
     #: The kind of every attached database, by its name.
     attached: Mapping[str, str] = field(default_factory=dict)
 

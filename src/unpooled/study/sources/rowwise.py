@@ -7,6 +7,7 @@ What a view inside PostgreSQL computes nobody here can see (docs/sources.md).
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +200,25 @@ def tables_read(node: Node, raw: DuckDBPyConnection, people: People) -> list[tup
     ]
 
 
+def _expression(text: str, raw: DuckDBPyConnection) -> Node:
+    """Return the syntax tree of one expression that a party file declares."""
+    (said,) = raw.execute("SELECT json_serialize_sql(?)", [f"SELECT {text}"]).fetchone() or ("{}",)
+    told = json.loads(said)
+    items = (
+        []
+        if told.get("error", True) or len(told["statements"]) != 1
+        else told["statements"][0]["node"].get("select_list", [])
+    )
+    if len(items) != 1:
+        refuse(
+            f"no expression {text!r}, which `called` declares",
+            "a declaration that means nothing hides a mistake",
+            "Write it as the query does",
+        )
+    found: Node = items[0]
+    return found
+
+
 class _Walk:
     """A walk over one query. It learns on the way which column is the id of a table that does not call it so, and holds the whole query to that."""
 
@@ -206,6 +226,7 @@ class _Walk:
         self._rules, self._raw = people, raw
         self._id = people.id.lower() if people.id else None
         self._public = {self._key(name): name for name in people.public}
+        self._called = {plain(_expression(text, raw)) for text in people.called}
         #: What the query says of each table: its id, and how it is read.
         self._said: dict[str, str] = {}
         self._how: dict[str, str] = {}
@@ -368,6 +389,12 @@ class _Walk:
 
     def _learned(self, found: From, item: Node) -> From:
         """Return a FROM whose table has this id from now on, here and wherever the query reads it."""
+        if plain(item) not in self._called:
+            refuse(
+                f"another column as {self._rules.id!r}",
+                "a person would be who this column says",
+                'If it is the person\'s id in this table, declare the expression as the query writes it: called = ["..."] under [source]',
+            )
         said = f"{found.way}{plain(item)}"
         for key in found.base:
             if self._said.setdefault(key, said) != said:

@@ -28,6 +28,8 @@ class SourceSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     folder: str = ""
     #: Tables that describe no people, such as code lists: paths of files, DATABASE.table.
     public: tuple[str, ...] = ()
+    #: Expressions that are the person's id in tables that call it otherwise, as the query writes them.
+    called: tuple[str, ...] = ()
 
 
 class Source(QueryAddress):
@@ -56,6 +58,10 @@ class Source(QueryAddress):
     public : sequence of str, optional
         Tables that describe no people, such as code lists, as the query writes them: paths of files, ``NAME.table``.
 
+    called : sequence of str, optional
+        Expressions that are the person's id in tables that call it otherwise, as the query writes them: ``"patient"``. No other column takes its
+        name.
+
     Examples
     --------
     >>> import unpooled
@@ -73,7 +79,9 @@ class Source(QueryAddress):
         """``[source]`` of a party file in this folder."""
         secrets = "" if self.secrets is None else str(self.secrets)
         base = os.path.relpath(self.folder, folder)
-        return SourceSection(self.attach, self.settings, secrets, "" if base == "." else base, self.people.public)
+        return SourceSection(
+            self.attach, self.settings, secrets, "" if base == "." else base, self.people.public, self.people.called
+        )
 
     def read(self, *names: str) -> Any:  # noqa: ANN401 - a polars frame
         """Return the named columns (default: all) as a polars DataFrame in memory, for estimators that are given rows."""
@@ -97,4 +105,5 @@ def source_of(data: str, said: SourceSection, folder: Path, name: str) -> Source
         folder=folder / said.folder,
         name=name,
         public=said.public,
+        called=said.called,
     )
