@@ -85,8 +85,6 @@ def test_other_rows_or_another_order_are_refused_by_name_of_the_party(tmp_path: 
     [
         ([*IDS[:-1], " \t"], "blank id"),
         ([*IDS[:-1], None], "blank id"),
-        ([*IDS[:-1], IDS[0]], "same id"),
-        ([*IDS[:-1], " pa\u0308tient-000 "], "same id"),
         ([float(i) for i in range(24)], "neither text nor whole numbers"),
     ],
 )
@@ -96,6 +94,12 @@ def test_blank_and_repeated_ids_are_refused_at_their_party(tmp_path: Path, wrong
     file = world.write_study(tmp_path / "study.toml", world.study)
     config = str(world.party("laboratory"))
     assert match in command("party", "check", str(file), "--config", config, code=2)
+
+
+@pytest.mark.parametrize("again", [IDS[0], " pa\u0308tient-000 "])
+def test_an_id_with_two_rows_makes_no_party(tmp_path: Path, again: str) -> None:
+    with pytest.raises(DataError, match="an id has several rows"):
+        aligned(tmp_path, laboratory=[*IDS[:-1], again])
 
 
 def test_ids_of_a_text_file_are_text(tmp_path: Path) -> None:

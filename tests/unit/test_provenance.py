@@ -749,5 +749,8 @@ def test_numbers_keep_their_origins_through_arithmetic() -> None:
     c += b
     assert set(origins_of(c)) == {one, two}
     assert (unsourced(c) == [1.0, 2.0]).all()
+    plain = np.zeros(2)
+    assert np.add(b, 1.0, out=plain) is plain  # an array that somebody made carries nothing
+    assert all(origins_of(part) == (two,) for part in np.modf(b))
     assert repr(c) == repr(np.array([1.0, 2.0]))
     assert origins_of(unsourced({"x": a, "y": [a], "z": (b,)})) == ()

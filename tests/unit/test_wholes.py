@@ -23,11 +23,17 @@ from unpooled.models.describe import plan as plan_of_describe
 from unpooled.models.describe.plan import Parameters, layout
 from unpooled.privacy.accounting import budget_mu, gaussian_epsilon
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.events import Event, Kind
+from unpooled.privacy.exposure import Cost
+from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
+from unpooled.privacy.ledger.chain import Row, link
+from unpooled.privacy.ledger.history import History
 from unpooled.privacy.mechanisms import GaussianRelease
+from unpooled.privacy.origin import ReleasedInput, by_draw
 from unpooled.privacy.plan import Card, HelperCard, Household, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Whole
-from unpooled.privacy.unit import Target, Unit
+from unpooled.privacy.unit import ROWWISE, Target, Unit
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning", "ignore::unpooled.BudgetWarning")
 COLUMNS = (Column("a", 0, 1), Column("b", 0, 1), Column("y", 0, 1))
@@ -317,3 +323,50 @@ def test_a_holder_that_hands_over_its_rows_debits_them_without_a_bound() -> None
     assert math.isinf(plan.cost("record", "second").epsilon(0.01))
     assert {entry.key.name for entry in model.ledger_ if entry.key is not None} == {"model", "rows"}
     assert all("unbounded" in entry.words(Unit.RECORD) for entry in model.ledger_)
+
+
+# --- what is refused, and corners --------------------------------------------------------------------------------------------------
+
+
+def test_a_part_of_a_study_that_counts_no_row_and_a_draw_with_another_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="at least 1 row counts"):
+        Whole(0)
+    with pytest.raises(UsageError, match="64 hexadecimal digits"):
+        ReleasedInput("prior", "ab" * 32, holds=True, release="the first one")
+    one = ReleasedInput("prior", "ab" * 32, holds=True, release="cd" * 32)
+    assert list(by_draw([one, one]).values()) == [one]
+
+
+def test_more_choices_of_sites_than_are_tried_cost_as_if_all_were_the_persons() -> None:
+    """Five sites with releases of their own cost, in each of three analyses: 125 choices."""
+    cards = tuple(Card(f"s{k}", 100, COLUMNS[:1]) for k in range(5))
+    asked = analyses(*({"name": name, "model": "describe"} for name in ("one", "two", "three")))
+    study = Study("analyses", cards, 1.0, DELTA, parameters=asked, derived=(), scattered=True)
+    plan = load("analyses").compile(study)
+    scales = {card.name: 10.0 + k for k, card in enumerate(cards)}
+    releases = tuple(
+        type(r)(r.name, r.party, r.step, GaussianRelease(r.mechanism.blocks, r.mechanism.reach, scales[r.party]))
+        for r in plan.releases
+    )
+    every = math.sqrt(sum(release.event(Unit.RECORD).value ** 2 for release in releases))
+    found = type(plan)(study, plan.split, releases).epsilon(DELTA)
+    assert found == pytest.approx(gaussian_epsilon(DELTA, every), rel=1e-6)
+
+
+def test_a_chain_that_debits_a_release_twice_is_refused() -> None:
+    ledger = Ledger.in_memory()
+    key = ReleaseKey("ab" * 32, "sums", 0, "sums")
+    costs = tuple(Cost(unit, "", Event(Kind.GAUSSIAN, 0.1)) for unit in ROWWISE)
+    ledger.reserve([Charge(key, bytes(32), costs)], None)
+    history, told = History(), msgspec.json.decode(ledger.export())["rows"]
+    for row in (*told, [len(told), *told[-1][1:]]):
+        columns = [
+            bytes.fromhex(v) if isinstance(Row._field_defaults[n], bytes) else v
+            for v, n in zip(row, Row._fields, strict=True)
+        ]
+        if row[0] == len(told):
+            with pytest.raises(ValueError, match=r"^$"):
+                history.take_in(columns, link(history.head.digest, columns))
+        else:
+            history.take_in(columns, link(history.head.digest, columns))
+    assert len(history.charges) == 1
