@@ -59,7 +59,7 @@ WALKS = {
             "audit",
             "doctor",
         ),
-        *("party-ledger", "party-card", "party-withdraw", "party-verify", "schema"),
+        *("party-ledger", "party-card", "party-withdraw", "party-withdraw-all", "party-verify", "schema"),
     },
     "columns": {
         *("plan", "party-check", "run", "result", "report", "party-show", "party-show-plans", "party-export", "audit"),
@@ -377,6 +377,7 @@ def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     walk("party", "card", *at)
     walk("party", "withdraw", "study.toml", *at)
     assert walk("party", "ledger", *at)["studies"][0]["state"] == "withdrawn"
+    assert walk("party", "withdraw", "--all", *at)["plans"] == []  # the one study is withdrawn already
     assert walk.seen == WALKS["rows"]
 
 

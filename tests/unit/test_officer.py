@@ -39,6 +39,32 @@ def test_a_withdrawn_study_does_not_run_here_and_can_be_approved_again(world: Pa
     assert "spent: epsilon = 1 of 1" in listing
 
 
+def test_an_officer_stops_everything_over_a_ledger(world: Path) -> None:
+    """What ran, what is approved and has not run, and what the policy lists although this ledger never saw it."""
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    text = (world / "study.toml").read_text()
+    (world / "second.toml").write_text(
+        text.replace("[study]", "[study]\nrun = 2", 1).replace("epsilon = 1.0", "epsilon = 0.01")
+    )
+    (world / "third.toml").write_text(
+        text.replace("[study]", "[study]\nrun = 3", 1).replace("epsilon = 1.0", "epsilon = 0.01")
+    )
+    third = json.loads(command(world, "plan", "third.toml", "--json"))["plan"]
+    path = world / "north/party.toml"
+    path.write_text(path.read_text().replace('approval = "ask"', f'approval = ["{third}"]'))
+    told = json.loads(command(world, "party", "withdraw", "--all", *NORTH, "--reason", "a leak", "--json"))
+    assert third in told["plans"]
+    assert len(told["plans"]) == 2
+    for study in ("study.toml", "third.toml"):
+        refused = command(world, "run", study, *PARTIES, "--out", f"{study}.again", code=3)
+        assert "withdrew its approval" in refused or "not approved here" in refused
+    assert "withdrawn: 0 plan(s)" in command(world, "party", "withdraw", "--all", *NORTH)
+    assert "a leak" in command(world, "party", "ledger", *NORTH, "--all")
+    for wrong in ((), ("study.toml", "--all")):
+        assert "one of the two" in command(world, "party", "withdraw", *wrong, *NORTH, code=2)
+
+
 def test_one_persons_rows_are_erased_and_the_card_renewed(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)

@@ -8,20 +8,26 @@ import typer
 
 from unpooled.cli.ledger import lines_of
 from unpooled.cli.say import say_json
+from unpooled.errors import UsageError
 
 _CONFIG = typer.Option(Path("party.toml"), "--config", help="The party file.")
 _JSON = typer.Option(False, "--json", help="Print data for machines.")
 
 
 def withdraw(
-    study: Path = typer.Argument(help="The study file."),
+    study: Path | None = typer.Argument(None, help="The study file."),
     config: Path = _CONFIG,
     *,
+    everything: bool = typer.Option(
+        False,
+        "--all",
+        help="Every study of this ledger, over linked and new rows too, and every plan that the policy lists.",
+    ),
     by: str = typer.Option("", "--by", help="Who withdraws it; the ledger keeps the name [default: your account's name]."),
     reason: str = typer.Option("", "--reason", help="Why; the ledger keeps it."),
     as_json: bool = _JSON,
 ) -> None:
-    """Take back the approval of a study: from now on nothing of it is debited or answered here, not even what was answered before.
+    """Take back the approval of a study, or of all: from now on nothing of it is debited or answered here, not even what was answered before.
 
     What was released stays released and debited. The withdrawal is a row of the ledger; approving the study again ends it.
     """
@@ -32,6 +38,11 @@ def withdraw(
     from unpooled.study.helper_files import is_helper, ledger_of
     from unpooled.study.run import compile_study
 
+    if (study is None) != everything:
+        raise UsageError("name a study file, or say --all for every study of this ledger: one of the two")
+    if study is None:
+        _withdraw_all(config, by or account(), reason, as_json=as_json)
+        return
     compiled, purpose = compile_study(read_study(study)), purpose_of(study)
     plan = compiled.hash
     with Ledger.open(ledger_of(config)) as ledger:
@@ -51,6 +62,33 @@ def withdraw(
         return
     said = f"{released} release(s) of it were debited before, and stay so" if released else "nothing of it had been released"
     typer.echo(f"withdrawn: plan {plan[:16]}; {said}")
+
+
+def _withdraw_all(config: Path, by: str, reason: str, *, as_json: bool) -> None:
+    """Stop everything that runs over this party's ledger: all that it knows, and what the policy lists although it never ran."""
+    from unpooled.privacy.ledger import Ledger
+    from unpooled.study.files import read_party
+    from unpooled.study.helper_files import is_helper, ledger_of, read_helper
+    from unpooled.study.rules import policy_of, rules_of
+
+    rules = rules_of(read_helper(config).policy) if is_helper(config) else policy_of(read_party(config).policy)
+    stopped = []
+    with Ledger.open(ledger_of(config)) as ledger:
+        entries = ledger.entries()
+        abouts = {entry.plan: entry.about for entry in entries if entry.about}
+        withdrawn = {entry.plan: entry.kind == "withdrawal" for entry in entries if entry.key is None}
+        for plan in dict.fromkeys([*(entry.plan for entry in entries), *sorted(rules.approved or ())]):
+            if not withdrawn.get(plan, False):
+                ledger.withdraw(plan, abouts.get(plan, ""), by=by, reason=reason)
+                stopped.append(plan)
+    if as_json:
+        say_json("party-withdraw-all", {"plans": stopped})
+        return
+    typer.echo(
+        f"withdrawn: {len(stopped)} plan(s); nothing over this ledger is debited or answered until a study is approved again"
+    )
+    for plan in stopped:
+        typer.echo(f"  {plan[:16]} {abouts.get(plan, '')}".rstrip())
 
 
 def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:

@@ -171,6 +171,12 @@ class PartyWithdrawOutput(Output, tag="unpooled/party-withdraw/1"):
     released_before: Annotated[int, Meta(description="The number of releases that stay debited.")]
 
 
+class PartyWithdrawAllOutput(Output, tag="unpooled/party-withdraw-all/1"):
+    """``unpooled party withdraw --all``: the plans whose approvals were taken back, or that were declined."""
+
+    plans: list[Hash]
+
+
 class PartyCardOutput(Output, tag="unpooled/party-card/1"):
     """``unpooled party card``: the card that was written anew."""
 

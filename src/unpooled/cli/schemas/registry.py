@@ -43,7 +43,7 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "party rows": (parties.PartyRowsOutput,),
     "party show": (parties.PartyShowOutput, parties.PartyShowPlansOutput),
     "party verify": (parties.PartyVerifyOutput,),
-    "party withdraw": (parties.PartyWithdrawOutput,),
+    "party withdraw": (parties.PartyWithdrawOutput, parties.PartyWithdrawAllOutput),
     "plan": (studies.PlanOutput,),
     "predict": (studies.PredictOutput,),
     "propose": (studies.ProposeOutput,),
