@@ -138,7 +138,7 @@ def test_a_party_lists_the_model_in_its_policy() -> None:
     asked, tables = study(simulation_seed=None), two_clinics()[1]
     model = load("private_correlation")
     plan = model.compile(asked)
-    open_to_all = {"allow_unpinned": True, "approved": None}
+    open_to_all = {"allow_in_process": True, "approved": None}
     strict = Policy(Target(5.0, 1e-3), **open_to_all)
     with pytest.raises(PolicyRefusal, match=r'add models = \["private_correlation"\] under \[policy\]'):
         run_in_process(model, plan, tables, strict, load)

@@ -33,6 +33,7 @@ EVERYWHERE: dict[str, Shown] = {
     "communication_": Shown.PUBLIC,
     "declared_columns": Shown.PUBLIC,
     "ledger_": Shown.KEYED,
+    "origins": Shown.KEYED,
 }
 
 #: Coefficients of PRIDE stay at the parties.
