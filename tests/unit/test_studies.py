@@ -601,7 +601,7 @@ def test_a_card_file_without_a_key_is_refused_by_name(world: Path, words: tuple[
     """P19: replies of a member without a key carry no signature, so whoever keeps the transcript may edit them."""
     for name in ("north", "south"):  # all of them alike, which among parties of one process is a study
         path = world / name / f"{name}.card.toml"
-        path.write_text(re.sub('^key = .*\n', "", path.read_text(), flags=re.MULTILINE))
+        path.write_text(re.sub("^key = .*\n", "", path.read_text(), flags=re.MULTILINE))
     before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
     said = " ".join(command(world, *words, code=2).split())
     assert "north.card.toml: the card of 'north' holds no public key" in said
@@ -618,7 +618,7 @@ def test_the_card_of_a_helper_without_a_key_is_refused_by_name(tmp_path: Path) -
 def test_a_card_that_lost_its_key_is_written_anew_with_it(world: Path) -> None:
     path = world / "north/north.card.toml"
     whole = path.read_text()
-    path.write_text(re.sub('^key = .*\n', "", whole, flags=re.MULTILINE))
+    path.write_text(re.sub("^key = .*\n", "", whole, flags=re.MULTILINE))
     assert "wrote" in command(world, "party", "card", "--config", "north/party.toml")
     assert path.read_text() == whole
     assert "unchanged" in command(world, "party", "card", "--config", "north/party.toml")
