@@ -12,7 +12,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +53,11 @@ def code() -> str:
     return total.hexdigest()[:16]
 
 
+def _cpu() -> float:
+    """Return the CPU seconds of this process, and of those that it started and that have ended."""
+    return sum(os.times()[:4])
+
+
 def _path() -> Path:
     return KEPT / f"{script()}.{size()}.jsonl"
 
@@ -84,9 +88,9 @@ def kept(key: object, make: Callable[[], Any]) -> Any:
     path, name = _path(), json.dumps(key, default=str)
     lines = _lines(path)
     if name not in lines:
-        start = time.process_time()
+        start = _cpu()
         value = make()
-        line = {"key": name, "code": code(), "cpu": time.process_time() - start, "value": value}
+        line = {"key": name, "code": code(), "cpu": _cpu() - start, "value": value}
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = path.read_text() if path.is_file() else ""
         with path.open("a") as file:
@@ -98,7 +102,7 @@ def kept(key: object, make: Callable[[], Any]) -> Any:
 def cost() -> str:
     """Return what all cells of this script cost, and on which machine, for the head of a table; of a script without cells, what it has used."""
     lines = _lines(_path())
-    seconds = sum(one["cpu"] for one in lines.values()) if lines else time.process_time()
+    seconds = sum(one["cpu"] for one in lines.values()) if lines else _cpu()
     found = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").is_file() else ""
     model = re.search(r"model name\s*:\s*(.*)", found)
     machine = model[1].strip() if model else "an unknown machine"

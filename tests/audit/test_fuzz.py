@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -142,7 +143,8 @@ card = "c.card.toml"
 def test_study_files_are_a_plan_or_refused_in_words(tmp_path: Path) -> None:
     study = CASES["glm"]().study
     for name, card in zip("abc", study.parties, strict=True):
-        (tmp_path / f"{name}.card.toml").write_text(write_card(msgspec.structs.replace(card, name=name)))
+        keyed = msgspec.structs.replace(card, name=name, key=sha256(name.encode()).hexdigest())
+        (tmp_path / f"{name}.card.toml").write_text(write_card(keyed))
     file = tmp_path / "study.toml"
 
     def act(blob: bytes) -> None:
@@ -154,7 +156,8 @@ def test_study_files_are_a_plan_or_refused_in_words(tmp_path: Path) -> None:
 
 
 def test_cards_are_read_or_refused_in_words(tmp_path: Path) -> None:
-    cards = [write_card(card).encode() for model in ("describe", "glm", "pride") for card in CASES[model]().study.parties]
+    known = [card for model in ("describe", "glm", "pride") for card in CASES[model]().study.parties]
+    cards = [write_card(msgspec.structs.replace(card, key="ab" * 32)).encode() for card in known]
     file, study = tmp_path / "a.card.toml", tmp_path / "study.toml"
     study.write_text('[study]\nmodel = "describe"\n[privacy]\nepsilon = 1.0\n[[party]]\ncard = "a.card.toml"\n')
 

@@ -7,9 +7,12 @@ import inspect
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -203,3 +206,77 @@ def test_a_script_without_a_spec_has_a_name(experiments: SimpleNamespace, monkey
         sys.modules["__main__"], "__spec__", SimpleNamespace(name="experiments.pride.table_d2"), raising=False
     )
     assert experiments.cells.script() == "pride.table_d2"
+
+
+# --- the audit of other packages: a figure, or why there is none -------------------------------------------------------------
+
+
+@pytest.fixture
+def others(experiments: SimpleNamespace) -> ModuleType:
+    return importlib.import_module("experiments.audit_of_others")
+
+
+def mean_with(scale: Callable[[float, float], float]) -> Callable[[Any], tuple[list[Any], float, str]]:
+    """The mean of the predictor, with Laplace noise of a scale that is given by epsilon and by the sensitivity; missing values are refused."""
+    rng = np.random.default_rng(5)
+
+    def release(asked: Any) -> tuple[list[Any], float, str]:
+        width = (asked.setting.high - asked.setting.low) / 30
+        found: list[Any] = []
+        for x, _ in asked.tables:
+            noise = rng.laplace(scale=scale(asked.epsilon, width), size=asked.runs)
+            found.append("ValueError: a value is missing" if np.isnan(x).any() else (x.mean() + noise)[:, None].tolist())
+        return found, asked.epsilon, "1"
+
+    return release
+
+
+def test_an_honest_release_has_a_figure_and_the_epsilon_that_the_attack_notices(others: ModuleType) -> None:
+    honest = mean_with(lambda epsilon, width: width / epsilon)
+    for setting in others.SETTINGS[:3]:
+        found = others.attack(honest, setting, 60, 900, 0.0)
+        assert found.refuted <= found.promised == 1.0
+        assert found.notices in {3.0, 10.0}
+        assert others.row(found)[2] == f"{found.notices:g}"
+
+
+def test_a_release_that_spends_more_than_it_promises_is_found_and_withheld(others: ModuleType) -> None:
+    cheating = mean_with(lambda epsilon, width: width / epsilon / 8)
+    found = others.attack(cheating, others.SETTINGS[1], 60, 900, 0.0)
+    assert found.refuted > 2
+    assert others.row(found) == ["1.00", others.WITHHELD, "-"]
+
+
+def test_an_attack_that_would_notice_nothing_says_that_it_has_no_power(others: ModuleType) -> None:
+    """Noise that hides whatever is promised: a figure of 0 would read like a pass."""
+    hidden = mean_with(lambda _, width: 1e4 * width)
+    found = others.attack(hidden, others.SETTINGS[0], 60, 900, 0.0)
+    assert (found.notices, others.row(found)) == (0.0, ["1.00", others.NO_POWER, others.NO_POWER])
+
+
+def test_too_few_runs_have_no_power_whatever_is_released(others: ModuleType) -> None:
+    cheating = mean_with(lambda epsilon, width: width / epsilon / 1e6)
+    assert others.ceiling(60, 0.0) < 1.0 < others.ceiling(900, 0.0)
+    assert others.row(others.attack(cheating, others.SETTINGS[0], 60, 60, 0.0))[1] == others.NO_POWER
+
+
+def test_what_refuses_missing_values_has_no_figure(others: ModuleType) -> None:
+    found = others.attack(mean_with(lambda epsilon, width: width / epsilon), others.SETTINGS[3], 60, 900, 0.0)
+    assert "a value is missing" in found.refusal
+    assert others.row(found) == ["1.00", "refuses such data", "-"]
+
+
+def test_neighbours_differ_in_one_row_within_their_range(others: ModuleType) -> None:
+    shapes = {(setting.low, setting.high) for setting in others.SETTINGS}
+    assert {(-1, 1), (0, 1), (0, 1000)} <= shapes
+    for setting in others.SETTINGS:
+        for (x, y), (other, z) in setting.pairs():
+            assert len(x) == len(other) == others.N
+            np.testing.assert_array_equal(x[:-1], other[:-1])
+            np.testing.assert_array_equal(y[:-1], z[:-1])
+            assert not (np.array_equal(x, other, equal_nan=True) and np.array_equal(y, z))
+            assert np.isnan([*x, *other]).any() == setting.missing
+            seen = np.concatenate([x, y, other, z])
+            assert setting.low <= np.nanmin(seen) <= np.nanmax(seen) <= setting.high
+    far = others.SETTINGS[2].pairs()
+    assert any(np.ptp(x[:-1]) <= 0.01 * (others.SETTINGS[2].high - others.SETTINGS[2].low) for (x, _), _ in far)

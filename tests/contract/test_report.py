@@ -25,6 +25,7 @@ from unpooled.protocol.transcript import Transcript
 from unpooled.report import figures
 from unpooled.report.page import page
 from unpooled.study.finished import Run
+from unpooled.testing.cases import transcript_of
 from unpooled.testing.results import has_a_page, ran
 
 
@@ -68,6 +69,17 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
     (folder / "transcript").write_bytes((tmp_path / "other").read_bytes())
     with pytest.raises(ProtocolError, match="does not begin with a study"):
         Run.read(folder)
+
+
+def test_a_run_whose_members_have_no_keys_is_refused(tmp_path: Path) -> None:
+    """P19: nobody signed its replies, so the page of an edited one said that it was worked out from its messages."""
+    transcript = transcript_of(CASES["describe"]())
+    written = Transcript.open(tmp_path / "transcript")
+    for entry in transcript.entries:
+        written.record(entry.to, entry.request, entry.reply)
+    written.close()
+    with pytest.raises(ProtocolError, match="no member of this run has a key"):
+        Run.read(tmp_path)
 
 
 def test_a_run_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

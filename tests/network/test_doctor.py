@@ -128,7 +128,8 @@ def test_ailments_of_a_study(network: Rehearsal) -> None:
     card.write_text(text.replace("rows = 24", "rows = 25"))
     assert "rows" in examined(network)["cards"]
     card.write_text(write_card(msgspec.structs.replace(world.study.card("registry"), key="")))
-    assert "have no key" in examined(network)["cards"]
+    said = command("doctor", "--study", str(network.kits.parent / "study.toml"), code=2)
+    assert "the card of 'registry' holds no public key" in " ".join(said.split())
 
 
 def test_a_server_whose_clock_is_wrong(network: Rehearsal) -> None:

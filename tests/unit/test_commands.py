@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import typer
-from commands import PARTIES, approve, command, two_parties
+from commands import PARTIES, STUDY, approve, command, two_parties
 from commands import known_commands as commands
 
 from unpooled.cli import progress
@@ -169,6 +169,40 @@ def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
     command(world, "report", "study.run", "--verify", *CARDS, code=2)
     written(entries)
     command(world, "report", "study.run", "--verify", *CARDS)
+
+
+def test_a_reply_of_another_party_or_run_is_refused(tmp_path: Path) -> None:
+    world = two_parties(tmp_path)
+    for name in ("north", "south"):
+        file = world / name / "party.toml"
+        file.write_text(file.read_text().replace("epsilon = 1.0", "epsilon = 9.0"))
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES)
+    command(world, "run", "study.toml", *PARTIES, "--out", "again.run")
+    of_study = {place: Transcript.read(world / place / "transcript").entries for place in ("study.run", "again.run")}
+    entries = of_study["study.run"]
+    assert of_study["again.run"] == entries, "the same plan once more: every party sends the bytes that it sent before"
+    (world / "study.toml").write_text(STUDY.replace('"describe"', '"describe"\nrun = 2'))
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES, "--out", "second.run")
+    later = Transcript.read(world / "second.run/transcript").entries
+    assert [(entry.to, entry.reply is None) for entry in later] == [(entry.to, entry.reply is None) for entry in entries]
+    renamed = msgspec.structs.replace(open_envelope(later[2].reply), plan=open_envelope(entries[2].reply).plan)
+    replies = [entry.reply for entry in entries]
+    for forged in (
+        [*replies[:2], later[2].reply, replies[3]],
+        [*replies[:2], msgspec.msgpack.encode(renamed), replies[3]],
+        [*replies[:2], replies[3], replies[2]],
+        [replies[1], replies[0], *replies[2:]],
+        [replies[0], replies[1], replies[0], replies[3]],
+    ):
+        (world / "study.run/transcript").unlink()
+        transcript = Transcript.open(world / "study.run/transcript")
+        for entry, reply in zip(entries, forged, strict=True):
+            transcript.record(entry.to, entry.request, reply)
+        transcript.close()
+        command(world, "report", "study.run", code=2)
+        command(world, "report", "study.run", "--verify", *CARDS, code=2)
 
 
 def test_a_run_without_a_terminal_says_that_it_goes_on(

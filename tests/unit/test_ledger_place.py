@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from unpooled import Budget, describe
 from unpooled.cli.main import app
-from unpooled.errors import BudgetRefusal, LedgerDamaged, LedgerMoved, Refusal, StudyError
+from unpooled.errors import BudgetRefusal, DataError, LedgerDamaged, LedgerMoved, Refusal, StudyError
+from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, files, place
+from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, chain, files, place
+from unpooled.privacy.ledger.export import export, read_export
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.study import Card, Study
+from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Scope, Target, Unit
+from unpooled.protocol.local import run_in_process
 from unpooled.study import budgets
 from unpooled.study.party import create_party, open_party
 
 PLAN, REQUEST = "ab" * 32, bytes(range(32))
 ENDINGS = ("", ".anchor", ".key")
 OLD = Path(__file__).parents[1] / "data" / "ledger_0.1.0" / "north.ledger"
+#: What the builds between 0.2.0 and format 4 wrote: a party's files after two runs, a link and a withdrawal, a budget, and what that build said of them.
+THIRD = Path(__file__).parents[1] / "data" / "format_3"
 
 
 def pure(value: float) -> tuple[Cost, ...]:
@@ -312,3 +324,159 @@ def test_the_command_takes_over_moves_and_lists(data: Path, tmp_path: Path) -> N
     assert run.invoke(app, ["party", "ledger", "--config", str(config), "--moved", "--json"]).exit_code == 0
     with open_party(config) as party:
         assert party.ledger.warnings
+
+
+# --- ledgers of format 3, and the names of draws ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def third(tmp_path: Path) -> Path:
+    """A copy of the files of format 3, with the rights that a version control system does not keep."""
+    shutil.copytree(THIRD, tmp_path / "third")
+    for key in (tmp_path / "third").rglob("*.key"):
+        key.chmod(0o600)
+    return tmp_path / "third"
+
+
+def forged(path: Path, row: chain.Row) -> None:
+    """Append a row to a ledger as its own code would, anchor and all."""
+    with Ledger.open(path) as ledger, ledger._store.locked(), pytest.raises(Refusal):
+        ledger._store.append(row)
+
+
+def test_a_ledger_of_format_3_is_taken_over_with_its_spending_balances_and_studies(third: Path) -> None:
+    said, path = json.loads((third / "expected.json").read_text()), third / "north/north.ledger"
+    before = path.read_bytes()
+    at = ("party", "ledger", "--config", str(third / "north/party.toml"))
+    refused = CliRunner().invoke(app, at).exception
+    assert isinstance(refused, Refusal)
+    assert "before 0.3.0" in str(refused)
+    assert "ledger --migrate" in str(refused)
+    assert path.read_bytes() == before
+    taken = CliRunner().invoke(app, [*at, "--migrate", "--json"])
+    told = json.loads(taken.output)
+    assert told["studies"] == said["told"]["studies"]
+    assert (told["spent_epsilon"], told["spent_by_this_party"]) == (
+        said["told"]["spent_epsilon"],
+        said["told"]["spent_by_this_party"],
+    )
+    assert told["warnings"] == []
+    with Ledger.open(path) as ledger:
+        spent = {f"{u}, {s}": ledger.composition(u, s).epsilon(1e-5) for u in ROWWISE for s in Scope}
+        assert spent == {name: value for name, value in said["spent"].items() if value is not None}
+        listed = []
+        for e in ledger.entries():
+            words = [e.words(unit) for unit in ROWWISE]
+            listed.append([e.kind, e.plan, str(e.key or ""), *words, e.state, e.time, e.about, e.by, e.reason, e.purpose])
+        assert listed == said["entries"]
+        assert {entry.release for entry in ledger.entries()} == {""}, "that format named no draw"
+        history = ledger._store._history
+        assert sorted(history.approved) == said["approved"]
+        assert sorted(history.withdrawn) == said["withdrawn"]
+        assert sorted(history.alignments) == said["alignments"]
+        assert len(history.answers) == said["replies"]
+        ledger.reserve([charge(0.0)], None)
+        assert [len(entry.release) for entry in ledger.entries()][-1] == 64
+    with Ledger.open(path) as again:
+        assert len(again.entries()) == len(said["entries"]) + 1
+    assert (third / "north/north.ledger.format3").read_bytes() == before
+
+
+def test_draws_of_a_budget_that_was_taken_over_have_no_name_and_count_each(third: Path) -> None:
+    """Both fits of this budget had one plan: a name that one of them had, or none at all, must not make them one draw."""
+    with pytest.raises(Refusal, match=r"Ledger\.migrate\(path\)"):
+        Budget(2.0, 1e-5, path=third / "budget")
+    Ledger.migrate(third / "budget").close()
+    budget = Budget(2.0, 1e-5, path=third / "budget")
+    assert budget.spent == json.loads((third / "expected.json").read_text())["budget"]
+    assert [(entry.kind, entry.release) for entry in budget.entries] == [("shared", "")] * 2
+    assert len({entry.plan for entry in budget.entries}) == 1
+
+
+def test_a_budget_that_knows_an_earlier_draw_by_no_name_debits_it_again() -> None:
+    """The dearer reading: whether the unnamed debit was of this draw nobody can tell."""
+    rows = {"age": np.random.default_rng(1).uniform(0, 100, 500)}
+    named, unnamed = Budget(9.0, 1e-5), Budget(9.0, 1e-5)
+    found = describe(rows, bounds=True, epsilon=0.5, delta=1e-6, budget=named).bounds_
+    (debit,) = named.entries
+    store = unnamed._ledger._store
+    with store.locked():
+        (row,) = (one for one in named._ledger._store._history.rows if one.kind == "shared")
+        store.append(row._replace(detail=chain.spell_costs(debit.costs)), chain.Row(kind="migration", number=3))
+    assert unnamed.spent == named.spent
+    for budget, debits in ((named, 2), (unnamed, 3)):
+        describe(rows, found, epsilon=0.5, delta=1e-6, budget=budget)
+        assert len(budget.entries) == debits
+    assert unnamed.spent > named.spent
+
+
+def test_every_draw_has_a_name_and_no_two_draws_share_one(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "a.ledger") as ledger:
+        kept = tmp_path / "kept"
+        copied(tmp_path / "a.ledger", kept)
+        ledger.reserve([charge(0.1), charge(0.1, shared=True), charge(0.1, "cd" * 32)], None)
+        names = [entry.release for entry in ledger.entries()]
+        assert all(re.fullmatch("[0-9a-f]{64}", name) for name in names)
+        assert len(set(names)) == 3
+    with Ledger.open(kept / "a.ledger", moved=True) as old:  # restored: the same key, and nothing of it was spent
+        old.reserve([replace(charge(0.1), fingerprint=bytes(32))], None)
+        assert old.entries()[0].release not in names, "other data or another request: another draw"
+    with Ledger.create(tmp_path / "b.ledger") as other:
+        other.reserve([charge(0.1)], None)
+        assert other.entries()[0].release not in names, "another party: another draw"
+
+
+def test_draws_of_one_plan_have_other_names_where_the_data_changed_and_one_name_where_the_bytes_are_the_same() -> None:
+    """The ledgers of both runs have one key, as that of a ledger which was restored from an old copy has."""
+    study = Study("describe", (Card("north", 40, COLUMNS),), 1.0, 1e-5, derived=())
+    model, roots = load("describe"), {"north": bytes(range(32))}
+    ages = np.linspace(20, 90, 40)
+
+    def run(values: np.ndarray) -> tuple[set[str], object]:
+        table = Table({"age": values})
+        done = run_in_process(model, model.compile(study), {"north": table}, Policy.in_process(), load, roots=roots)
+        return {entry.release for entry in done.ledger if entry.kind == "charge"}, done.outcome.result
+
+    (first, result), (again, same), (changed, _) = run(ages), run(ages), run(np.append(ages[:-1], 20.0))
+    assert (again, str(same)) == (first, str(result))
+    assert len(first) == len(changed) == 1
+    assert not first & changed
+
+
+def test_a_name_that_was_edited_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ledger"
+    with Ledger.create(path) as ledger:
+        ledger.reserve([charge(0.1)], None)
+        name = ledger.entries()[0].release
+    connection = sqlite3.connect(path)
+    ((detail,),) = connection.execute("SELECT detail FROM chain WHERE kind = 'charge'").fetchall()
+    other = detail.replace(name.encode(), name[::-1].encode())
+    assert other != detail
+    connection.execute("UPDATE chain SET detail = ? WHERE kind = 'charge'", (other,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerDamaged, match="edited"):
+        Ledger.open(path)
+
+
+def test_a_debit_without_a_name_that_was_not_taken_over_is_refused(tmp_path: Path) -> None:
+    path, row = tmp_path / "a.ledger", chain.Row.of(charge(0.1))._replace(detail=chain.spell_costs(pure(0.1)))
+    Ledger.create(path).close()
+    forged(path, row)
+    with pytest.raises(LedgerDamaged, match="a debit has no name"):
+        Ledger.open(path)
+    with Ledger.in_memory() as ledger:
+        rows = [*ledger._store._history.rows]
+        (genesis,) = rows
+        columns = list(row._replace(position=1, time=1))
+        head = chain.link(ledger._store._history.head.digest, columns)
+        with pytest.raises(DataError, match="do not make its head"):
+            read_export(export([genesis, chain.Row._make(columns)], head.hex()))
+
+
+def test_a_row_of_a_kind_that_nobody_writes_is_refused(tmp_path: Path) -> None:
+    """Decision 0049 reserved a kind for signatures under heads; a reader that passed them over would seem to hold them."""
+    Ledger.create(tmp_path / "a.ledger").close()
+    forged(tmp_path / "a.ledger", chain.Row(kind="countersignature", name="south"))
+    with pytest.raises(LedgerDamaged, match="newer version"):
+        Ledger.open(tmp_path / "a.ledger")

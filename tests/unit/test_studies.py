@@ -580,9 +580,48 @@ def test_an_unknown_parameter_is_told_the_known_ones(world: Path) -> None:
 
 
 def test_a_card_with_a_control_character_in_a_name_can_be_read_back(tmp_path: Path) -> None:
-    card = Card("one", 10, (Column("a\x7fb", 0.0, 1.0),))
+    card = Card("one", 10, (Column("a\x7fb", 0.0, 1.0),), key="ab" * 32)
     (tmp_path / "card.toml").write_text(write_card(card))
     assert read_card(tmp_path / "card.toml") == card
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "study.toml"),
+        ("audit", "study.toml"),
+        ("dossier", "study.toml"),
+        ("doctor", "--study", "study.toml"),
+        ("party", "check", "study.toml", "--config", "north/party.toml", "--approve"),
+        ("run", "study.toml", *PARTIES),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_card_file_without_a_key_is_refused_by_name(world: Path, words: tuple[str, ...]) -> None:
+    """P19: replies of a member without a key carry no signature, so whoever keeps the transcript may edit them."""
+    for name in ("north", "south"):  # all of them alike, which among parties of one process is a study
+        path = world / name / f"{name}.card.toml"
+        path.write_text(re.sub("^key = .*\n", "", path.read_text(), flags=re.MULTILINE))
+    before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
+    said = " ".join(command(world, *words, code=2).split())
+    assert "north.card.toml: the card of 'north' holds no public key" in said
+    assert "`unpooled party card`" in said
+    assert {path: path.read_bytes() for path in world.rglob("*") if path.is_file()} == before
+
+
+def test_the_card_of_a_helper_without_a_key_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "guard.card.toml").write_text('name = "guard"\nrole = "helper"\n')
+    with pytest.raises(StudyError, match="the card of 'guard' holds no public key"):
+        read_card(tmp_path / "guard.card.toml")
+
+
+def test_a_card_that_lost_its_key_is_written_anew_with_it(world: Path) -> None:
+    path = world / "north/north.card.toml"
+    whole = path.read_text()
+    path.write_text(re.sub("^key = .*\n", "", whole, flags=re.MULTILINE))
+    assert "wrote" in command(world, "party", "card", "--config", "north/party.toml")
+    assert path.read_text() == whole
+    assert "unchanged" in command(world, "party", "card", "--config", "north/party.toml")
 
 
 @pytest.mark.parametrize("name", ["../../evil", "a/b", "a\\b", "..", ".", "", "a\nb", "x" * 101])

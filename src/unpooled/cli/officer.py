@@ -93,15 +93,17 @@ def _withdraw_all(config: Path, by: str, reason: str, *, as_json: bool) -> None:
 
 def card(config: Path = _CONFIG, *, as_json: bool = _JSON) -> None:
     """Write the public card anew, after the data file or its declarations have changed. Studies need the new card, and new approval."""
-    from unpooled.study.files import read_card, read_party, write_card
+    from unpooled.study.files import read_party, write_card
     from unpooled.study.party import open_party
 
     path = config.parent / f"{read_party(config).party.name}.card.toml"
     with open_party(config) as party:
         now = party.declared
-    changed = not path.exists() or read_card(path) != now
+    written = write_card(now)
+    # The text is compared: a card that cannot be read, for it lost its key, is what this command mends.
+    changed = not path.exists() or path.read_text() != written
     if changed:
-        path.write_text(write_card(now))
+        path.write_text(written)
     if as_json:
         say_json("party-card", {"card": str(path), "changed": changed, "rows": now.rows})
     else:

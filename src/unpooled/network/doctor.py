@@ -166,10 +166,6 @@ def _cards(study: Study) -> str:
         listed = ", ".join(f"{name} {n}" for name, n in rows.items())
         msg = f"the parties of a column-split study declare different numbers of rows ({listed}): link their rows first (docs/linkage.md), or align their files and renew the cards"
         raise UsageError(msg)
-    keyless = [card.name for card in study.members if not card.key]
-    if keyless:
-        msg = f"the cards of {', '.join(keyless)} have no key: use the cards that `unpooled party init` writes"
-        raise UsageError(msg)
     return f"plan {plan.hash[:16]} for {', '.join(f'{name} ({n} rows)' for name, n in rows.items())}"
 
 

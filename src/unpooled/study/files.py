@@ -272,7 +272,7 @@ def _aligned(study: Study) -> Study:
                 "the rows of these cards were not all linked by one study: take the cards that `unpooled link` wrote for the same study"
             )
         return msgspec.structs.replace(study, ids=LINKED + maps.pop())
-    if len(study.parties) < 2 or not all(card.id and card.key for card in study.parties):  # noqa: PLR2004 - one cannot disagree
+    if len(study.parties) < 2 or not all(card.id for card in study.parties):  # noqa: PLR2004 - one cannot disagree
         return study
     try:
         split = load(study.row).compile(study).split
@@ -282,9 +282,16 @@ def _aligned(study: Study) -> Study:
 
 
 def read_card(path: str | Path) -> Card | HelperCard:
-    """Return a public schema card: of a party, or of a helper."""
+    """Return a public schema card: of a party, or of a helper. Without a key it is refused, for nobody could tell its replies from edited ones."""
     path = Path(path)
-    return read_strictly(path, HelperCard) if "role" in top_of(path) else read_strictly(path, Card)
+    card = read_strictly(path, HelperCard) if "role" in top_of(path) else read_strictly(path, Card)
+    if not card.key:
+        msg = (
+            f"{path.name}: the card of {card.name!r} holds no public key, and what this member says could be edited by whoever carries it. Ask for the "
+            "card that `unpooled party init` wrote; a party writes its own one anew with `unpooled party card`"
+        )
+        raise StudyError(msg)
+    return card
 
 
 def read_party(path: str | Path) -> PartyFile:

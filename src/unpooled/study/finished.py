@@ -111,6 +111,11 @@ class Run:
             if (folder / RECORD).is_file():
                 return cls._recorded(folder)
             raise
+        if study.in_process:
+            raise ProtocolError(
+                "no member of this run has a key, so whoever kept its messages may have edited them: a study of one process leaves no run to be "
+                "read. Run a study file, whose cards have keys"
+            )
         model = load(study.row)
         plan = model.compile(study)
         if plan.hash != first.plan:
@@ -142,8 +147,8 @@ class Run:
         if study is None or set(known) != {card.name for card in study.members}:
             raise UsageError("give the card of every party of the run, and no others")
         for card in study.members:
-            if known[card.name] != card or not card.key:
-                msg = f"the run's card of party {card.name!r} is not the one you gave, or has no key"
+            if known[card.name] != card:
+                msg = f"the run's card of party {card.name!r} is not the one you gave"
                 raise ProtocolError(msg)
         found = dict.fromkeys(known, 0)
         for entry in transcript.entries:

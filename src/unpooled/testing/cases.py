@@ -17,9 +17,10 @@ from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.study import ALLOWED
+from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import ROWWISE, Adjacency, Target, Unit
 from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import encode
 from unpooled.protocol.party import Party
@@ -149,12 +150,19 @@ def open_message(case: Case, study: Study | None = None, claimed: str | None = N
 
 def ran(folder: Path, study: Study, tables: dict[str, Table]) -> Path:
     """Run a study with keys of its own, and return the folder, which then holds what ``unpooled run`` leaves."""
+    ledgers = {card.name: Ledger.in_memory() for card in study.members}
+    keys = {name: Identity(ledger.root_key).public for name, ledger in ledgers.items()}
+    # What a card of a file says of masked rows, which parties of one process are not asked.
+    cards = [msgspec.structs.replace(card, key=keys[card.name], joint=card.joint or TRUSTING) for card in study.parties]
+    helpers = [msgspec.structs.replace(card, key=keys[card.name]) for card in study.helpers]
+    study = msgspec.structs.replace(study, parties=tuple(cards), helpers=tuple(helpers))
     model = load(study.row)
     plan, people = model.compile(study), {}
     for card in study.members:
-        ledger = Ledger.in_memory()
-        keys = KeySource(ledger.root_key)
-        people[card.name] = Party(card.name, tables[card.name], card, ledger, keys, Policy.in_process(), load)
+        ledger = ledgers[card.name]
+        people[card.name] = Party(
+            card.name, tables[card.name], card, ledger, KeySource(ledger.root_key), Policy.in_process(), load
+        )
     transcript = Transcript.open(folder / "transcript")
     outcome = drive(model, plan, in_process(people), transcript)
     transcript.close()

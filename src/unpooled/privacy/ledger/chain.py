@@ -11,8 +11,9 @@ A row is one of
 * ``shared``: what a whole column-split plan costs the people in this party's rows, over all parties;
 * ``alignment``: rows were linked with a set of parties, and the number of ids that they could try out;
 * ``commit``: the reply of a step, or its digest alone where it is made again when it is asked for;
-* ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1): debits among them have no name;
-* ``countersignature``: somebody signed a head of this chain (nobody does yet; a later version may).
+* ``migration``: all rows before it were taken over from a ledger of an older version (``number``; 0 stands for format 1): debits among them have no name.
+
+Another kind is refused.
 
 Rows are spelled out with types and lengths before they are hashed, so no two rows are spelled alike. What differs by kind stands in one
 column, ``detail``, as canonical JSON; floats are kept there as hexadecimal text, so that what was charged is what is read back.

@@ -38,6 +38,7 @@ def read_export(raw: bytes) -> History:
         for row in told.rows:
             columns = [_read(value, name) for value, name in zip(row, Row._fields, strict=True)]
             history.take_in(columns, link(history.head.digest, columns))
+        history.settle()
         if history.head.digest.hex() != told.head:
             raise ValueError
     except (ValueError, LookupError, TypeError, OverflowError, msgspec.MsgspecError, UnpooledError):

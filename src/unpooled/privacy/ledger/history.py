@@ -41,6 +41,8 @@ class History:
         self.charges: dict[ReleaseKey, Charge] = {}
         self.alignments: dict[str, Row] = {}
         self.answers: dict[tuple[str, str, int], Row] = {}
+        #: Whether a debit without a name came that no migration has followed.
+        self._nameless = False
 
     def take_in(self, columns: list[Any], digest: bytes) -> None:  # noqa: C901, PLR0912 - a case for every kind
         """Verify the next row and take it in; raises where it does not follow from the rows before, and then changes nothing."""
@@ -55,12 +57,15 @@ class History:
                 self.place = msgspec.json.decode(row.detail, type=Place) if row.detail else None
             case "place":
                 self.place = msgspec.json.decode(row.detail, type=Place)
-            case "data" | "migration" | "countersignature":
+            case "data":
                 pass
+            case "migration":
+                self._nameless = False
             case "charge" | "shared":
                 charge = row.charge
                 if self.charges.setdefault(charge.key, charge) is not charge:
                     raise ValueError
+                self._nameless |= not charge.release
             case "alignment":
                 if self.alignments.setdefault(row.plan, row) is not row:
                     raise ValueError
@@ -78,6 +83,11 @@ class History:
         self.rows.append(row)
         self.head = Head(len(self.rows), digest)
         self.heads.add(digest.hex())
+
+    def settle(self) -> None:
+        """Refuse an end of the chain behind a debit without a name, unless it was taken over: this format names every draw."""
+        if self._nameless:
+            raise ValueError
 
     def new(self, charges: Iterable[Charge], *, fingerprints: bool) -> dict[ReleaseKey, Charge]:
         """Return the charges that are not yet in the ledger. One that is there with other content is a conflict."""

@@ -34,8 +34,8 @@ _LOCK = threading.RLock()
 os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 _OLDER = (
-    "{at} was written by unpooled {version}, which {why}. Take it over, with everything it spent, by `unpooled party ledger --migrate`; nothing was "
-    "changed"
+    "{at} was written by unpooled {version}, which {why}. Take it over, with everything it spent, by `unpooled party ledger --migrate` (the file of a "
+    "Budget by unpooled.privacy.ledger.Ledger.migrate(path)); nothing was changed"
 )
 
 
@@ -236,3 +236,7 @@ class Store:
                 damaged(self.path, f"row {len(history.rows)} was edited, or a newer version wrote it", error)
         if not history.rows or history.rows[0].content != sha256(self.root_key).digest():
             damaged(self.path, "it is empty, or its .key is that of another ledger")
+        try:
+            history.settle()
+        except ValueError as error:
+            damaged(self.path, "a debit has no name, and was not taken over from an older format", error)
