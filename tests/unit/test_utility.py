@@ -78,8 +78,8 @@ def asked(world: Path, name: str, *, force: bool = False) -> None:
     parties = [world / site / "party.toml" for site in ("north", "south")]
     if force or name == "rich":
         for party in parties:
-            check(world / f"{name}.toml", party, approve=True, by="", reason="")
-    options = {"network": None, "resume": False, "patience": 1.0, "out": None, "as_json": False}
+            check(world / f"{name}.toml", party, approve=True, by="", reason="", data_changed="")
+    options = {"network": None, "resume": False, "patience": 1.0, "out": None, "as_json": False, "data_changed": ""}
     run(world / f"{name}.toml", parties, force=force, **options)
 
 

@@ -367,6 +367,7 @@ def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0)
     must_release(model, asked)
     study, tables = made_up(model, asked, rows, seed)
     plan, rng = model.compile(study), np.random.default_rng(seed)
+    labels = study.unit == Unit.RECORD and Unit.RECORD in model.covers_labels
     together = plan.split is Split.VERTICAL or study.unit == Unit.HOUSEHOLD
     people = [study.parties] if together else [(card,) for card in study.parties]
     names = dict.fromkeys(column.name for card in study.parties for column in card.columns)
@@ -379,11 +380,14 @@ def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0)
 
     worst = Attained()
     for cards in people:
-        first = {**tables, **{card.name: _person(tables[card.name], card, 0.0, tuple(names)) for card in cards}}
+        first = {
+            **tables,
+            **{card.name: _person(tables[card.name], card, 0.0, tuple(names), labels=labels) for card in cards},
+        }
         oracle = Oracle(partial(over, first))
         for end, changed in itertools.product((1.0, *rng.uniform(0, 1, rounds).tolist()), values):
             found = oracle.attained(
-                partial(over, {**first, **{c.name: _person(first[c.name], c, end, changed) for c in cards}})
+                partial(over, {**first, **{c.name: _person(first[c.name], c, end, changed, labels=labels) for c in cards}})
             )
             worst.violations += found.violations
             worst.moved, worst.unmeasured = max(worst.moved, found.moved), max(worst.unmeasured, found.unmeasured)
@@ -392,8 +396,8 @@ def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0)
     return worst
 
 
-def _person(table: Table, card: Card, end: float, names: tuple[str, ...]) -> Table:
-    """Return the table in which these values of the first person are so far from the lower ends of their ranges."""
+def _person(table: Table, card: Card, end: float, names: tuple[str, ...], *, labels: bool) -> Table:
+    """Return the table in which these values of the first person, and labels that a row's promise covers, are so far from their lower ends."""
     row: dict[str, Any] = {}
     for column in (column for column in card.columns if column.name in names):
         if column.categories is not None:
@@ -401,6 +405,9 @@ def _person(table: Table, card: Card, end: float, names: tuple[str, ...]) -> Tab
         else:
             low, high = column.range
             row[column.name] = low + end * (high - low)
+    for label in card.labels if labels else ():
+        ends = sorted(set(table[label].tolist()))  # those that occur: a label has no range of its own
+        row[label] = ends[round(end) * (len(ends) - 1)]
     return table.exchange([row] * table.household[1]) if isinstance(table, BoundedTable) else table.replace(0, row)
 
 

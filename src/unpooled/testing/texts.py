@@ -116,7 +116,7 @@ def test_wild_text_gives_a_plan_or_an_error_of_ours(case: Case) -> None:
             except (TypeError, KeyError, IndexError):  # the other change took the place away
                 continue
         answers.add(compiled(base["model"], text))
-    assert len(answers) > 20  # many different ones: the text is wild, not all of one kind
+    assert len(answers) > 15  # many different ones: the text is wild, not all of one kind
 
 
 @pytest.mark.parametrize("rows", [2**61, 2**62, 2**63 - 1])
