@@ -103,8 +103,8 @@ def content(value: Any) -> Any:  # noqa: PLR0911 - one line per kind
     return repr(value)
 
 
-#: Of a ledger's entry: when, and keyed digests of the data and of the entries before.
-DIGESTS = {"at", "time", "date", "fingerprint", "digest", "previous", "link"}
+#: Of a ledger's entry: when, keyed digests of the data and of the entries before, and the name of the draw (random; of a simulation, a digest).
+DIGESTS = {"at", "time", "date", "fingerprint", "digest", "previous", "link", "draw", "release"}
 
 
 #: What may look the same for other rows although it is a party's own.
