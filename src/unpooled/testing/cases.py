@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -150,7 +151,8 @@ def open_message(case: Case, study: Study | None = None, claimed: str | None = N
 
 def ran(folder: Path, study: Study, tables: dict[str, Table]) -> Path:
     """Run a study with keys of its own, and return the folder, which then holds what ``unpooled run`` leaves."""
-    ledgers = {card.name: Ledger.in_memory() for card in study.members}
+    # Keys that are the same every time: the plan, and with it the noise of a simulation, follows from them.
+    ledgers = {card.name: Ledger.in_memory(sha256(card.name.encode()).digest()) for card in study.members}
     keys = {name: Identity(ledger.root_key).public for name, ledger in ledgers.items()}
     # What a card of a file says of masked rows, which parties of one process are not asked.
     cards = [msgspec.structs.replace(card, key=keys[card.name], joint=card.joint or TRUSTING) for card in study.parties]
