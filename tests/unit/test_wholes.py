@@ -227,7 +227,7 @@ def test_every_member_has_a_key_of_its_own_or_all_are_of_one_process() -> None:
     for keys, helpers in ((KEYS[:2], KEYS[1:2]), ([KEYS[0], KEYS[0]], KEYS[2:3]), (KEYS[:2], [KEYS[3], KEYS[3]])):
         with pytest.raises(UsageError, match="have one public key"):
             members(keys, helpers)
-    with pytest.raises(UsageError, match="has the key of whoever runs the study"):
+    with pytest.raises(UsageError, match="has the key of the coordinator, who runs the study"):
         members(KEYS[:2], KEYS[2:3], coordinator=KEYS[2])
 
 

@@ -478,7 +478,7 @@ def _event(plan: Plan, party: str, one: Act, other: Act, unit: Unit, found: Atta
         found.moved += part > 0
     if part > 0:
         tails = tuple((count, mu * part) for count, mu in declared.tails)
-        # Flooring and the samplers' distance are charged to whoever is in the release, moved far or not.
+        # Flooring and the samplers' distance are charged to everybody who is in the release, moved far or not.
         yield replace(declared, value=declared.value * part, tails=tails)
 
 

@@ -81,7 +81,7 @@ def _against(study: Study, split: Split, against: str, excepted: tuple[str, ...]
         found = f"everyone outside the party that holds the row: other parties, {coordinator} and readers of the results"
     found += f"; NOT against {' or '.join(excepted)}" if excepted else ""
     if study.in_process and len(study.members) > 1:
-        found += "; here all parties are in one process, and whoever runs it holds the rows of all"
+        found += "; here all parties are in one process, and the one who runs it holds the rows of all"
     return found
 
 

@@ -277,7 +277,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for helper in self.helpers:
             if helper.key and helper.key == self.coordinator:
                 msg = (
-                    f"helper {helper.name!r} has the key of whoever runs the study: a helper knows masks, and the coordinator carries everybody's "
+                    f"helper {helper.name!r} has the key of the coordinator, who runs the study: a helper knows masks, and the coordinator carries everybody's "
                     "messages. Let another organisation help, or another one run the study"
                 )
                 raise UsageError(msg).at(party=helper.name)

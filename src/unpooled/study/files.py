@@ -287,7 +287,7 @@ def read_card(path: str | Path) -> Card | HelperCard:
     card = read_strictly(path, HelperCard) if "role" in top_of(path) else read_strictly(path, Card)
     if not card.key:
         msg = (
-            f"{path.name}: the card of {card.name!r} holds no public key, and what this member says could be edited by whoever carries it. Ask for the "
+            f"{path.name}: the card of {card.name!r} holds no public key, and what this member says could be edited by anybody who carries it. Ask for the "
             "card that `unpooled party init` wrote; a party writes its own one anew with `unpooled party card`"
         )
         raise StudyError(msg)

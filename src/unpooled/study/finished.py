@@ -113,7 +113,7 @@ class Run:
             raise
         if study.in_process:
             raise ProtocolError(
-                "no member of this run has a key, so whoever kept its messages may have edited them: a study of one process leaves no run to be "
+                "no member of this run has a key, so the one who kept its messages may have edited them: a study of one process leaves no run to be "
                 "read. Run a study file, whose cards have keys"
             )
         model = load(study.row)
