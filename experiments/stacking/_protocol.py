@@ -1,9 +1,10 @@
 """The paper's protocol: 100 principal components, penalties by a validation set, half of the rows for the high level; and the forms beside it.
 
-Three forms. "ours" is the sound noise with a constant; PST-F averages log odds with public weights and needs no high level. "published" is the paper's
-noise, halves and high level on the same features, without a constant, which the paper has not. Both take their components, their variances (the public
-importance) and the bound on row norms from rows that are then dropped. "as printed" has the paper's own features too: components, variances and scale are
-read off the training rows themselves, and every group is scaled to its q_k, so that it promises nothing for two reasons (the paper's footnote 4 names one).
+Four forms. "as printed" is the paper's: its noise, no constant, a high level learned from predictions as they are, components, variances and scale read off
+the training rows themselves, and every group of columns divided by its longest part and multiplied by its q_k. "shortened" differs in one thing: parts longer
+than q_k are shortened to it, and the others stay as they are; PLR and PST-S see the same shortened rows, joined again. "public features" is the printed form
+with components, variances and scales from rows that are then dropped. "ours" is the library's default on those features: the sound noise, a constant, parts
+that are shortened, and public weights in the place of a learned high level. Only the last one promises anything.
 A third of the training rows is the validation set that chooses the penalty, as in the paper; no private analysis could choose so.
 """
 
@@ -33,6 +34,9 @@ GROUPS = 5
 HIGH = 0.5
 PAPERS = ("PLR", "PST-S", "PST-F(U)", "PST-F(W)")
 OURS = (*PAPERS, "PST-F(W), trusted")
+PRINTED, SHORTENED, PUBLIC = "as printed", "shortened", "public features"
+#: "PLR(U)" sees the rows that PST-F(U) sees, PLR and PST-S those of PST-F(W).
+OF_SHORTENED = (*PAPERS, "PLR(U)")
 
 #: Training rows and labels, test rows and labels, the bound on a row's norm, and the components' variances.
 Data = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, np.ndarray]
@@ -109,18 +113,18 @@ def _own(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -
 
 
 def form_of(name: str) -> tuple[str, str]:
-    """The method and its form: "ours", "published" or "as printed"."""
+    """The method and its form: "ours", or one of the printed ones."""
     method, _, form = name.rpartition(", ")
-    return (method, form) if form in {"published", "as printed"} else (name, "ours")
+    return (method, form) if form in {PRINTED, SHORTENED, PUBLIC} else (name, "ours")
 
 
 def data_of(world: World, name: str) -> Data:
     """The features that a method of this name has."""
-    return world.own if form_of(name)[1] == "as printed" else world.public
+    return world.own if form_of(name)[1] in {PRINTED, SHORTENED} else world.public
 
 
 def parted(data: Data, groups: int, importance: np.ndarray | None, seed: int) -> tuple[Data, dict, dict | None]:
-    """Algorithm 3 as printed: groups by falling variance with (6) as q_k, or at random with equal ones; every group scaled to length 1, then to q_k."""
+    """Groups by falling variance with (6) as q_k, or at random with equal ones; every group is divided by the length of its longest part."""
     X, y, X_test, y_test, _, variances = data
     columns = np.argsort(-variances, kind="stable")
     columns = np.random.default_rng([seed, groups]).permutation(columns) if importance is None else columns
@@ -131,6 +135,18 @@ def parted(data: Data, groups: int, importance: np.ndarray | None, seed: int) ->
     shares = None if importance is None else {name: float(importance[part].sum()) for name, part in parts.items()}
     named = {name: np.sort(part).tolist() for name, part in parts.items()}
     return (X / scale, y, X_test / scale, y_test, 1.0, variances), named, shares
+
+
+def joined(data: Data, groups: int, importance: np.ndarray | None, seed: int) -> Data:
+    """The rows of a stack whose parts are shortened, joined again: what PLR and PST-S see in that arm."""
+    (X, y, X_test, y_test, _, variances), named, shares = parted(data, groups, importance, seed)
+    q = {name: (1.0 if shares is None else shares[name]) for name in named}
+    total, X, X_test = sum(q.values()), X.copy(), X_test.copy()
+    for name, columns in named.items():
+        for rows in (X, X_test):
+            lengths = np.linalg.norm(rows[:, columns], axis=1, keepdims=True)
+            rows[:, columns] *= q[name] / total / np.maximum(lengths, q[name] / total)
+    return X, y, X_test, y_test, float(np.sqrt(sum((v / total) ** 2 for v in q.values()))), variances
 
 
 def halves(rows: int, groups: int, seed: int) -> list[str]:
@@ -144,35 +160,44 @@ def halves(rows: int, groups: int, seed: int) -> list[str]:
 Fit = Callable[[np.ndarray, np.ndarray], ClassifierMixin]
 
 
+def weights_of(data: Data, method: str, importance: np.ndarray | None) -> np.ndarray | None:
+    """The importance of every column, or None for equal groups at random; PLR and PST-S have that of (W) where they need one."""
+    return None if "(U)" in method else data[5] if importance is None else importance
+
+
 def model_of(
     data: Data, name: str, epsilon: float, penalty: float, seed: int, groups: int, importance: np.ndarray | None
 ) -> Fit:
-    """How a method of this name is fitted, at one penalty."""
+    """How a method of this name is fitted to the rows that :func:`seen` gives, at one penalty."""
     method, form = form_of(name)
-    given = {"epsilon": epsilon, "bounds": Bounds(norm=data[4]), "classes": (0, 1), "penalty": penalty}
+    norm = seen(data, name, groups, importance, seed)[4]
+    given = {"epsilon": epsilon, "bounds": Bounds(norm=norm), "classes": (0, 1), "penalty": penalty}
     given |= {"random_state": seed, "public_seed": seed}
     if form != "ours":
-        given |= {"calibration": "published", "fit_intercept": False}
-    if method == "PLR":
+        given |= {"calibration": "published"}
+    if method.startswith("PLR"):
         return PrivateLogisticRegression(**given).fit
     if method == "PST-S":
         own = PrivateStackingClassifier(groups, split="samples", meta="high-level", holder="top", **given)
         return lambda X, y: own.fit(X, y, sites=halves(y.size, groups, seed))
-    learns = {"meta": "trusted", "high_share": HIGH} if form != "ours" or method.endswith("trusted") else {}
-    weights = (data[5] if importance is None else importance) if "(W)" in method else None
-    if form != "as printed":
+    weights = weights_of(data, method, importance)
+    if form == "ours":
+        learns = {"meta": "trusted", "high_share": HIGH} if method.endswith("trusted") else {}
         return PrivateStackingClassifier(groups, importance=weights, **learns, **given).fit
     _, named, shares = parted(data, groups, weights, seed)
-    given["bounds"] = Bounds(norm=1.0)
-    return PrivateStackingClassifier(named, importance=shares, **learns, **given).fit
+    parts = "shorten" if form == SHORTENED else "auto"
+    return PrivateStackingClassifier(named, importance=shares, parts=parts, **given).fit
 
 
 def seen(data: Data, name: str, groups: int, importance: np.ndarray | None, seed: int) -> Data:
     """The rows as a method of this name sees them."""
     method, form = form_of(name)
-    if form != "as printed" or not method.startswith("PST-F"):
+    if form == "ours":
         return data
-    return parted(data, groups, (data[5] if importance is None else importance) if "(W)" in method else None, seed)[0]
+    weights = weights_of(data, method, importance)
+    if method.startswith("PST-F"):
+        return parted(data, groups, weights, seed)[0]
+    return joined(data, groups, weights, seed) if form == SHORTENED else data
 
 
 def tried(

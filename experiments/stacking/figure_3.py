@@ -1,7 +1,7 @@
 """Figure 3 of the stacking paper: importance alpha^i in place of the variance of the i-th principal component, on both sides of 1.
 
 K = 5, epsilon = 1. The penalty is chosen for each method and alpha by the mean AUC on a validation set (a third of the training rows), never by the
-test set. Below 1 the first components weigh most; above 1 the last do. "As printed" keeps the groups by variance, as the paper's remark on alpha = 1 has it.
+test set. Below 1 the first components weigh most; above 1 the last do. The printed forms keep the groups by variance, as the paper's remark on alpha = 1 has it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 from experiments.cells import kept
 from experiments.common import curves, run, write_table
-from experiments.stacking._protocol import GROUPS, NOTE, REPETITIONS, World, cell, tried, verdict, worlds
+from experiments.stacking._protocol import GROUPS, NOTE, PRINTED, REPETITIONS, SHORTENED, World, cell, tried, verdict, worlds
 from sklearn.metrics import roc_auc_score
 
 ALPHAS = (0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1)
 METHODS = {
-    "as printed": "as printed",
-    "published, features of dropped rows": "published",
+    PRINTED: PRINTED,
+    SHORTENED: SHORTENED,
     "high level (ours)": "trusted",
     "public weights (ours)": "",
 }

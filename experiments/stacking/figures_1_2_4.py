@@ -8,9 +8,13 @@ from experiments.common import curves, run, write_table
 from experiments.stacking._protocol import (
     EPSILONS,
     GROUPS,
+    OF_SHORTENED,
     OURS,
     PAPERS,
+    PRINTED,
+    PUBLIC,
     REPETITIONS,
+    SHORTENED,
     World,
     cell,
     chosen,
@@ -20,8 +24,14 @@ from experiments.stacking._protocol import (
 )
 from sklearn.metrics import roc_auc_score
 
-FORMS = {"ours": "", "published": ", published", "as printed": ", as printed"}
-METHODS = (*OURS, *(f"{method}, {form}" for form in ("published", "as printed") for method in PAPERS))
+FORMS = {PRINTED: PAPERS, SHORTENED: OF_SHORTENED, PUBLIC: PAPERS, "ours": OURS}
+#: The name of a method in each form.
+NAMES = {
+    (form, method): method if form == "ours" else f"{method}, {form}"
+    for form, methods in FORMS.items()
+    for method in methods
+}
+METHODS = tuple(NAMES.values())
 #: The sentences of the paper's text on Figure 1, each of two methods.
 CLAIMS = (
     ("PST-F(U)", "PLR"),
@@ -31,6 +41,10 @@ CLAIMS = (
     ("PST-F(W)", "PST-F(U)"),
     ("PLR", "PST-S"),
 )
+#: The forms that are drawn.
+DRAWN = (PRINTED, SHORTENED)
+#: Methods that see the same shortened rows.
+EQUAL = (("PST-F(U)", "PLR(U)"),)
 
 
 def main(full: bool) -> None:
@@ -45,17 +59,20 @@ def against_epsilon(sets: tuple[World, ...], repetitions: int) -> None:
     """Figure 1, and for every form, data set and epsilon whether each sentence about it holds."""
     every, rows, verdicts, panels = (*EPSILONS, np.inf), [], [], {}
     for world in sets:
-        lines, found = {}, {}
+        found = {}
         for name in METHODS:
             found[name] = [scores(world, name, repetitions, epsilon) for epsilon in every]
             rows.append([world.name, name, *map(cell, found[name])])
-            quartiles = np.quantile(found[name][:-1], [0.25, 0.5, 0.75], axis=1)
-            lines[name] = (np.array(EPSILONS), quartiles[1], quartiles[[0, 2]])
-        panels[world.name] = lines
-        for form, suffix in FORMS.items():
-            for one, other in CLAIMS:
-                said = [verdict(a, b) for a, b in zip(found[one + suffix], found[other + suffix], strict=True)]
-                verdicts.append([world.name, form, f"{one} above {other}", *said])
+        for form in DRAWN:
+            lines = panels.setdefault(f"{world.name}, {form}", {})
+            for method in PAPERS:
+                quartiles = np.quantile(found[NAMES[form, method]][:-1], [0.25, 0.5, 0.75], axis=1)
+                lines[method] = (np.array(EPSILONS), quartiles[1], quartiles[[0, 2]])
+        for form, methods in FORMS.items():
+            for one, other in (*CLAIMS, *EQUAL):
+                if {one, other} <= set(methods):
+                    pairs = zip(found[NAMES[form, one]], found[NAMES[form, other]], strict=True)
+                    verdicts.append([world.name, form, f"{one} above {other}", *(verdict(a, b) for a, b in pairs)])
     title = f"Figure 1: AUC against epsilon, K = {GROUPS}, {repetitions} repetitions (mean ± standard error)"
     header = [f"eps {e:g}" for e in every]
     write_table("stacking/figure_1", title, ["data", "method", *header], rows)
@@ -76,7 +93,7 @@ def against_groups(sets: tuple[World, ...], repetitions: int) -> None:
         [world.name, name, *(cell(scores(world, name, repetitions, 1.0, k)) for k in groups)]
         for world in sets
         for name in METHODS
-        if not name.startswith("PLR")
+        if not name.startswith("PLR") and not (name.startswith("PST-S") and SHORTENED in name)
     ]
     header = ["data", "method", *(f"K = {k}" for k in groups)]
     write_table("stacking/figure_2", f"Figure 2: AUC against K at epsilon = 1, {repetitions} repetitions", header, rows)

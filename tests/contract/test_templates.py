@@ -31,6 +31,7 @@ EXAMPLES = (
     "prior",
     "rates",
     "multiple",
+    "projection_delta",
     "threshold",
     "radius_in_half_ranges",
     "reference",

@@ -459,14 +459,14 @@ def test_thresholds_survive_senseless_noise() -> None:
 def test_published_noise_is_equation_12_times_the_classical_sigma(aggregation: str) -> None:
     epsilon, delta = 2.0, 1e-5
     model = PrivateBayesianRegression(
-        **DECLARED, epsilon=epsilon, delta=delta, calibration="published", aggregation=aggregation
+        **DECLARED, epsilon=epsilon, delta=delta, calibration="published", aggregation=aggregation, projection=0
     )
     plan = model.plan(N, 3, sites={"a": 300, "b": 300})
-    half = [2.0, 2.0, 2.0, 1.0]  # three features and the constant, in the data's own units
-    sigma = math.sqrt(2 * math.log(1.25 / delta)) / epsilon * moments_box_as_published(half, 11.0)
+    half = [3.0, 3.0, 3.0]  # three features in the data's own units, about 0: the paper has no constant
+    sigma = math.sqrt(2 * math.log(1.25 / delta)) / epsilon * moments_box_as_published(half, 14.0)
     asked = plan.design
     deviations = asked.moments.deviations(plan) / asked.layout.grid**2
-    own = [*half, 11.0]
+    own = [*half, 14.0]
     first, second = asked.layout.pairs
     wanted = sigma / np.array([own[j] * own[k] for j, k in zip(first, second, strict=True)])
     # Two sites: as many shares for one honest party, or the full noise at each of them.

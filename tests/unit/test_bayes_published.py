@@ -26,7 +26,7 @@ def released(epsilon: float, **more: object) -> PrivateBayesianRegression:
 
 
 def test_absolute_eigenvalues_are_those_of_the_datas_own_units() -> None:
-    moments = released(0.5, calibration="published", posterior="naive").moments_
+    moments = released(0.5, calibration="published", projection=0, indefinite="kept").moments_
     width = np.array([1.0, 2.0, 3.0, 4.0])
     own = moments.gram[:4, :4] * np.outer(width, width)
     values, vectors = np.linalg.eigh(own)
@@ -43,7 +43,7 @@ def test_absolute_eigenvalues_are_those_of_the_datas_own_units() -> None:
 
 
 def test_a_definite_gram_stays_as_it_is() -> None:
-    model = released(1e4, calibration="published", posterior="naive")
+    model = released(1e4, calibration="published", projection=0)
     one = posterior_as_published(model.moments_, indefinite="absolute")
     assert one.coef_ == pytest.approx(model.coef_, rel=1e-6)
     assert one.covariance_ == pytest.approx(model.covariance_, rel=1e-6)

@@ -502,7 +502,7 @@ CANARY = 77.125
 WRONG_ROWS = {
     "no file": (lambda _: None, "there is no file"),
     "empty": (lambda _: "", "cannot be read"),
-    "header": (lambda f: f.head(0), "at least 2 are needed"),
+    "header": (lambda f: f.head(0), "at least 1 is needed"),
     "one row": (lambda f: f.head(1), "at least 2 are needed"),
     "no response": (lambda f: f.drop("stay", "ill"), "has no column '(stay|ill)'"),
     "no feature": (lambda f: f.drop("ward"), "has no column 'ward'"),

@@ -78,7 +78,7 @@ def test_a_study_that_makes_no_sense_is_refused(changes: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("", 5, COLUMNS), ("a", 1, COLUMNS), ("a", 5, ()), ("a", 5, (COLUMNS[0], COLUMNS[0]))]
+    "arguments", [("", 5, COLUMNS), ("a", 0, COLUMNS), ("a", 5, ()), ("a", 5, (COLUMNS[0], COLUMNS[0]))]
 )
 def test_a_card_that_makes_no_sense_is_refused(arguments: tuple) -> None:
     with pytest.raises(UsageError, match="card"):

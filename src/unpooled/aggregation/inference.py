@@ -89,7 +89,7 @@ class LinearSummary(SummaryTable):
     def _foot(self) -> list[str]:
         low, high = self.r_squared_interval
         foot = [f"n = {self.rows}"]
-        if not math.isnan(self.residual_variance):  # of a table without lines the release says nothing of what is left
+        if not math.isnan(self.residual_variance):  # without lines, or without a sum of y^2, no release says what is left
             foot[0] += f", residual variance {self.residual_variance:.5g}"
         if not math.isnan(
             self.r_squared
@@ -133,11 +133,12 @@ class LinearTables(Tables):
         slopes = slopes[self.estimates.determined(slopes)]
         test = law.test(slopes) if slopes.size and self.drawn is None else None
         # The law of R^2 is that of the rows alone, which a fit with earlier models is not.
-        hidden = bool(self.nuisance) or not table.terms or self.drawn is not None
+        frame = self._moments.frame
+        # Nor is there one without a sum of y^2: what then stands for the residual variance is the largest that its range allows.
+        unknown = not table.terms or math.isnan(frame.squares[0])
+        hidden = bool(self.nuisance) or unknown or self.drawn is not None
         square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
-        own = (
-            math.nan if not table.terms else law.noise * self._moments.frame.response_width**2 * self._moments.layout.largest
-        )
+        own = math.nan if unknown else law.noise * frame.response_width**2 * self._moments.layout.largest
         facts = (table.terms, self.rows, own, square, interval, test, level, self.statement, adjust)
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 

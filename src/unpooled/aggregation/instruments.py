@@ -135,6 +135,10 @@ def _checked(moments: Moments, endogenous: str, instruments: Sequence[str]) -> f
     if levels is not None and len(levels) > 2:  # noqa: PLR2004 - a column of two levels is one number
         msg = f"endogenous must be a number or a column of two levels: {endogenous!r} has {len(levels)} levels, each of which needs a first stage"
         raise UsageError(msg)
+    if moments.narrowed:
+        from unpooled.aggregation.moments import NARROWED
+
+        raise UsageError(NARROWED)
     if moments.frame.refined:
         raise UsageError(
             "these moments are of residuals about least squares, cut off there, and tell nothing of instruments: fit with method='moments'"

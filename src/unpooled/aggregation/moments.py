@@ -46,6 +46,13 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
+#: What is said to who asks for errors of coefficients whose columns were narrowed.
+NARROWED = (
+    "projection narrows the ranges of the columns and of the response to multiples of their deviations, and values beyond count as the ends. The "
+    "coefficients are of such data: how far they are from those of the data themselves no release says, so there are no standard errors, intervals "
+    "or tests. Leave projection out for a table"
+)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moments:
@@ -70,6 +77,8 @@ class Moments:
     meat: tuple[Matrix, Matrix] | None = None
     #: Columns that were taken out of these rows, and of which they tell nothing.
     nuisance: tuple[str, ...] = ()
+    #: Whether ranges were narrowed to where most values lie: then clipped values move the coefficients, and none has an interval.
+    narrowed: bool = False
     #: The releases behind them, with what each cost: those of the inputs of the fit, and the fit itself. Empty where no plan was at hand.
     known_origins: tuple[ReleasedInput, ...] = ()
 
@@ -322,6 +331,9 @@ class Moments:
         back = frame.back(intercept=layout.intercept)
         spread = back @ (covariance + self._tail) @ back.T
         own, intercept = frame.of_own_units(mean, intercept=layout.intercept)
+        if self.narrowed:
+            alone = LinearFit.without_errors(own, intercept, has_intercept=layout.intercept)
+            return replace(alone, noise_variance=noise * self._unit)
         known = self.known.determined(back)[: own.size]
         return LinearFit(own, intercept, spread, known, prior, noise * self._unit)
 
@@ -329,6 +341,8 @@ class Moments:
 
     def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
         """Return everything that a table, a contrast or a test of columns needs."""
+        if self.narrowed:
+            raise UsageError(NARROWED)
         return tables_with_sites(self, reference or {}, coding)
 
     def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
@@ -380,7 +394,9 @@ class Moments:
         weights = None if d.weighting is None else d.weighting.column
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
-        stored = msgspec.structs.replace(StoredMoments(*head, *released, *own), origins=self.known_origins)
+        stored = msgspec.structs.replace(
+            StoredMoments(*head, *released, *own), origins=self.known_origins, narrowed=self.narrowed
+        )
         return moments_file.with_stored_sites(stored, d.sites)
 
     @classmethod
@@ -390,7 +406,7 @@ class Moments:
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
         own = (stored.plan, stored.statement, frame, holds, stored.covariance)
         meat = moments_file.meat_of(stored, layout.size)
-        return cls(layout, stored.rows, gram, variance, *own, meat, stored.nuisance, stored.origins)
+        return cls(layout, stored.rows, gram, variance, *own, meat, stored.nuisance, stored.narrowed, stored.origins)
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""

@@ -66,6 +66,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     random_sites: bool = False
     #: The releases behind them.
     origins: tuple[ReleasedInput, ...] = ()
+    #: Whether ranges were narrowed to multiples of noisy deviations.
+    narrowed: bool = False
 
 
 def parts_of(stored: StoredMoments) -> Parts:

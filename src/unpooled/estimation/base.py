@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.aggregation.formula_columns import coded_by
@@ -20,6 +19,7 @@ from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError, listed
 from unpooled.estimation.at_sites import at_sites, natural_at
 from unpooled.estimation.exporting import linear_model, mean_of_lines
+from unpooled.estimation.forms import HasForms
 from unpooled.estimation.framed import TakesFrames, picked
 from unpooled.estimation.households import planned_counts
 from unpooled.estimation.linkable import Linkable, Linkage
@@ -34,8 +34,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
 from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
-from unpooled.privacy.unit import Calibration, check_epsilon
-from unpooled.protocol.registry import form_of
+from unpooled.privacy.unit import check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,14 +73,13 @@ class Declared:
         return [column.name for column in self.columns]
 
 
-class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
+class StudyEstimator(TakesFrames, Linkable, Savable, HasForms):
     """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
 
     A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that
     they ask (:meth:`_study`), and the attributes that the result becomes. Everything else is here, once.
     """
 
-    _model: ClassVar[Model]
     _parameter_constraints: ClassVar[Constraints] = SHARED
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
@@ -169,16 +167,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     @property
     def _unit(self) -> str:
         """Whom the promise is for."""
-        return str(getattr(self, "unit", "record"))
-
-    @property
-    def _row(self) -> Model:
-        """Return the row that the calibration asks for."""
-        return self._form(self.calibration)
-
-    @classmethod
-    def _form(cls, calibration: str) -> Model:
-        return cls._model if calibration == Calibration.SOUND else form_of(cls._model.name, Calibration.parse(calibration))
+        return str(self._taken("unit")) if hasattr(self, "unit") else "record"
 
     def _row_of(self, study: Study) -> Model:  # noqa: ARG002 - for estimators that choose between models
         """Return the model that a study of this estimator asks for."""
@@ -196,6 +185,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
             )
             raise UsageError(msg)
         check(self._parameter_constraints, self.get_params(deep=False))
+        self._check_form()
 
     @property
     def _warns(self) -> bool:
@@ -232,16 +222,17 @@ class StudyEstimator(TakesFrames, Linkable, Savable, BaseEstimator):
     ) -> Study:
         """Return a study of these cards with the parameters that all estimators have; ``pure``: delta plays no part in it."""
         default = 0.0 if pure else default_delta(min(card.people for card in cards))
+        own, delta = self._of_form, self._taken("delta")
         return Study(
             model=self._model.name,
             parties=cards,
             epsilon=self.epsilon,
-            delta=default if self.delta is None else self.delta,
+            delta=default if delta is None else delta,
             unit=self._unit,
             adjacency=self.adjacency,
             calibration=self.calibration,
-            parameters=parameters,
-            trust=trust or {},
+            parameters=parameters | {name: value for name, value in own.items() if name in parameters},
+            trust={role: own.get(role, who) for role, who in (trust or {}).items()},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
             origins=released_origins(self.get_params(deep=False).values()),

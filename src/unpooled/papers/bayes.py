@@ -12,11 +12,14 @@ import numpy as np
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout, blocks_of
 from unpooled.aggregation.linear_rounds import Method
+from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
 from unpooled.models import bayes
-from unpooled.models.bayes.declared import ESTIMATE
+from unpooled.models.bayes.coordinator import coefficients_of, posterior
+from unpooled.models.bayes.declared import ABSOLUTE, KEPT, NAIVE, Parameters
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, design_of, plan_of
+from unpooled.papers.settings import settings_of, with_settings
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence
@@ -29,10 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.aggregation.linear_fit import LinearFit
-    from unpooled.aggregation.moments import Moments
+    from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.protocol.step import Conversation
 
-#: What is done with a Gram matrix that noise made indefinite.
-KEPT, ABSOLUTE = "kept", "absolute"
+#: Sums and noise of so many deviations stay below this; a grid that is coarser than the other is none.
+_ROOM, _TAIL, _COARSEST = 2.0**61, 12.0, 16
 
 _FORMULA = Sentence(
     "bayes-published.formula",
@@ -44,30 +48,96 @@ _MEANS = Sentence(
 )
 
 
+#: What the authors' program has: no constant, both precisions known, and Algorithm 2 with a part of epsilon and delta for marginal deviations.
+SETTINGS = {
+    "delta": 1e-4,
+    "fit_intercept": False,
+    "posterior": NAIVE,
+    "prior_precision": 1.0,
+    "noise_precision": 1.0,
+    "projection": 0.3,
+    "indefinite": ABSOLUTE,
+}
+#: The paper has one release of the moments of all columns of a box, of rows that are records and count alike.
+LACKS = frozenset(
+    [
+        "adjacency",
+        "unit",
+        "rows_per_household",
+        "parties",
+        "response_at",
+        "helpers",
+        "check",
+        "geometry",
+        "norm",
+        "covariance",
+        "focus",
+        "prior",
+        "method",
+        "max_passes",
+        "weights",
+        "weights_bounds",
+        "site_effects",
+        "formula",
+    ]
+)
+
+
 def compile_plan(study: Study) -> Plan:
-    """Return the same totals as in the sound form, with noise as printed."""
-    if study.parameters.get("formula"):
-        raise UsageError("a formula is not for this form: the paper's rows are points of a box of declared columns")
-    if study.parameters.get("weights"):
-        raise UsageError("the published form has no weights: its rows count alike")
-    if study.parameters.get("focus"):
-        raise UsageError("the published form has no focus: it releases the moments of all columns")
-    if study.parameters.get("prior"):
-        raise UsageError("the published form has no earlier models: its prior is a precision about 0")
-    design = design_of(study, Method.MOMENTS)
-    share = design.parameters.projection
+    """Return the same totals as in the sound form, with noise as printed, and the paper's settings where the study names none."""
+    if study.adjacency != Adjacency.REPLACE or study.unit != Unit.RECORD:
+        raise UsageError("the paper's neighbours differ in one record: unit = 'record' and adjacency = 'replace'")
+    filled = with_settings(study, Parameters, SETTINGS, LACKS)
+    if not isinstance(filled.parameters.get("prior_precision"), int | float) or isinstance(
+        filled.parameters.get("noise_precision"), str
+    ):
+        raise UsageError("the paper takes both precisions as known: prior_precision and noise_precision are numbers")
+    design = design_of(filled, Method.MOMENTS)
+    given = design.parameters
+    share = given.projection
+    of_delta = (share if given.projection_delta is None else given.projection_delta) if share else 0.0
+    sigma = _classical(study, 1 - share, 1 - of_delta)
+    grid = design.layout.grid
     # Only columns are bounded in the paper: a row is a point of a box.
-    layout = replace(design.layout, geometry=Geometry.BOX)
-    moments = moments_as_published(layout, Adjacency(study.adjacency), 1 - share, _classical(study, 1 - share))
+    while not _fits(study, moments_as_published(_box(design, grid), Adjacency.REPLACE, 1 - share, sigma)) and grid > _COARSEST:
+        grid //= 2
+    if grid < design.layout.grid:
+        design = design_of(filled, Method.MOMENTS, grid)
+    layout = _box(design, grid)
+    moments = moments_as_published(layout, Adjacency.REPLACE, 1 - share, sigma)
     totals = {MOMENTS: moments}
     if design.deviations is not None:
-        noise = _classical(study, share) * design.deviations.reach[Unit.RECORD].distance
+        noise = _classical(study, share, of_delta) * design.deviations.reach[Unit.RECORD].distance
         totals = {DEVIATIONS: replace(design.deviations, scale=noise), MOMENTS: moments}
-    given = design.parameters
-    known = {name: MODEL.filled(name, getattr(given, name), ESTIMATE) for name in MODEL.defaults}
-    parameters = msgspec.structs.replace(given, **known)
-    design = replace(design, parameters=parameters, layout=layout, totals=totals)
-    return plan_of(study, design, (_FORMULA, _MEANS))
+    design = replace(design, layout=layout, totals=totals)
+    plan = plan_of(study, design, (_FORMULA, _MEANS))
+    return replace(plan, notes=(*plan.notes, settings_of(filled, SETTINGS)))
+
+
+def _box(design: BayesDesign, grid: int) -> MomentsLayout:
+    """Return the layout of rows that are points of a box, on a grid."""
+    return replace(design.layout, geometry=Geometry.BOX, grid=grid)
+
+
+def _fits(study: Study, moments: Summed) -> bool:
+    """Return True if every party's noise on these moments leaves room in 64 bits: equal noise on all of them is wide where ranges are unequal."""
+    parties = len(study.parties)
+    assert moments.scale is not None
+    width = max(block.width for block in moments.blocks)
+    rows = sum(card.rows for card in study.parties)
+    return bool(rows * moments.per_row + _TAIL * moments.scale * width * parties < _ROOM)
+
+
+def coordinate(plan: Plan[BayesDesign]) -> Conversation:
+    """Add up as in the sound form; the Gram matrix that was released then becomes positive, where the study says so."""
+    result = yield from bayes.MODEL.coordinate(plan)
+    if plan.design.parameters.indefinite == KEPT or result.moments is None:
+        return result
+    moments = Moments.of(result.moments)
+    moments = replace(moments, gram=_absolute(moments))
+    fit = posterior(plan.design, moments)
+    coefficients = coefficients_of(fit, plan.design.layout.names, result.level)
+    return msgspec.structs.replace(result, coefficients=coefficients, intercept=fit.intercept_, moments=moments.stored())
 
 
 def moments_box_as_published(bounds: Sequence[float], response: float) -> float:
@@ -90,9 +160,9 @@ def moments_as_published(layout: MomentsLayout, adjacency: Adjacency, share: flo
     return layout.summed(MOMENTS, shape, partial(moments_box, bounds, response), adjacency, share, scale)
 
 
-def _classical(study: Study, share: float) -> float:
-    """Return the classical sigma per unit of sensitivity for a share of (epsilon, delta): not private for large epsilon (Theorem B.3)."""
-    epsilon, delta = study.epsilon * share, study.delta * share
+def _classical(study: Study, share: float, of_delta: float) -> float:
+    """Return the classical sigma per unit of sensitivity for these shares of (epsilon, delta): not private for large epsilon (Theorem B.3)."""
+    epsilon, delta = study.epsilon * share, study.delta * of_delta
     if not delta:
         raise UsageError("the published calibration needs a positive delta")
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
@@ -119,7 +189,7 @@ def posterior_as_published(
 def _absolute(moments: Moments) -> NDArray[np.float64]:
     """Return the moments with the eigenvalues of their Gram matrix, in the data's own units, made positive."""
     d, width = moments.layout.size, moments.layout.half_widths
-    values, vectors = np.linalg.eigh(moments.xx[0] * np.outer(width, width))
+    values, vectors = np.linalg.eigh(moments.xx[0] * np.outer(width, width))  # that of the layout, which may be narrowed
     gram = moments.gram.copy()
     gram[:d, :d] = (vectors * np.abs(values)) @ vectors.T / np.outer(width, width)
     return gram
@@ -133,17 +203,19 @@ TEMPLATE = Template(
     """\
 response = "y"                      # a declared column, with a range
 fit_intercept = false               # the paper has no constant
-posterior = "naive"                 # the paper's, which takes the noise for data; also "aware"
+posterior = "naive"                 # the paper's, which takes the noise for data; also "noise-aware"
 prior_precision = 1.0               # known, as in the paper
 noise_precision = 1.0
-projection = 0.2                    # part of the squared budget for the deviations of Algorithm 2; 0 projects nothing
+projection = 0.3                    # part of epsilon for the deviations of Algorithm 2; 0 projects nothing
+# projection_delta = 0.3            # their part of delta; without it that of epsilon
+indefinite = "absolute"             # eigenvalues of a Gram matrix that noise made indefinite, as in the authors' program; "kept": as printed
 # multiple = 2.0                    # thresholds of the projection in deviations; without it the best on synthetic data
-# max_passes, method, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box
 # tolerate = 0                      # parties that may collude or drop out
 # nodes = []                        # parties of the secure sum; none: all of them
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
-# coding = "treatment"              # or "sum": levels are compared with the mean of all""",
+# coding = "treatment"              # or "sum": levels are compared with the mean of all
+# max_passes, method, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
     delta=0.0001,
     calibration="published",
 )
@@ -154,8 +226,9 @@ MODEL = replace(
     compile_plan=compile_plan,
     outlook=None,
     promises=False,
-    # The paper takes both precisions as known.
-    defaults={"prior_precision": 1.0, "noise_precision": 1.0},
+    coordinate=coordinate,
+    defaults=SETTINGS,
+    lacks=LACKS,
     template=TEMPLATE,
     households=False,
 )

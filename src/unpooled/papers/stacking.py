@@ -6,16 +6,20 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from unpooled.errors import UsageError
 from unpooled.models import stacking
 from unpooled.models.stacking import fits as sound_fits
-from unpooled.models.stacking.fits import Fit, Noise, expm1
-from unpooled.models.stacking.parameters import COMBINERS, META_ROLE, Meta
+from unpooled.models.stacking.fits import Fit, expm1
+from unpooled.models.stacking.parameters import COMBINERS, META_ROLE, SCALE, Meta, Parameters
 from unpooled.models.stacking.plan import compile_plan as sound_plan
+from unpooled.papers.settings import settings_of, with_settings
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.unit import Adjacency
 from unpooled.protocol.template import Template
 
 if TYPE_CHECKING:
@@ -53,21 +57,63 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
     ]
 
 
+#: Algorithms 2 to 4: no constant, half of the rows for the high level, which is learned from predictions as they are, and groups that are scaled.
+SETTINGS = {
+    "fit_intercept": False,
+    "parts": SCALE,
+    "high_share": 0.5,
+    "meta": Meta.TRUSTED,
+    "combiner": COMBINERS[0],
+    "penalty": 0.01,
+}
+#: The paper protects one row of a pure epsilon, and has two classes.
+LACKS = frozenset(
+    [
+        "adjacency",
+        "aggregation",
+        "delta",
+        "fit_intercept",
+        "formula",
+        "noise",
+        "rows",
+        "multi_class",
+        "ranks",
+        "falling",
+        "ranking_share",
+        "probabilities_share",
+        "predictions_share",
+        "rates",
+        "method",
+        "tolerate",
+        "nodes",
+    ]
+)
+
+
 def compile_plan(study: Study) -> Plan:
-    """Return the releases of a stacking study with the paper's noise."""
+    """Return the releases of a stacking study with the paper's noise, and the paper's settings where it names none."""
     if len(study.parameters.get("classes", DEFAULT)) > 2:  # noqa: PLR2004
         raise UsageError("the paper has two classes: use the sound calibration for more")
     if study.trust.get(META_ROLE) == Meta.PERTURBED:
         raise UsageError("noisy predictions are not in the paper: use the sound calibration")
-    if study.parameters.get("formula"):
-        raise UsageError(
-            "a formula is not for this form: the paper's rows are the declared columns. Use the sound calibration"
+    if study.adjacency != Adjacency.REPLACE:
+        raise UsageError("the paper's neighbours differ in one element: adjacency = 'replace'")
+    filled = with_settings(study, Parameters, SETTINGS, LACKS)
+    if (
+        filled.parameters.get("split") == "samples" and len(study.parties) > 1
+    ):  # Algorithm 2: one set of rows learns the high level
+        filled = msgspec.structs.replace(
+            filled, parameters={"holder": study.parties[-1].name} | {k: v for k, v in filled.parameters.items() if v != ""}
         )
-    if study.parameters.get("noise") == Noise.GAUSSIAN:
-        raise UsageError("noise = 'gaussian' is for the sound form: leave it at 'auto' for the published one")
-    if study.parameters.get("ranks"):
-        raise UsageError("a private ranking is not in the paper: use the sound calibration")
-    return sound_plan(study, fits, _VOIDS)
+    elif filled.parameters.get("split") != "samples" and META_ROLE not in study.trust:
+        filled = msgspec.structs.replace(filled, trust={**study.trust, META_ROLE: Meta.TRUSTED})
+    plan = sound_plan(filled, fits, _VOIDS)
+    return replace(
+        plan,
+        study=study,
+        design=replace(plan.design, centred=False),
+        notes=(*plan.notes, settings_of(filled, SETTINGS)),
+    )
 
 
 #: The paper's own study.
@@ -78,21 +124,17 @@ TEMPLATE = Template(
     """\
 response = "y"                      # every party's own label column, under `labels` in its party file
 classes = ["-1", "1"]               # the two labels, as they stand in the data
-split = "features"                  # PST-F; "samples": PST-S, rows of different people
+split = "features"                  # PST-F; "samples": PST-S, rows of different people, of whom the last party learns the high level
 fit_intercept = false               # the paper has no constant
+parts = "scale"                     # every party's part of a row is multiplied by its importance; "shorten": longer ones are shortened to it
 high_share = 0.5                    # the paper learns the high level on half of the rows
 penalty = 0.01                      # lambda of the mean loss: the paper chooses it on validation rows
+combiner = "probability"            # where no high level is learned: also "majority" and "weighted-majority"
 # importance = {}                   # columns split: a public number for every party (PST-F(W)); without it equal ones (PST-F(U))
-# ranks = []                        # columns split: falling importance that is given out by noisy rank
-# ranking_share = 0.1               # part of the budget that pays for these ranks
-# holder = ""                       # the party that learns the high-level model; without it the first
-# rows = "shorten"                  # or "unit": every row is scaled to the norm
+# holder = ""                       # the party that learns the high-level model; without it the first (columns), or the last (rows)
 # norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
-# noise = "auto"                    # "gamma", as in the paper
 # prior = {}                        # released weights of a source model for a party (the transfer of section 3.3)
-# combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
-# rates = 0.5                       # public rate of the second class; without it equal rates
-# multi_class, predictions_share, probabilities_share and formula are not for this form""",
+# noise, rows, ranks, ranking_share, rates, multi_class, predictions_share, probabilities_share and formula are not for this form""",
     calibration="published",
     trust='meta = "trusted"                    # the holder sees the parties\' predictions of the high-level rows',
 )
@@ -104,5 +146,6 @@ MODEL = replace(
     outlook=None,
     template=TEMPLATE,
     promises=False,
-    defaults={"combiner": COMBINERS[0]},
+    defaults=SETTINGS,
+    lacks=LACKS,
 )

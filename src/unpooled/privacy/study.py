@@ -101,8 +101,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             msg = f"card {self.name!r}: linked is not the name of a row map of 64 hexadecimal digits: take the card that `unpooled link` wrote"
             raise UsageError(msg)
         names = [*(column.name for column in self.columns), *self.labels]
-        if not self.name or not names or len(set(names)) != len(names) or self.rows < 2:  # noqa: PLR2004
-            msg = f"card {self.name!r}: give a name, at least 2 rows, and at least one column, each name once"
+        if not self.name or not names or len(set(names)) != len(names) or self.rows < 1:
+            msg = f"card {self.name!r}: give a name, at least 1 row, and at least one column, each name once"
             raise UsageError(msg)
         if self.rows > MOST_ROWS:
             msg = f"card {self.name!r}: {MOST_ROWS:,} rows are the most that a party may have"
@@ -248,6 +248,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not self.parties or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
             raise UsageError(msg)
+        if sum(card.rows for card in self.parties) < 2:  # noqa: PLR2004
+            raise UsageError("a study needs at least 2 rows over all its parties: an answer about one record is that record")
         self._check_keys()
         together = [card.household is not None for card in self.parties]
         if not all(together) if self.unit == Unit.HOUSEHOLD else any(together):

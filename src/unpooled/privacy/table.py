@@ -272,10 +272,10 @@ class NoRows(Table):
         self.names, self.n_rows, self._held = (), 0, 0
 
 
-def check_rows(rows: int) -> None:
-    """At least two rows: a table of one person has nothing to hide in."""
-    if rows < 2:  # noqa: PLR2004
-        msg = f"the data have {rows} row(s): at least 2 are needed"
+def check_rows(rows: int, least: int = 1) -> None:
+    """Refuse data of fewer rows. A party may hold one record, as every client does in the Bayes paper: its release hides it, or the sum of all does."""
+    if rows < least:
+        msg = f"the data have {rows} row(s): at least {least} {'are' if least > 1 else 'is'} needed"
         raise DataError(msg)
 
 

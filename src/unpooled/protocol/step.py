@@ -209,8 +209,10 @@ class Model:
     releases: Mapping[str, str] = field(default_factory=dict, hash=False)
     #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
     promises: bool = True
-    #: The values that this form takes for parameters that a study leaves to the model, by name.
+    #: The values that this form takes for parameters that nobody sets, by name, where they differ from those of the model's sound form; and the
+    #: parameters of that form which it does not have, so that setting one is refused.
     defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    lacks: frozenset[str] = frozenset()
     #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
     #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
@@ -220,10 +222,6 @@ class Model:
     read_result: Callable[[Plan, bytes], Any] | None = None
     #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
     saved: tuple[str, ...] = ()
-
-    def filled(self, name: str, given: Any, left: str) -> Any:  # noqa: ANN401 - the parameter's own type
-        """Return the value of a parameter: this form's own one where the given value is the word that leaves it to the model."""
-        return self.defaults.get(name, given) if given == left else given
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
         """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""

@@ -25,6 +25,7 @@ from unpooled.models.pride.parameters import DRAWN, undrawn
 from unpooled.privacy.bounds import Coding, Column, text_of
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.origin import PRIOR
+from unpooled.privacy.table import check_rows
 from unpooled.study.cited_runs import RUN, Citations, CitedRun
 from unpooled.study.data import read_table
 from unpooled.study.earlier_effects import EarlierEffects, by_name
@@ -236,6 +237,7 @@ class _Own:
         columns, estimator = (*self.features, self.response), self._estimator()
         try:
             table = read_table(path, tuple(column.name for column in columns), declared=columns)
+            check_rows(table.n_rows, 2)  # a line needs two points
             values = [_present(path, column, table[column.name]) for column in columns]
             response = self._response(path, values.pop())
             several = not self.linear and self.family == MULTINOMIAL

@@ -108,6 +108,7 @@ def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, t
     layout = design.narrowed(settings)
     total = yield from rounds.total(MOMENTS, settings)
     moments = Moments.decode(layout, total, rounds.rows, plan.hash, str(plan.statement), holds=plan.statement.holds)
+    moments = replace(moments, narrowed=bool(settings))
     if squares is not None:
         moments.gram[-1, -1] = float(squares.values[0]) / layout.grid**2
         moments.variance[-1, -1] = (float(squares.deviations[0]) / layout.grid**2) ** 2

@@ -15,6 +15,8 @@ from unpooled.aggregation.sites import SiteEffects
 from unpooled.errors import UsageError
 
 AWARE, NAIVE = "noise-aware", "naive"
+#: What is done with a Gram matrix that noise made indefinite: the supplement says nothing, the authors' program takes absolute eigenvalues.
+AUTO, KEPT, ABSOLUTE = "auto", "kept", "absolute"
 #: A precision that is estimated from the release itself.
 ESTIMATE = "estimate"
 
@@ -49,6 +51,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     projection: float = 0.0
     #: Projection thresholds in deviations; None: the best on synthetic data.
     multiple: float | None = None
+    #: Of the published form: the deviations' share of delta (None: that of epsilon, which is ``projection`` there), and what becomes of a Gram
+    #: matrix that noise made indefinite, "kept" or "absolute" ("auto").
+    projection_delta: float | None = None
+    indefinite: str = AUTO
     #: Of the intervals that are reported.
     level: float = 0.95
     #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
@@ -88,9 +94,19 @@ def check_values(parameters: Parameters) -> None:
     if parameters.geometry not in set(Geometry):
         msg = f"geometry is one of {', '.join(Geometry)}, not {parameters.geometry!r}"
         raise UsageError(msg)
+    _check_published(parameters)
     _check_method(parameters)
     _check_sites(parameters)
     _check_prior(parameters)
+
+
+def _check_published(parameters: Parameters) -> None:
+    """Refuse what the published form alone has, where it means nothing."""
+    if parameters.projection_delta is not None and not 0 < parameters.projection_delta < 1:
+        raise UsageError("projection_delta must lie between 0 and 1")
+    if parameters.indefinite not in {AUTO, KEPT, ABSOLUTE}:
+        msg = f"indefinite is {AUTO!r}, {KEPT!r} or {ABSOLUTE!r}, not {parameters.indefinite!r}"
+        raise UsageError(msg)
 
 
 def _check_sites(parameters: Parameters) -> None:

@@ -10,9 +10,10 @@ from unpooled.aggregation.columns.words import PROOF
 from unpooled.aggregation.drawn import drawn_fit
 from unpooled.aggregation.linear_fit import LinearFit
 from unpooled.aggregation.linear_rounds import ROUNDS
-from unpooled.aggregation.moments import ESTIMATE, Moments
+from unpooled.aggregation.moments import ESTIMATE, NARROWED, Moments
 from unpooled.aggregation.sites import SiteEffects, asked_effects
 from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
+from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.framed import weights_of
 from unpooled.estimation.households import counts_of, row_cards, site_tables
@@ -23,7 +24,7 @@ from unpooled.estimation.tabled import Profiled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.columns.estimating import ColumnSplit
-from unpooled.models.bayes.declared import NAIVE
+from unpooled.models.bayes.declared import AUTO, NAIVE
 from unpooled.models.bayes.following import Following
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
@@ -90,10 +91,17 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         Which bound sets the noise. "augmented" also releases the sums and y^2, for models that need them.
     posterior : {"noise-aware", "naive"}, default "noise-aware"
         Whether the posterior accounts for the noise. "naive" takes noisy moments for exact ones, as published: its intervals are too short.
-    projection : float, default 0.0
-        Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2). 0: declared ranges.
+    projection : float, optional
+        Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2), as it may for
+        predictions: coefficients are then of narrowed data, and have no intervals. None, or 0: declared ranges. In the published form it is a share
+        of epsilon, and None is the 0.3 of the authors' program.
+    projection_delta : float, optional
+        Of the published form: the share of delta that these deviations get; None is that of epsilon.
     multiple : float, optional
         Those multiples. None picks the best on synthetic data of the model.
+    indefinite : {"auto", "kept", "absolute"}, default "auto"
+        Of the published form: whether a Gram matrix that noise made indefinite stays as it is, or has the absolute values of its eigenvalues, as
+        in the authors' program ("auto").
     covariance : {"auto", "model", "robust", "cluster"}, default "auto"
         What standard errors assume: independent rows of equal variance, independent rows, or independent ids of several rows each (the default
         where an id may have several, else "model"). The last two are of method "refinement" and of a focus.
@@ -172,7 +180,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("geometry posterior covariance method", WORD)
-        | taking("projection", NUMBER)
+        | taking("projection projection_delta", NUMBER, NONE)
+        | taking("indefinite", WORD)
         | taking("prior_precision noise_precision", NUMBER, WORD)
         | taking("max_passes", WHOLE)
         | taking("focus", LIST)
@@ -207,8 +216,10 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         posterior: str = "noise-aware",
         covariance: str = "auto",
         focus: Sequence[str] = (),
-        projection: float = 0.0,
+        projection: float | None = None,
+        projection_delta: float | None = None,
         multiple: float | None = None,
+        indefinite: str = AUTO,
         prior_precision: float | str = ESTIMATE,
         noise_precision: float | str = ESTIMATE,
         prior: Prior = None,
@@ -237,6 +248,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         self.covariance = covariance
         self.focus = focus
         self.projection = projection
+        self.projection_delta = projection_delta
+        self.indefinite = indefinite
         self.multiple = multiple
         self.prior_precision = prior_precision
         self.noise_precision = noise_precision
@@ -273,8 +286,11 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             "max_passes": int(self.max_passes),
             "posterior": self.posterior,
             "covariance": self.covariance,
-            "projection": float(self.projection),
+            "projection": 0.0 if self.projection is None else float(self.projection),
             "multiple": None if self.multiple is None else float(self.multiple),
+            # Studies without them keep their hash.
+            **({} if self.projection_delta is None else {"projection_delta": float(self.projection_delta)}),
+            **({} if self._taken("indefinite") == AUTO else {"indefinite": self.indefinite}),
             **self._formula_parameter,
         }
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
@@ -340,9 +356,9 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         if models := self._earlier(moments.layout.names):
             fit, self.drawn_ = drawn_fit(moments, models)
             return self._take(fit)
-        prior = self._row.filled("prior_precision", self.prior_precision, ESTIMATE)
-        noise = self._row.filled("noise_precision", self.noise_precision, ESTIMATE)
-        return self._take(moments.posterior(prior, noise, naive=self.posterior == NAIVE))
+        prior = self._taken("prior_precision")
+        noise = self._taken("noise_precision")
+        return self._take(moments.posterior(prior, noise, naive=self._taken("posterior") == NAIVE))
 
     def _take(self, fit: LinearFit) -> Self:
         self._fit_ = fit
@@ -356,6 +372,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         mean: Vector = rows @ self.coef_ + self.intercept_
         if not return_std:
             return mean
+        if self._released().narrowed:
+            raise UsageError(NARROWED)
         if self._released().layout.intercept:
             rows = np.column_stack([rows, np.ones(rows.shape[0])])
         spread = np.einsum("ij,jk,ik->i", rows, self._fit_.joint_covariance_, rows)

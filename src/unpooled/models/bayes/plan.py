@@ -30,7 +30,7 @@ from unpooled.aggregation.standard import Scales, StandardRows
 from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
-from unpooled.models.bayes.declared import ESTIMATE, Parameters, check_values, paper_parameters
+from unpooled.models.bayes.declared import AUTO, ESTIMATE, Parameters, check_values, paper_parameters
 from unpooled.models.bayes.focus import CROSS, FocusRows
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
@@ -147,11 +147,15 @@ class BayesDesign:
         )
 
 
-def design_of(study: Study, method: str | None = None) -> BayesDesign:
-    """Return the checked design that the study asks for; ``method`` for a form that has one only."""
+def design_of(study: Study, method: str | None = None, grid: int | None = None) -> BayesDesign:
+    """Return the checked design that the study asks for; ``method`` for a form that has one only, ``grid`` for one whose noise needs a coarser one."""
     parameters = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     check_values(parameters)
+    if method is None and (parameters.indefinite != AUTO or parameters.projection_delta is not None):
+        raise UsageError(
+            "indefinite and projection_delta are of the published form: leave them out, or set calibration = 'published'"
+        )
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     rows = sum(card.rows for card in study.parties)
     layout = MomentsLayout.of(
@@ -165,6 +169,7 @@ def design_of(study: Study, method: str | None = None) -> BayesDesign:
         weights=parameters.weights,
         sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
     )
+    layout = layout if grid is None else replace(layout, grid=grid)
     check_formula(parameters.formula, (parameters.response,))
     if layout.made is not None and layout.made.derived.offset_column is not None:
         raise UsageError("a linear model has no offset: subtract it from the response")

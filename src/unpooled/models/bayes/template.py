@@ -36,6 +36,7 @@ response = "y"                      # a declared column, with a range
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
-# formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is""",
+# formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is
+# projection_delta and indefinite are not for this form""",
     with_helpers=_COLUMNS,
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from unpooled.aggregation import profiles
 from unpooled.aggregation.drawn import drawn_tables
 from unpooled.aggregation.estimates import CONSTANT_TERM
-from unpooled.aggregation.moments import Moments
+from unpooled.aggregation.moments import NARROWED, Moments
 from unpooled.aggregation.priors import words
 from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
 from unpooled.protocol.step import Panel, of_terms
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
     """Return the tables to publish: generalised least squares with standard errors and tests; None without moments."""
     stored = result.moments or result.focused
-    if stored is None:
+    if stored is None or stored.narrowed:
         return None
     given = plan.design.parameters
     return drawn_tables(Moments.of(stored), given.prior, given.reference, given.coding)
@@ -44,7 +44,9 @@ def predicting(plan: Plan[BayesDesign], result: BayesResult) -> tuple[ResultTerm
 def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
     """Return the lines under the table of the result."""
     found = tables(plan, result)
-    if found is None:
+    if found is None and result.moments is not None:
+        said = [NARROWED]
+    elif found is None:
         others = "'moments' gives them" if plan.joint else "'refinement' and 'moments' give them"
         said = [f"method {result.method!r} gives predictions without standard errors; {others}"]
         said += [] if result.drawn is None else words(result.drawn)

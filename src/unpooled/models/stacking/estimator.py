@@ -41,7 +41,8 @@ class PrivateLogisticRegression(PooledLogistic):
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
-        The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
+        The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing; it has the paper's settings
+        where parameters stand at their defaults, and refuses what the paper has not.
     method : {"auto", "perturbation", "rounds", "moments"}, default "auto"
         "rounds" (as :class:`PrivateGLM`) pool the rows of any number of sites and need a ``delta``; so do "moments", for rows with a bound on
         their length or all of one. "auto" takes them wherever slopes can be learnt, before data; not where ``penalty``, ``noise`` or
@@ -177,7 +178,8 @@ class PrivateStackingClassifier(StackedClassifier):
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
-        The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing.
+        The sound form counts one Jacobian factor and covers the solver's residual. The published one promises nothing; it has the paper's settings
+        where parameters stand at their defaults, and refuses what the paper has not.
     importance : array with a number for each column, mapping from party names, or "private", optional
         Public. The budget's shares q_k are proportional to a group's importance; a group of importance 0 is dropped. None: equal shares.
         "private" ranks the groups by noisy scores, and gives out ``falling`` by rank: it needs a ``delta``.
@@ -208,6 +210,10 @@ class PrivateStackingClassifier(StackedClassifier):
         As there. Low-level models of the same rows compose; a high level that learns from noisy predictions is always "gamma".
     rows : {"shorten", "unit"}, default "shorten"
         As there, of every party's part of a row.
+    parts : {"auto", "shorten", "scale"}, default "auto"
+        Where columns are split. "shorten": a whole row has some length at most, and a party's part that is longer than its share of it is
+        shortened. "scale": every part may be as long as its own bounds allow, and is multiplied by its share, as in the paper, which costs
+        more noise. "auto" shortens, and scales in the published form.
     multi_class : {"multinomial", "one-vs-rest"}, default "multinomial"
         As there.
     holder : str, optional
@@ -259,7 +265,7 @@ class PrivateStackingClassifier(StackedClassifier):
 
     _parameter_constraints: ClassVar = (
         SHARED
-        | taking("split meta combiner", WORD)
+        | taking("split meta combiner parts", WORD)
         | taking("importance", MAPPING, LIST, WORD, NONE)
         | taking("falling", NUMBERS, NONE)
         | taking("source", MAPPING, NONE)
@@ -293,6 +299,7 @@ class PrivateStackingClassifier(StackedClassifier):
         penalty: float | str = AUTO,
         noise: str = AUTO,
         rows: str = SHORTEN,
+        parts: str = AUTO,
         multi_class: str = MULTINOMIAL,
         holder: str | None = None,
         high_share: float = 0.2,
@@ -318,6 +325,7 @@ class PrivateStackingClassifier(StackedClassifier):
         self.penalty = penalty
         self.noise = noise
         self.rows = rows
+        self.parts = parts
         self.multi_class = multi_class
         self.holder = holder
         self.high_share = high_share

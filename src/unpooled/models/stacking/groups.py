@@ -37,7 +37,12 @@ def weighed(
     return held, {group: float(weight[own].sum()) for group, own in places.items()}
 
 
-def dealt(rows: int, groups: int, seed: int) -> list[str]:
-    """Return for every row the one of ``groups`` random groups that it is dealt to."""
-    order = np.random.default_rng(seed).permutation(rows) % groups
+def dealt(rows: int, groups: int, seed: int, *, last: float | None = None) -> list[str]:
+    """Return for every row the one of ``groups`` random groups that it is dealt to; ``last``: the share of the last one, where it has its own."""
+    order = np.random.default_rng(seed).permutation(rows)
+    if last is None:
+        order %= groups
+    else:
+        low = rows - round(rows * last)
+        order = np.where(order < low, order % (groups - 1), groups - 1)
     return [f"group{k:03d}" for k in order.tolist()]

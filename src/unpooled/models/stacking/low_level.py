@@ -39,13 +39,14 @@ class LowLevel:
     """One low-level model: a party's columns, how its rows are scaled, and its share q of the sensitivity.
 
     A row of all parties has length at most R, in the data's own units (``norm``) or in coded ones; the part of it that is here is
-    shortened to q R and then divided by R, so that its length is at most q (the precondition of S.1).
+    shortened to q R and then divided by R, so that its length is at most q (the precondition of S.1). Where parts are scaled
+    (``parts = "scale"``, as in the stacking paper), ``norm`` or ``length`` is all that its own bounds allow, and the part is multiplied by q.
     """
 
     card: Card
     columns: tuple[Column, ...]
     weight: float
-    #: q R in the data's own units; None where columns alone are bounded.
+    #: q R in the data's own units (R where parts are scaled); None where columns alone are bounded.
     norm: float | None
     #: q R in coded units, where columns alone are bounded; never more than this party's columns can reach.
     length: float

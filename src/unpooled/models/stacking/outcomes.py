@@ -99,13 +99,16 @@ class Outcomes:
 TWO = Outcomes()
 
 
-def meta_rows(probabilities: list[Matrix], *, intercept: bool) -> Matrix:
+def meta_rows(probabilities: list[Matrix], *, intercept: bool, centred: bool = True) -> Matrix:
     """2 p - 1 of every low-level model, and a constant, divided by the square root of their number: rows of norm at most 1.
+
+    Not ``centred``, it is p itself, of two classes alone.
 
     Of several classes, their probabilities less 1/C each, lengthened so that a certain one makes a part of length 1. Whatever is given is
     clipped first: it may come from a coordinator, and a row's length must not depend on its honesty.
     """
-    parts = [_signed(np.clip(np.nan_to_num(p, nan=0.5), 0.0, 1.0)) for p in probabilities]
+    inside = [np.clip(np.nan_to_num(p, nan=0.5), 0.0, 1.0) for p in probabilities]
+    parts = [_signed(p) if centred else p[:, None] for p in inside]
     if intercept:
         parts.append(np.ones((parts[0].shape[0], 1)))
     return np.asarray(np.hstack(parts) * ((1 - SAFETY) / np.sqrt(len(parts))))

@@ -16,7 +16,7 @@ from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.origin import PRIOR, RATES, SOURCE
 from unpooled.privacy.plan import TRUSTED, Study, check_parameters
 
-AUTO, SHORTEN, UNIT_ROWS = "auto", "shorten", "unit"
+AUTO, SHORTEN, UNIT_ROWS, SCALE = "auto", "shorten", "unit", "scale"
 BLOCK, PREDICTIONS, META = "block", "predictions", "meta"
 LOW, HIGH = "low", "high"
 #: The role of ``[trust]`` that sees predictions of single rows.
@@ -56,6 +56,10 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise: str = Noise.AUTO
     #: "unit": every row is scaled to the longest one's length; "shorten": only longer ones are.
     rows: str = SHORTEN
+    #: How a party's part of a row comes to its share q of the length (columns split). "shorten": a whole row has length at most R, and a part
+    #: that is longer than q R is shortened to it; "scale": a part may have any length that its own bounds allow, and is multiplied by q.
+    #: "auto": shortened, but scaled in the published form.
+    parts: str = AUTO
     #: L2 bound on a centred row of one party, in the data's own units; None: what the columns' bounds imply.
     norm: float | None = None
     fit_intercept: bool = True

@@ -209,7 +209,9 @@ def fit_meta(context: Context[StackingDesign], request: MetaRequest) -> Weights:
         given = [block.predicted(block.rows(context.table), w) for block, w in zip(design.blocks, given, strict=True)]
     elif any(array.shape != (labels.size, *design.each) for array in given):
         raise ProtocolError("predictions of another number of rows than the high level has")
-    features = context.table.blank(meta_rows(given, intercept=design.parameters.fit_intercept), chosen)
+    features = context.table.blank(
+        meta_rows(given, intercept=design.parameters.fit_intercept, centred=design.centred), chosen
+    )
     settings = digest(*(array.data for array in request.features))
     centre = np.zeros(features.shape[1] * design.outcomes.predictors)
     return _fit(context, META, features, labels, centre, settings, level=META)

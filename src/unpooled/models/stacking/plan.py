@@ -26,6 +26,7 @@ from unpooled.models.stacking.parameters import (
     META,
     META_ROLE,
     PREDICTIONS,
+    SCALE,
     SHORTEN,
     UNIT_ROWS,
     Meta,
@@ -69,6 +70,8 @@ class StackingDesign:
     shares: tuple[float, ...] = ()
     #: What makes probabilities of scores; None: log odds are averaged as they are, or a high-level model is learned.
     probabilities: Probabilities | None = None
+    #: Whether a high level sees 2p - 1 of every prediction p, or p itself, as the paper prints it.
+    centred: bool = True
 
     @property
     def made(self) -> FormulaColumns | None:
@@ -150,6 +153,8 @@ def _check_fit(p: Parameters) -> None:
         raise UsageError("norm must be a positive finite number")
     if p.noise not in set(Noise) or p.rows not in {SHORTEN, UNIT_ROWS}:
         raise UsageError('noise is "auto", "gamma" or "gaussian", and rows is "shorten" or "unit"')
+    if p.parts not in {AUTO, SHORTEN, SCALE}:
+        raise UsageError('parts is "auto", "shorten" or "scale"')
 
 
 def _check(study: Study, p: Parameters) -> None:
@@ -233,14 +238,16 @@ def low_level(study: Study, p: Parameters, card: Card, q: float, outcomes: Outco
     """Return the low-level model of a party with a share q of the sensitivity."""
     made = made_of(study, p)
     intercept = p.fit_intercept and (made is None or made.derived.constant)
-    columns = _implied(card.columns, p.norm, q) if made is None else features_of(made, intercept=intercept)
+    # Of a whole row's length, the part that is left of a party's part: its share, or all of it.
+    left = 1.0 if p.parts == SCALE else q
+    columns = _implied(card.columns, p.norm, left) if made is None else features_of(made, intercept=intercept)
     everything = math.sqrt(len(columns) if p.split == "samples" else sum(len(c.columns) for c in study.parties))
     return LowLevel(
         card,
         columns,
         q,
-        None if p.norm is None else q * p.norm,
-        min(q * everything, math.sqrt(len(columns))),
+        None if p.norm is None else left * p.norm,
+        min(left * everything, math.sqrt(len(columns))),
         intercept,
         p.prior.get(card.name, ()),
         p.rows == UNIT_ROWS,

@@ -15,7 +15,15 @@ from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.groups import dealt, weighed
 from unpooled.models.stacking.outcomes import meta_rows
-from unpooled.models.stacking.parameters import AUTO, BOTH_RATES, LOG_ODDS, Meta, are_rates, combiner_of, rates_of
+from unpooled.models.stacking.parameters import (
+    AUTO,
+    BOTH_RATES,
+    LOG_ODDS,
+    Meta,
+    are_rates,
+    combiner_of,
+    rates_of,
+)
 from unpooled.models.stacking.ranking import default_ranks
 from unpooled.models.stacking.shared import StackEstimator, renamed
 from unpooled.privacy.origin import PRIOR, RATES, SOURCE
@@ -26,6 +34,11 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.linking import Frames, On
     from unpooled.models.stacking.calibrating import Calibrated
+    from unpooled.models.stacking.plan import StackingDesign
+
+
+#: ``meta`` where one site learns the high level on rows of its own.
+HIGH_LEVEL = "high-level"
 
 
 class StackedClassifier(StackEstimator):
@@ -43,6 +56,7 @@ class StackedClassifier(StackEstimator):
     rates: float | Sequence[float] | None
     holder: str | None
     high_share: float
+    parts: str
     predictions_share: float
 
     # --- groups ------------------------------------------------------------------------------------------------------------
@@ -81,7 +95,11 @@ class StackedClassifier(StackEstimator):
             raise UsageError(
                 "parties must be at least 1, a number of groups to deal the rows to, where rows are split without sites="
             )
-        return dealt(rows, int(self.parties) + (self.meta == "high-level"), int(self.public_seed))
+        if self._meta != HIGH_LEVEL:
+            return dealt(rows, int(self.parties), int(self.public_seed))
+        # As printed, a share of all rows learns the high level; else as many as every group has.
+        share = None if self._row.promises else float(self._taken("high_share"))
+        return dealt(rows, int(self.parties) + 1, int(self.public_seed), last=share)
 
     # --- fit -----------------------------------------------------------------------------------------------------------------
 
@@ -118,13 +136,15 @@ class StackedClassifier(StackEstimator):
                 "probabilities_share": float(self.probabilities_share),
                 "high_share": float(self.high_share),
                 "predictions_share": float(self.predictions_share),
+                # A study that leaves it to the form keeps the hash that it had before there was another way.
+                **({"parts": self.parts} if self._taken("parts") != AUTO else {}),
             }
-            return self._fits(cards_of(groups, declared, rows[ALL]), declared, parameters, self.meta)
-        if self.meta not in {"public-weights", "high-level"}:
+            return self._fits(cards_of(groups, declared, rows[ALL]), declared, parameters, self._meta)
+        if self._meta not in {Meta.PUBLIC, HIGH_LEVEL}:
             msg = f'where rows are split, meta is "public-weights" or "high-level", not {self.meta!r}'
             raise UsageError(msg)
         cards = tuple(Card(party, count, declared.columns, labels=(RESPONSE,)) for party, count in rows.items())
-        holder = (self.holder or cards[-1].name) if self.meta == "high-level" else ""
+        holder = (self.holder or cards[-1].name) if self._meta == HIGH_LEVEL else ""
         return self._fits(cards, declared, parameters | {"holder": holder}, Meta.PUBLIC)
 
     def _in_new_words(self) -> tuple[Mapping[str, Sequence[float]] | None, float | Sequence[float] | None]:
@@ -190,7 +210,9 @@ class StackedClassifier(StackEstimator):
             return self._calibrated.log_odds(np.hstack(self._decisions(X)))
         low, outcomes = self._low(X), self._outcomes
         if self.high_.size:
-            features = meta_rows([p if outcomes.several else p[:, 1] for p in low], intercept=bool(self.fit_intercept))
+            design: StackingDesign = self.plan_.design
+            given = [p if outcomes.several else p[:, 1] for p in low]
+            features = meta_rows(given, intercept=design.parameters.fit_intercept, centred=design.centred)
             high = features @ self.high_.reshape(outcomes.predictors, -1).T
             return np.log(outcomes.probabilities(high)) if outcomes.several else np.asarray(high[:, 0])
         each = np.stack(low, axis=1)
@@ -204,8 +226,15 @@ class StackedClassifier(StackEstimator):
         return found if self._combiner == LOG_ODDS else None
 
     @property
+    def _meta(self) -> str:
+        """Return how low-level models are combined: as printed by a high level that is learned, whoever holds what."""
+        asked = str(self._taken("meta"))
+        printed = not self._row.promises and self._stands("meta", self.meta)
+        return HIGH_LEVEL if printed and self.split == "samples" else asked
+
+    @property
     def _combiner(self) -> str:
-        return combiner_of(self._row.filled("combiner", self.combiner, AUTO), self.split)
+        return combiner_of(self._taken("combiner"), self.split)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "models_")

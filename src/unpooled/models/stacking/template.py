@@ -15,6 +15,7 @@ split = "features"                  # "features": columns of the same people; "s
 # penalty = "auto"                  # lambda of the mean loss, or a number
 # noise = "auto"                    # law of the perturbation: "gamma" (pure epsilon), or "gaussian" (needs a delta)
 # rows = "shorten"                  # longer rows are shortened to the norm; "unit": every row is scaled to it
+# parts = "auto"                    # columns split: a part longer than its share of a row is shortened ("shorten"), or multiplied by it ("scale")
 # norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
 # importance = {}                   # columns split: a public number for every party; missing ones are 1, 0 leaves a party out
 # ranks = []                        # columns split: falling importance that is given out by noisy rank, in the place of importance
