@@ -65,7 +65,9 @@ def pride_plan(epsilon: float = 1.0, delta: float = 0.05, columns: int = 32, **g
 @item("PRIDE, Theorem 1: the deviation of the noise for a range of 1")
 def _() -> tuple[Any, Any]:
     epsilon, delta = 1.7, 0.03
-    return math.sqrt(2 * (math.log(1 / (2 * delta)) + epsilon)) / epsilon, pride_plan(epsilon, delta).releases[0].mechanism.multiplier
+    return math.sqrt(2 * (math.log(1 / (2 * delta)) + epsilon)) / epsilon, pride_plan(epsilon, delta).releases[
+        0
+    ].mechanism.multiplier
 
 
 @item("PRIDE, Table D.2: the printed deviations of the simulation")
@@ -83,19 +85,31 @@ def _() -> tuple[Any, Any]:
 def _() -> tuple[Any, Any]:
     matrix = pride_plan(sketch_dim=8).design.parts[0].sketch.apply_real(np.eye(16))
     # Entries of +-1/sqrt(m), columns orthogonal, of squared length tau / m.
-    return [1 / math.sqrt(8), 2.0, 0.0], [float(np.abs(matrix).max()), float((matrix**2).sum(axis=0).mean()), float(np.abs(np.triu(matrix.T @ matrix, 1)).max())]
+    return [1 / math.sqrt(8), 2.0, 0.0], [
+        float(np.abs(matrix).max()),
+        float((matrix**2).sum(axis=0).mean()),
+        float(np.abs(np.triu(matrix.T @ matrix, 1)).max()),
+    ]
 
 
 @item("PRIDE, Table D.1: sizes of sketches of 200 columns")
 def _() -> tuple[Any, Any]:
-    return [2, 10, 20, 40], [pride_plan(columns=400, sketch_dim=share).design.parts[0].sketch.size for share in (0.01, 0.05, 0.1, 0.2)]
+    return [2, 10, 20, 40], [
+        pride_plan(columns=400, sketch_dim=share).design.parts[0].sketch.size for share in (0.01, 0.05, 0.1, 0.2)
+    ]
 
 
 def pride_without_noise() -> tuple[np.ndarray, np.ndarray, Any]:
     X = np.clip(RNG.normal(size=(60, 8)) / 3, -1, 1)
     y = X @ RNG.normal(size=8) + 0.1 * RNG.normal(size=60)
     model = PrideRegressor(
-        {"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]}, epsilon=math.inf, bounds=(-1, 1), alpha=3.0, sketch_dim=2, noise_model="plain", **PUBLISHED
+        {"a": [0, 1, 2, 3], "b": [4, 5, 6, 7]},
+        epsilon=math.inf,
+        bounds=(-1, 1),
+        alpha=3.0,
+        sketch_dim=2,
+        noise_model="plain",
+        **PUBLISHED,
     )
     return X, y, quiet(lambda: model.fit(X, y))
 
@@ -121,7 +135,12 @@ def _() -> tuple[Any, Any]:
 
 
 def logistic_plan(epsilon: float, penalty: float, n: int = 500, d: int = 4) -> Any:
-    return PrivateLogisticRegression(epsilon=epsilon, penalty=penalty, bounds=(-1, 1), classes=(0, 1), **PUBLISHED).plan(n, d).releases[0].mechanism
+    return (
+        PrivateLogisticRegression(epsilon=epsilon, penalty=penalty, bounds=(-1, 1), classes=(0, 1), **PUBLISHED)
+        .plan(n, d)
+        .releases[0]
+        .mechanism
+    )
 
 
 @item("Stacking, Algorithm 1, lines 1 and 8: b has density exp(-epsilon' |b| / 2)")
@@ -184,7 +203,9 @@ def _() -> tuple[Any, Any]:
     return 0.3 * rows, block.scaled(dict(zip(block.coding.names, rows.T, strict=True)))
 
 
-@item("Stacking, Algorithm 3, line 9, read as q^2 / (4n (exp(epsilon q / 4) - 1)): as printed the brackets give another number")
+@item(
+    "Stacking, Algorithm 3, line 9, read as q^2 / (4n (exp(epsilon q / 4) - 1)): as printed the brackets give another number"
+)
 def _() -> tuple[Any, Any]:
     n, epsilon = 300, 0.2
     plan = stack_plan(SHARES, epsilon=epsilon, penalty=1e-6)
@@ -197,7 +218,9 @@ def _() -> tuple[Any, Any]:
 @item("Stacking, Lemma 8: with Lemma 7's factors and noise of 2 q_k the groups cost epsilon together")
 def _() -> tuple[Any, Any]:
     made = low_level(stack_plan(SHARES))
-    jacobians = sum(2 * math.log(1 + q**2 / (4 * one.rows * one.penalty)) for q, one in zip(SHARES.values(), made, strict=True))
+    jacobians = sum(
+        2 * math.log(1 + q**2 / (4 * one.rows * one.penalty)) for q, one in zip(SHARES.values(), made, strict=True)
+    )
     return 1.0, sum(2 * q / one.scale for q, one in zip(SHARES.values(), made, strict=True)) + jacobians
 
 
@@ -208,14 +231,20 @@ def _() -> tuple[Any, Any]:
     return [v[columns].sum() / v.sum() for columns in GROUPS.values()], [block.weight for block in plan.design.blocks]
 
 
-@item("Stacking, Algorithm 3, line 14, and Algorithm 1, line 7: a row of the high level is the predictions, of length 1 at most")
+@item(
+    "Stacking, Algorithm 3, line 14, and Algorithm 1, line 7: a row of the high level is the predictions, of length 1 at most"
+)
 def _() -> tuple[Any, Any]:
     X = np.clip(RNG.normal(size=(400, 6)) / 4, -1, 1)
     y = (X[:, 0] + X[:, 5] > 0).astype(int)
-    model = PrivateStackingClassifier(GROUPS, epsilon=5.0, bounds=Bounds(norm=1.0), classes=(0, 1), random_state=1, **PUBLISHED)
+    model = PrivateStackingClassifier(
+        GROUPS, epsilon=5.0, bounds=Bounds(norm=1.0), classes=(0, 1), random_state=1, **PUBLISHED
+    )
     quiet(lambda: model.fit(X, y))
     clipped = [X[:, g] / np.maximum(np.linalg.norm(X[:, g], axis=1, keepdims=True), 1.0) / 3 for g in GROUPS.values()]
-    p = np.column_stack([1 / (1 + np.exp(-rows @ np.array(low.weights))) for rows, low in zip(clipped, model.models_, strict=True)])
+    p = np.column_stack(
+        [1 / (1 + np.exp(-rows @ np.array(low.weights))) for rows, low in zip(clipped, model.models_, strict=True)]
+    )
     return p @ model.high_ / math.sqrt(3), model.decision_function(X)
 
 
@@ -234,7 +263,9 @@ def _() -> tuple[Any, Any]:
 def _() -> tuple[Any, Any]:
     X = np.clip(RNG.normal(size=(300, 3)) / 4, -1, 1)
     y, u = (X[:, 0] > 0).astype(int), np.array([3.0, 0.0, -1.0])
-    model = PrivateLogisticRegression(epsilon=math.inf, penalty=0.5, bounds=(-1, 1), classes=(0, 1), prior=u.tolist(), **PUBLISHED)
+    model = PrivateLogisticRegression(
+        epsilon=math.inf, penalty=0.5, bounds=(-1, 1), classes=(0, 1), prior=u.tolist(), **PUBLISHED
+    )
     quiet(lambda: model.fit(X, y))
     Z, s = X / math.sqrt(3), 2 * y - 1
     found = optimize.minimize(lambda w: np.logaddexp(0, -s * (Z @ w)).mean() + 0.5 * (w - u) @ (w - u) / 2, u, tol=1e-12)
@@ -282,20 +313,26 @@ def _() -> tuple[Any, Any]:
 @item("Bayes, below (12): d (2d - 1) c^4 + 4 d (c y)^2 for equal bounds")
 def _() -> tuple[Any, Any]:
     d = 3
-    return math.sqrt(d * (2 * d - 1) * C**4 + 4 * d * (C * Y) ** 2), float(of_moments(bayes_plan())[0]) / classical(EPSILON, DELTA)
+    return math.sqrt(d * (2 * d - 1) * C**4 + 4 * d * (C * Y) ** 2), float(of_moments(bayes_plan())[0]) / classical(
+        EPSILON, DELTA
+    )
 
 
 @item("Bayes, Theorem 1 and (2): N clients' shares of 1 / (N - T - 1)")
 def _() -> tuple[Any, Any]:
     N, T = 5, 1
-    alone, shared = (of_moments(bayes_plan(N, how, **more)) for how, more in (("trusted", {}), ("distributed", {"tolerate": T})))
+    alone, shared = (
+        of_moments(bayes_plan(N, how, **more)) for how, more in (("trusted", {}), ("distributed", {"tolerate": T}))
+    )
     return np.full(9, N / (N - T - 1)), (shared / alone) ** 2
 
 
 @item("Bayes, Algorithm 2: the deviations' part of epsilon and delta, and what squares move by")
 def _() -> tuple[Any, Any]:
     design = bayes_plan(projection=0.3, projection_delta=0.4).design
-    squares = design.deviations.scale / design.layout.grid**2 / design.deviations.reach["record"].distance * design.layout.grid**2
+    squares = (
+        design.deviations.scale / design.layout.grid**2 / design.deviations.reach["record"].distance * design.layout.grid**2
+    )
     return classical(0.3 * EPSILON, 0.4 * DELTA), squares
 
 
@@ -309,7 +346,15 @@ def bayes_fit(**given: Any) -> tuple[np.ndarray, np.ndarray, Any]:
     rng = np.random.default_rng(12)
     X = np.clip(rng.normal(size=(200, 3)) / 3, -1, 1)
     y = np.clip(X @ [1.0, -0.5, 0.2] + 0.3 * rng.normal(size=200), -4, 4)
-    given = {"epsilon": math.inf, "delta": 0.1, "bounds": (-1, 1), "y_bounds": (-4, 4), "random_state": 3, "projection": 0.0, **given}
+    given = {
+        "epsilon": math.inf,
+        "delta": 0.1,
+        "bounds": (-1, 1),
+        "y_bounds": (-4, 4),
+        "random_state": 3,
+        "projection": 0.0,
+        **given,
+    }
     return X, y, quiet(lambda: PrivateLinearRegression(**given, **PUBLISHED).fit(X, y))
 
 
@@ -358,7 +403,9 @@ def _() -> tuple[Any, Any]:
 @item("LASSO, section B: the deviation of the noise on a shared column, which is divided by n again")
 def _() -> tuple[Any, Any]:
     K, n, T, epsilon, delta = 4, 900, 15, 0.7, 1e-4
-    return math.sqrt(K * T) * math.sqrt(2 * (math.log(1 / delta) + epsilon / 2)) / (n * epsilon / 2), mechanism_of(lasso_plan(), "column").multiplier
+    return math.sqrt(K * T) * math.sqrt(2 * (math.log(1 / delta) + epsilon / 2)) / (n * epsilon / 2), mechanism_of(
+        lasso_plan(), "column"
+    ).multiplier
 
 
 @item("LASSO, Table 1, last row, and Theorem 1: 2 (h0 + C (1 + rho) / p) / (p t + 2)")
@@ -370,7 +417,9 @@ def _() -> tuple[Any, Any]:
 @item("LASSO, Proposition 4: the curvature under (K, tau)-distributed sampling")
 def _() -> tuple[Any, Any]:
     K, tau, one, two, three = 3, 4, 0.9, 0.4, 0.2
-    return K * tau * one + K * tau * (tau - 1) * two + K * (K - 1) * tau**2 * three, frank_wolfe.expected_curvature((one, two, three), tau, K)
+    return K * tau * one + K * tau * (tau - 1) * two + K * (K - 1) * tau**2 * three, frank_wolfe.expected_curvature(
+        (one, two, three), tau, K
+    )
 
 
 @item("LASSO, before Theorem 3: the sampling rate is K tau / d (Table 1 squares it)")
@@ -417,11 +466,23 @@ def _() -> tuple[Any, Any]:
 def analytic(epsilon: float, delta: float) -> float:
     """The deviation for sensitivity 1 by Balle and Wang: Phi(1/2s - epsilon s) - e^epsilon Phi(-1/2s - epsilon s) = delta."""
     law = stats.norm.cdf
-    return float(optimize.brentq(lambda s: law(0.5 / s - epsilon * s) - math.exp(epsilon) * law(-0.5 / s - epsilon * s) - delta, 1e-3, 1e4, xtol=1e-14))
+    return float(
+        optimize.brentq(
+            lambda s: law(0.5 / s - epsilon * s) - math.exp(epsilon) * law(-0.5 / s - epsilon * s) - delta,
+            1e-3,
+            1e4,
+            xtol=1e-14,
+        )
+    )
 
 
 def of_model(epsilon: float = 1.0, delta: float = 0.01, **given: Any) -> Any:
-    return PrivatePLSRegression(3, epsilon=epsilon, delta=delta, bounds=(-3, 3), y_bounds=(-9, 9), **given, **PUBLISHED).plan(40, 5).releases[0].mechanism
+    return (
+        PrivatePLSRegression(3, epsilon=epsilon, delta=delta, bounds=(-3, 3), y_bounds=(-9, 9), **given, **PUBLISHED)
+        .plan(40, 5)
+        .releases[0]
+        .mechanism
+    )
 
 
 @item("PLS, section 2.2: the analytic Gaussian mechanism for sensitivity 1")
@@ -435,13 +496,13 @@ def _() -> tuple[Any, Any]:
     made, (rows, responses) = of_model(), np.array(nipals(X, y)[1]).T
     s, (m, n) = analytic(1.0, 0.01), (5, 40)
     wanted = s * np.repeat([rows * responses, rows, rows, responses], [m, n, m, 1], axis=0).T
-    return wanted, made._deviation(np.repeat([rows * responses, rows, rows, responses], [m, n, m, 1], axis=0).T)  # noqa: SLF001 - of the release
+    return wanted, made._deviation(np.repeat([rows * responses, rows, rows, responses], [m, n, m, 1], axis=0).T)
 
 
 @item("PLS, the authors' package: the variance stands where the deviation should")
 def _() -> tuple[Any, Any]:
     sensitivity = np.array([0.2, 3.0])
-    return (analytic(1.0, 0.01) * sensitivity) ** 2, of_model(sd="sigma^2")._deviation(sensitivity)  # noqa: SLF001 - of the release
+    return (analytic(1.0, 0.01) * sensitivity) ** 2, of_model(sd="sigma^2")._deviation(sensitivity)
 
 
 @pytest.mark.parametrize("name", list(ITEMS))

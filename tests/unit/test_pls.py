@@ -339,9 +339,12 @@ def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
         ({"method": "refinement", "y_bounds": [(0, 1), (0, 1)]}, "goes with one response"),
         ({"method": "direction", "prior": (np.eye(12), np.arange(12.0))}, "goes without prior"),
         ({"adjacency": "add"}, "adjacency"),
-        ({"calibration": "published"}, "set basis = 'none'"),
-        ({"calibration": "published", "basis": "none"}, "set n_components to a number"),
-        ({"calibration": "published", "basis": "none", "n_components": 2, "delta": 0.0}, "positive delta"),
+        ({"calibration": "published"}, "basis_size is not in the paper"),
+        (
+            {"calibration": "published", "basis_size": 20, "basis": "bspline"},
+            "basis is not in the paper, which has basis = 'none'",
+        ),
+        ({"calibration": "published", "basis_size": 20, "n_components": 2, "delta": 0.0}, "positive delta"),
         ({"epsilon": 1e-7}, "epsilon"),
     ],
 )
@@ -386,7 +389,7 @@ def test_studies_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UsageError, match="norm must be positive"):
         compiled(msgspec.structs.replace(study, parameters={**study.parameters, "norm": 0.0}))
     with pytest.raises(UsageError, match="a provider that all trust: set aggregation"):
-        parameters = {**study.parameters, "basis": "none", "n_components": 2}
+        parameters = {"response": study.parameters["response"], "basis": "none", "n_components": 2}
         load("pls-published").compile(msgspec.structs.replace(study, calibration="published", parameters=parameters))
 
 

@@ -19,7 +19,7 @@ from unpooled.models import bayes
 from unpooled.models.bayes.coordinator import coefficients_of, posterior
 from unpooled.models.bayes.declared import ABSOLUTE, KEPT, NAIVE, Parameters
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, design_of, plan_of
-from unpooled.papers.settings import settings_of, with_settings
+from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence
@@ -59,27 +59,9 @@ SETTINGS = {
     "indefinite": ABSOLUTE,
 }
 #: The paper has one release of the moments of all columns of a box, of rows that are records and count alike.
-LACKS = frozenset(
-    [
-        "adjacency",
-        "unit",
-        "rows_per_household",
-        "parties",
-        "response_at",
-        "helpers",
-        "check",
-        "geometry",
-        "norm",
-        "covariance",
-        "focus",
-        "prior",
-        "method",
-        "max_passes",
-        "weights",
-        "weights_bounds",
-        "site_effects",
-        "formula",
-    ]
+LACKS = lacking(
+    "adjacency unit rows_per_household parties response_at helpers check geometry norm covariance focus prior method "
+    "max_passes weights weights_bounds site_effects formula"
 )
 
 
@@ -99,7 +81,9 @@ def compile_plan(study: Study) -> Plan:
     sigma = _classical(study, 1 - share, 1 - of_delta)
     grid = design.layout.grid
     # Only columns are bounded in the paper: a row is a point of a box.
-    while not _fits(study, moments_as_published(_box(design, grid), Adjacency.REPLACE, 1 - share, sigma)) and grid > _COARSEST:
+    while (
+        not _fits(study, moments_as_published(_box(design, grid), Adjacency.REPLACE, 1 - share, sigma)) and grid > _COARSEST
+    ):
         grid //= 2
     if grid < design.layout.grid:
         design = design_of(filled, Method.MOMENTS, grid)

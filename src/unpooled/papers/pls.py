@@ -18,7 +18,8 @@ from unpooled.models import pls
 from unpooled.models.pls.coordinator import PlsResult, stored
 from unpooled.models.pls.fit import PlsFit
 from unpooled.models.pls.frame import NONE
-from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, PlsDesign, design_of
+from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, Parameters, PlsDesign, design_of
+from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import budget_mu
@@ -26,7 +27,7 @@ from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.plan import Plan, Release, Study
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.study import AGGREGATION
-from unpooled.privacy.unit import Split
+from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing, Released
 from unpooled.protocol.step import Step
@@ -192,21 +193,26 @@ _PROVIDER = Sentence(
 )
 
 
+#: Ten latent variables and delta .01 on the corn data (section 3), noise as printed, and a provider that all holders trust.
+SETTINGS = {"delta": 0.01, "basis": NONE, "n_components": 10, "sd": SIGMA, "aggregation": "trusted"}
+#: The paper fits the channels themselves, by one release of components. Its neighbours differ in one row, which (12) takes away.
+LACKS = lacking("unit rows_per_household basis basis_size matrix reference method prior tolerate nodes")
+
+
 def compile_plan(study: Study) -> Plan:
     """Return one release: the whole model of all holders' rows, by the first of them."""
-    design = design_of(study)
+    if study.unit != Unit.RECORD:
+        raise UsageError("the paper's neighbours differ in one row: unit = 'record'")
+    filled = with_settings(study, Parameters, SETTINGS, LACKS)
+    design = design_of(filled)
     parameters = design.parameters
     several = len(study.parties) > 1
-    if parameters.basis != NONE:
-        raise UsageError("the published calibration has no basis: set basis = 'none'")
     if several and not study.trusts(AGGREGATION):
         raise UsageError(
             "several data holders of the published calibration give their rows, as they are, to a provider that all trust: set aggregation = 'trusted' ([trust] in a study file), or fit one holder"
         )
     if design.several:
         raise UsageError("the published calibration has one response: name one")
-    if parameters.prior:
-        raise UsageError("the published calibration has no earlier models: it releases components of these rows alone")
     if not isinstance(parameters.n_components, int):
         raise UsageError("the published calibration has no release that chooses components: set n_components to a number")
     if not study.delta and study.epsilon != math.inf:
@@ -229,6 +235,7 @@ def compile_plan(study: Study) -> Plan:
         )
         if several
         else (),
+        notes=(settings_of(filled, {name: value for name, value in SETTINGS.items() if several or name != AGGREGATION}),),
         design=design,
     )
 
@@ -306,4 +313,6 @@ MODEL = replace(
     steps=(Step(ROWS, Nothing, EntrustedRows, entrust), Step(PUBLISHED, PublishedRequest, PublishedReply, release_model)),
     coordinate=coordinate,
     households=False,
+    defaults=SETTINGS,
+    lacks=LACKS,
 )

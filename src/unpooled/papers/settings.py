@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
 
 
+def lacking(names: str) -> frozenset[str]:
+    """Return the parameters, in one line of words, that a paper does not have."""
+    return frozenset(names.split())
+
+
 def with_settings(study: Study, kind: type[msgspec.Struct], own: Mapping[str, Any], lacks: frozenset[str]) -> Study:
     """Return a study with the paper's settings for parameters that it does not name; refuse those that the paper does not have."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
@@ -27,9 +32,9 @@ def with_settings(study: Study, kind: type[msgspec.Struct], own: Mapping[str, An
     return msgspec.structs.replace(study, parameters=filled | dict(study.parameters))
 
 
-def settings_of(study: Study, own: Mapping[str, Any]) -> Sentence:
+def settings_of(study: Study, own: Mapping[str, Any], roles: Mapping[str, str] | None = None) -> Sentence:
     """Return the sentence that says which settings are the paper's, and where a study departs from them."""
-    given = {"delta": study.delta, "unit": study.unit, **study.trust, **study.parameters}
+    given = {"delta": study.delta, "unit": study.unit, **study.trust, **(roles or {}), **study.parameters}
     departs = [f"{name} = {_said(given[name])}" for name in own if name in given and not _same(given[name], own[name])]
     return Sentence(
         "papers.settings",

@@ -14,7 +14,7 @@ from unpooled.models.stacking import fits as sound_fits
 from unpooled.models.stacking.fits import Fit, expm1
 from unpooled.models.stacking.parameters import COMBINERS, META_ROLE, SCALE, Meta, Parameters
 from unpooled.models.stacking.plan import compile_plan as sound_plan
-from unpooled.papers.settings import settings_of, with_settings
+from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.plan import Plan, Study
@@ -67,26 +67,9 @@ SETTINGS = {
     "penalty": 0.01,
 }
 #: The paper protects one row of a pure epsilon, and has two classes.
-LACKS = frozenset(
-    [
-        "adjacency",
-        "aggregation",
-        "delta",
-        "fit_intercept",
-        "formula",
-        "noise",
-        "rows",
-        "multi_class",
-        "ranks",
-        "falling",
-        "ranking_share",
-        "probabilities_share",
-        "predictions_share",
-        "rates",
-        "method",
-        "tolerate",
-        "nodes",
-    ]
+LACKS = lacking(
+    "adjacency aggregation delta fit_intercept formula noise rows multi_class ranks falling ranking_share "
+    "probabilities_share predictions_share rates method tolerate nodes"
 )
 
 
@@ -105,15 +88,20 @@ def compile_plan(study: Study) -> Plan:
         filled = msgspec.structs.replace(
             filled, parameters={"holder": study.parties[-1].name} | {k: v for k, v in filled.parameters.items() if v != ""}
         )
-    elif filled.parameters.get("split") != "samples" and META_ROLE not in study.trust:
-        filled = msgspec.structs.replace(filled, trust={**study.trust, META_ROLE: Meta.TRUSTED})
     plan = sound_plan(filled, fits, _VOIDS)
     return replace(
         plan,
         study=study,
         design=replace(plan.design, centred=False),
-        notes=(*plan.notes, settings_of(filled, SETTINGS)),
+        notes=(*plan.notes, settings_of(filled, SETTINGS, {META_ROLE: _meta(filled)})),
     )
+
+
+def _meta(study: Study) -> str:
+    """Return how a study combines its models. Nobody is trusted with predictions whom the study does not name."""
+    if study.parameters.get("split") == "samples":
+        return Meta.TRUSTED if study.parameters.get("holder") else Meta.PUBLIC
+    return study.trust.get(META_ROLE, Meta.PUBLIC)
 
 
 #: The paper's own study.
