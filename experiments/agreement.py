@@ -18,6 +18,9 @@ ERRORS = re.compile(rf"({NUMBER}) ± ({NUMBER})")
 QUARTILES = re.compile(rf"({NUMBER}) \(({NUMBER})(?: \.\.|,) ({NUMBER})\)")
 WORST = re.compile(rf"({NUMBER}) \(({NUMBER})\)")
 PLAIN = re.compile(rf"(?<![\w.]){NUMBER}(?![\w.]*\w)")
+#: Words for what two standard errors of a difference say. Fewer repetitions have larger errors, and may leave open what more of them decide: such
+#: words contradict each other where one says yes and the other no. What sums up a row of them follows from the row.
+VERDICTS, SUMMED_UP = {"yes", "no", "tie", "within the errors"}, {"holds", "broken"}
 SAID = re.compile(r"Numbers without an error agree within ([\d.]+)\.")
 
 
@@ -59,6 +62,11 @@ def _numbers(cell: str, within: float) -> tuple[str, list[tuple[float, float, fl
 def cells_agree(old: str, new: str, within: float = WITHIN) -> bool:
     """Whether two cells say the same within their errors."""
     if old == new:
+        return True
+    said = {old.lower(), new.lower()}
+    if said <= VERDICTS:
+        return said != {"yes", "no"}
+    if said <= SUMMED_UP:
         return True
     (words, before), (again, after) = _numbers(old, within), _numbers(new, within)
     if words != again or len(before) != len(after):

@@ -59,10 +59,10 @@ def unit(X: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def multiples(
-    n: int, d: int, epsilon: float, delta: float, measure: str, repeats: int, *, mended: bool
+    n: int, d: int, epsilon: float, delta: float, measure: str, repeats: int, draw: int, *, mended: bool
 ) -> tuple[float, float]:
-    """The thresholds of features and of response, in deviations, that are best on synthetic data with the noise of the search."""
-    rng, total = np.random.default_rng([n, d, repeats]), np.zeros((CANDIDATES.size, CANDIDATES.size))
+    """The thresholds of features and of response, in deviations, that are best on synthetic data with the noise of the search, drawn anew in every split."""
+    rng, total = np.random.default_rng([n, d, repeats, draw]), np.zeros((CANDIDATES.size, CANDIDATES.size))
     for _ in range(repeats):
         X = unit(rng.normal(size=(n, d)))
         y = X @ rng.normal(size=d) + rng.normal(size=n)
@@ -94,10 +94,11 @@ class Setting:
         self.d, self.delta, self.measure, self.repeats, self.searched = d, delta, measure, repeats, searched
         self.assumed = np.append(np.full(d, assumed[0]), assumed[1])
 
-    def multiples(self, epsilon: float, *, mended: bool) -> tuple[float, float]:
-        """Drug sensitivity searches with the budget that is left for the moments; the UCI script with all of it."""
+    def multiples(self, epsilon: float, draw: int, *, mended: bool) -> tuple[float, float]:
+        """Drug sensitivity searches with the budget that is left for the moments; the UCI script with all of it. ``draw``: of the synthetic data."""
         left = 1 - SHARE if self.measure == "corr" or mended else 1.0
-        return multiples(self.searched, self.d, left * epsilon, left * self.delta, self.measure, self.repeats, mended=mended)
+        given = self.searched, self.d, left * epsilon, left * self.delta, self.measure, self.repeats
+        return multiples(*given, draw, mended=mended)
 
     def plain(self, X: np.ndarray, y: np.ndarray) -> np.ndarray:
         """NP: no noise."""
@@ -112,14 +113,14 @@ class Setting:
         return slopes(*noisy(X.T @ X, X.T @ y, scale, rng))
 
     def projected(
-        self, X: np.ndarray, y: np.ndarray, epsilon: float, rng: np.random.Generator, *, mended: bool
+        self, X: np.ndarray, y: np.ndarray, epsilon: float, rng: np.random.Generator, draw: int, *, mended: bool
     ) -> np.ndarray:
         """Proj DDP: Algorithm 2 with one client per record."""
         n, rows = y.size, np.clip(np.column_stack([X, y]), -self.assumed, self.assumed)
         scale = classical(SHARE * epsilon, SHARE * self.delta) * variance_sensitivity(self.assumed, mended=mended)
         variances = (rows**2).mean(axis=0) + scale * math.sqrt(n / (n - 1)) / n * rng.normal(size=self.d + 1)
         variances[variances <= 0] = FLOOR
-        first, second = self.multiples(epsilon, mended=mended)
+        first, second = self.multiples(epsilon, draw, mended=mended)
         bounds = np.sqrt(variances) * np.append(np.full(self.d, first), second)
         bounds = np.minimum(bounds, self.assumed)
         X, y = np.clip(X, -bounds[:-1], bounds[:-1]), np.clip(y, -bounds[-1], bounds[-1])

@@ -20,8 +20,8 @@ from unpooled.privacy.table import Table
 #: The supplement names no delta.
 DELTA, SITES = 1e-4, 10
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-#: The paper's forms: (12) with the classical deviation, its own posterior, no constant.
-PAPER = {"calibration": "published", "posterior": "naive", "fit_intercept": False}
+#: The paper's forms: (12) with the classical deviation, its own posterior, no constant; declared ranges, and a Gram matrix as it was released.
+PAPER = {"calibration": "published", "projection": 0.0, "indefinite": "kept"}
 #: A fifth of the squared budget for the deviations of Algorithm 2.
 PROJECTED = {"projection": 0.2}
 
@@ -31,7 +31,8 @@ class Blr:
 
     def __init__(self, n: int, d: int, epsilon: float, y_bound: float, *, sites: int = SITES, **options: object) -> None:
         # The paper's one release, with precisions that are known: the default spends its budget in rounds (experiments/regression_peers.py).
-        known = {"prior_precision": 1.0, "noise_precision": 1.0, "method": "moments"}
+        known = {"prior_precision": 1.0, "noise_precision": 1.0}
+        known |= {} if "calibration" in options else {"method": "moments"}
         options = {"bounds": (-1, 1), "delta": DELTA, **known, **options}
         model = PrivateBayesianRegression(epsilon=epsilon, y_bounds=(-y_bound, y_bound), **options)
         rows = {f"site{k}": n // sites + (k < n % sites) for k in range(sites)}

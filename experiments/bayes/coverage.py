@@ -6,7 +6,7 @@ Simulator: rows normal, of length 1; beta ~ N(0, I); y = x.beta + N(0, 1), clipp
 from __future__ import annotations
 
 import numpy as np
-from experiments.bayes._blr import Blr, ball, unit_rows
+from experiments.bayes._blr import PAPER, Blr, ball, unit_rows
 from experiments.cells import kept
 from experiments.common import run, write_table
 
@@ -15,7 +15,7 @@ from unpooled.aggregation.linear_fit import LinearFit
 COVERAGE = ((500, 0.5), (500, 1.0), (500, 10.0), (5000, 0.1), (5000, 1.0), (50_000, 1.0))
 SETTINGS = ((10_000, 5.0), (1000, 5.0), (1000, 1.0))
 FORMS = {
-    "paper (12), classical sigma": {"calibration": "published", "fit_intercept": False},
+    "paper (12), classical sigma": PAPER,
     "box": {"geometry": "box", "fit_intercept": False},
     "ball, y rescaled": ball(),
     "ball, zero-out": {**ball(), "adjacency": "zero-out"},
