@@ -226,6 +226,12 @@ class StackedClassifier(StackEstimator):
         return found if self._combiner == LOG_ODDS else None
 
     @property
+    def _of_form(self) -> dict[str, Any]:
+        """Without what is of columns alone, where rows are split: nobody is trusted with predictions there."""
+        own = super()._of_form
+        return {name: value for name, value in own.items() if self.split != "samples" or name not in {"meta", "parts"}}
+
+    @property
     def _meta(self) -> str:
         """Return how low-level models are combined: as printed by a high level that is learned, whoever holds what."""
         asked = str(self._taken("meta"))
