@@ -11,7 +11,9 @@ import pytest
 from unpooled import PrivateLinearRegression, load
 from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
+from unpooled.estimation.running import run
 from unpooled.models import load as row_of
+from unpooled.privacy.table import Table
 
 RNG = np.random.default_rng(11)
 X = np.clip(RNG.normal(size=(3000, 3)) / 4, -1, 1)
@@ -50,12 +52,9 @@ def test_a_narrowed_fit_has_coefficients_and_no_interval(form: dict[str, Any], t
 def test_a_studys_result_says_so(tmp_path: Path) -> None:
     model = fitted(projection=0.2)
     row, plan = row_of("bayes"), model.plan_
-    from unpooled.privacy.table import Table
-    from unpooled.protocol.local import run_in_process
-
     response = plan.design.layout.response.name
     held = {"all": Table({**{f"x{j}": column for j, column in enumerate(X.T)}, response: Y})}
-    result = run_in_process(row, plan.study, held).outcome.result
+    result = run(row, plan.study, held)[1].outcome.result
     assert all(one.low is None and one.high is None for one in result.coefficients)
     assert row.tables(plan, result) is None
     assert [term.std_error for term in row.terms(plan, result)] == [None] * 4
