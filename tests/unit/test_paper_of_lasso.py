@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import log_ndtr
+from scipy.stats import norm
 
 from unpooled import PrivateLasso
 from unpooled.papers.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, interactions
-from unpooled.papers.lasso import NoisyMaximum
+from unpooled.papers.lasso import NoisyMaximum, sketch
 
 
 @pytest.fixture
@@ -286,6 +289,22 @@ def test_the_noise_of_a_pick_is_far_below_what_one_record_needs(lines: ModuleTyp
     costs = np.array(lines.pick_costs(lines.Moments.large(lines.ROWS, 2), 20, 0))
     assert (costs[:, 1] > 10 * costs[:, 0]).all()  # a part of one record, and G
     assert costs[:, 2].min() > 40
+
+
+@pytest.mark.parametrize(("rows", "sketch_rows"), [(2000, 0), (100, 0), (600, 15)])
+def test_one_shared_column_costs_what_the_statement_says(rows: int, sketch_rows: int) -> None:
+    """Theorem 2 and Lemma 8: pi has a factor 1 / n, and the server divides by n again. The epsilon of one value, exactly, for the printed deviation."""
+    model = PrivateLasso(4, radius=2.0, rounds=20, bounds=(-1, 1), y_bounds=(-2, 2), delta=1e-5, sketch_rows=sketch_rows)
+    plan = model.set_params(calibration="published").plan(rows, 100)
+    J = sketch(plan.study, plan.design.parameters) if sketch_rows else np.eye(1)
+    deviation = np.linalg.norm(J, 2) * math.sqrt(4 * 20) * math.sqrt(2 * (math.log(1e5) + 0.5)) / (rows / 2)
+    mu = 2 * np.linalg.norm(J, axis=0).max() / deviation
+    (said,) = (sentence for sentence in plan.voids if sentence.key == "lasso-published.too-little")
+    found = float(re.search(r"costs epsilon = ([\d.,]+) alone", said)[1].replace(",", ""))
+    for epsilon, enough in ((0.98 * found, False), (1.02 * found, True)):
+        delta = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))
+        assert bool(delta < 1e-5) == enough
+    assert found > 10
 
 
 def test_what_the_published_form_hands_to_the_noise_is_the_gradient_of_equation_12(monkeypatch: pytest.MonkeyPatch) -> None:
