@@ -50,7 +50,8 @@ def test_definition_1_is_of_whole_records_and_the_printed_noise_knows_no_unit() 
         design = model.set_params(calibration="sound", method="frank-wolfe").plan(500, 8).design
         sound[unit] = [design.column_scale, design.score_multiplier]
     assert printed["record"] == printed["attribute"]
-    assert min(np.divide(sound["record"], sound["attribute"])) > 1.4
+    # T = 6 of 8 columns, two parties
+    assert np.divide(sound["record"], sound["attribute"]) == pytest.approx([math.sqrt(6), math.sqrt(2)])
 
 
 def test_equation_7_as_printed_has_no_finite_value() -> None:
@@ -192,6 +193,21 @@ def test_equation_16_follows_from_theorem_1_at_the_printed_number_of_rounds() ->
         ratios.append(float(bound(rounds, initial, C, p, inexactness)) / rate)
     assert ratios == sorted(ratios)
     assert ratios[-1] == pytest.approx(2 * (1 + inexactness + p * initial / C), rel=1e-3)
+
+
+def test_the_logarithm_of_corollary_1_is_of_the_number_of_rounds() -> None:
+    """m K T with m = log(2 T / delta) / iota^2 and T = (n eps)^(2/3), over n^(2/3) log(n^(1/3)), goes to a constant; over n^(2/3) log(n)^(1/3) it grows."""
+    K, iota, delta = 4, 0.5, 1e-5
+    sent, first, second = [], [], []
+    for n in (1e20, 1e40, 1e80, 1e160):
+        rounds = n ** (2 / 3)
+        sent.append(math.log(2 * rounds / delta) / iota**2 * K * rounds)
+        first.append(sent[-1] / (rounds * math.log(n) / 3))
+        second.append(sent[-1] / (rounds * math.log(n) ** (1 / 3)))
+    assert first == sorted(first, reverse=True)
+    assert first[-1] == pytest.approx(2 * K / iota**2, rel=0.06)
+    assert np.diff(second).min() > 0
+    assert second[-1] > 3 * second[0]
 
 
 # --- Algorithm 2, line by line --------------------------------------------------------------------------------------------------
