@@ -44,12 +44,13 @@ def makers(epsilon: float, *, full: bool, sketched: bool) -> dict[str, Make]:
 
 def main(full: bool) -> None:
     """All bytes and errors, and from them the least bytes of every method at the error of each PRIDE."""
-    repetitions, rows, equal = 10 if full else 2, [], []
+    repetitions, rows, equal = 10 if full else 6, [], []
     for n in (5000, 20_000, 80_000) if full else (5000, 20_000):
         for design, factors in DESIGNS.items():
             sets = [simulated(n, seed, factors) for seed in range(repetitions)]
             for epsilon in (1.0, 10.0):
                 cells: dict[str, tuple[float, float]] = {}
+                stated: dict[str, str] = {}
                 for name, make in makers(epsilon, full=full, sketched=full or not factors).items():
 
                     def errors(sets: list[tuple[np.ndarray, ...]] = sets, make: Make = make) -> list[tuple[float, float]]:
@@ -61,17 +62,19 @@ def main(full: bool) -> None:
 
                     found = kept([n, design, epsilon, name], errors)
                     cells[name] = tuple(np.mean(found, axis=0))
-                    rows.append([str(n), design, f"{epsilon:g}", name, f"{cells[name][0]:.4f}", f"{cells[name][1]:.2f}"])
+                    spread = np.std(found, axis=0, ddof=1)[0] / np.sqrt(len(found))
+                    stated[name] = f"{cells[name][0]:.4f} ± {spread:.4f}"
+                    rows.append([str(n), design, f"{epsilon:g}", name, stated[name], f"{cells[name][1]:.2f}"])
                 for name, (error, traffic) in cells.items():
                     if not name.startswith("PRIDE"):
                         continue
-                    line = [str(n), design, f"{epsilon:g}", name.removeprefix("PRIDE, "), f"{error:.4f}", f"{traffic:.2f}"]
+                    line = [str(n), design, f"{epsilon:g}", name.removeprefix("PRIDE, "), stated[name], f"{traffic:.2f}"]
                     for kind in ("LASSO", "published, T", "published, sketch"):
                         own = [found for method, found in cells.items() if method.startswith(kind)]
                         enough = [m for e, m in own if e <= error]
                         line.append(f"{min(enough):.2f}" if enough else "not reached" if own else "not run")
                     equal.append(line)
-    title = f"Error of predictions and bytes sent, unit attribute, {repetitions} data sets"
+    title = f"Error of predictions (mean and its standard error) and bytes sent, unit attribute, {repetitions} data sets"
     write_table(
         "lasso/uplink", title, ["n", "design", "eps", "method", "relative error", "MB sent by the parties"], rows, LOOSELY
     )

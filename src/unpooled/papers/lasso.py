@@ -1,4 +1,10 @@
-"""Algorithm 2 of the LASSO paper as printed: kept for comparison, no guarantee (THEORY.md)."""
+"""Algorithm 2 of the LASSO paper as printed: kept for comparison, no guarantee (THEORY.md, section 2).
+
+Where the paper prints one thing in two ways that contradict each other, this is the one with which problem (12) is solved: picks by subroutine A and
+not by line 11 or (14), the gradient of (12) with 1/n on y and not (13), q = A x / n with the factor eta that line 5 and (15) lack, and J a . q where line 10
+multiplies a sketch by a whole feature. Where it prints a thing once it is done so: all K vertices step (line 3), and all noise has the printed scale. G is read
+off each party's own columns, because no party sees the others', and a feature is sent once, which section 4 says and line 12 does not.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +22,7 @@ from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, Pic
 from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
 from unpooled.models.lasso.plan import COLUMN, PICK, LassoDesign, grids, widths_of
 from unpooled.papers.unpriced import Unpriced
+from unpooled.privacy.accounting import gaussian_epsilon
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
@@ -65,16 +72,22 @@ class Printed(LassoDesign):
         return self.parameters.sketch_rows or None
 
 
-_VOIDS = (
-    Sentence(
-        "lasso-published.too-little",
-        "Shared columns and picks get far too little noise: one shared column has epsilon = 27 where the paper claims 1 (THEORY.md).",
-    ),
-    Sentence("lasso-published.scale", "The scale of the noise on picks is computed from the data without protection."),
-    Sentence(
-        "lasso-published.ball", "Every round adds the vertices of all parties, so the coefficients leave the constraint set."
-    ),
-)
+def voids(cost: float, epsilon: float) -> tuple[Sentence, ...]:
+    """Return why nothing is promised; ``cost`` is the epsilon of one value in one shared column of this plan, alone."""
+    return (
+        Sentence(
+            "lasso-published.too-little",
+            "The noise of shared columns and picks does not follow what one person can change: one value in one shared column costs epsilon = {cost:,g} "
+            "alone, where the paper claims {epsilon:g} for everything (THEORY.md).",
+            cost=float(f"{cost:.3g}"),
+            epsilon=epsilon,
+        ),
+        Sentence("lasso-published.scale", "The scale of the noise on picks is computed from the data without protection."),
+        Sentence(
+            "lasso-published.ball",
+            "Every round adds the vertices of all parties, so the coefficients leave the constraint set.",
+        ),
+    )
 
 
 def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:
@@ -110,10 +123,13 @@ def compile_plan(study: Study) -> Plan:
     parties, rows = len(study.parties), study.parties[0].rows
     laplace = pick_scale(design.eta, parties, rows, p.rounds, study.epsilon, study.delta)
     matrix = sketch(study, p)
+    # The leading singular value, which sets the noise, and the longest column, by which one value moves what is sent.
     norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
+    longest = 1.0 if matrix is None else float(np.linalg.norm(matrix, axis=0).max())
     spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
     unknown = tuple((unit, math.inf) for unit in ROWWISE)
     column = ScaledGaussian(p.sketch_rows or rows, unknown, norm * math.sqrt(parties * p.rounds) * spread)
+    cost = gaussian_epsilon(study.delta, 2 * longest / column.multiplier)
     releases = [
         release
         for card in study.parties
@@ -122,11 +138,11 @@ def compile_plan(study: Study) -> Plan:
             Release(COLUMN, card.name, COLUMN, column, min(p.rounds, design.width(card))),
         )
     ]
-    return Plan(study, Split.VERTICAL, tuple(releases), voids=_VOIDS, design=design)
+    return Plan(study, Split.VERTICAL, tuple(releases), voids=voids(cost, study.epsilon), design=design)
 
 
 def pick(context: Context, request: PickRequest) -> Pick:
-    """Line 10 as it is meant: v_i = (J a_i).q - a_i.y / n with Laplace noise of a scale that follows the data's own G."""
+    """Subroutine A: v_i = +-((J a_i).q - a_i.y / n) with Laplace noise of a scale that follows G, the largest entry of this party's own gradient."""
     rows, study, design = context.table.n_rows, context.plan.study, context.design
     predictions, matrix = predictions_of(context, design, request) / rows, sketch(study, design.parameters)
     residual = (predictions if matrix is None else matrix.T @ predictions) - response_of(context, design) / rows
