@@ -21,6 +21,7 @@ from unpooled.models.lasso.declared import LARGEST, SQUARED, Coupling, Parameter
 from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, PickRequest
 from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
 from unpooled.models.lasso.plan import COLUMN, PICK, LassoDesign, grids, widths_of
+from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy.accounting import gaussian_epsilon
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
@@ -107,9 +108,18 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
     return 2 * radius / (parties * rows) * math.sqrt(2 * rounds * math.log(2 / delta)) / (epsilon / (2 * parties) / 2)
 
 
+#: Definition 1: neighbours differ in one data sample. The paper names no delta, and of T, tau and the sketch's rows orders alone.
+SETTINGS = {"delta": 1e-5, "unit": "record"}
+#: (12) has one ball, no constant, and the squared loss; its coefficients are the rounds' own.
+LACKS = lacking(
+    "adjacency method prior coupling clip shares refit fit_intercept response_public tolerate check helpers response_at loss "
+    "radius_in_half_ranges"
+)
+
+
 def compile_plan(study: Study) -> Plan:
     """Return the releases of Algorithm 2 with the noise as printed; half of epsilon and delta for each kind."""
-    p = check_parameters(study, Parameters)
+    p = check_parameters(with_settings(study, Parameters, SETTINGS, LACKS), Parameters)
     if p.radius_in_half_ranges is not None:
         raise UsageError(
             "radius_in_half_ranges is not for the published form: its bound is radius, the paper's eta, in units of the response"
@@ -138,7 +148,14 @@ def compile_plan(study: Study) -> Plan:
             Release(COLUMN, card.name, COLUMN, column, min(p.rounds, design.width(card))),
         )
     ]
-    return Plan(study, Split.VERTICAL, tuple(releases), voids=voids(cost, study.epsilon), design=design)
+    return Plan(
+        study,
+        Split.VERTICAL,
+        tuple(releases),
+        notes=(settings_of(study, SETTINGS),),
+        voids=voids(cost, study.epsilon),
+        design=design,
+    )
 
 
 def pick(context: Context, request: PickRequest) -> Pick:
@@ -164,7 +181,7 @@ def share(context: Context, request: ColumnRequest) -> ColumnReply:
 TEMPLATE = Template(
     "Distributed Frank-Wolfe as printed (Algorithm 2), with sketched columns. It protects nobody and leaves the ball (THEORY.md, section 2).",
     COLUMNS,
-    "attribute",
+    "record",
     """\
 # Every party must hold the response, in the same order of rows and the same units: give it to the parties that lack it before this study.
 response = "y"                      # every party's own label column, under `labels` in its party file
@@ -187,4 +204,6 @@ MODEL = replace(
     template=TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
+    defaults=SETTINGS,
+    lacks=LACKS,
 )
