@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAPERS = ("pride", "stacking", "bayes", "lasso", "pls")
 SCRIPTS = sorted(path for paper in PAPERS for path in (ROOT / "experiments" / paper).glob("*.py"))
 #: The headings of the table of a page.
-COLUMNS = ("item", "the paper says", "ours", "protocol differs in", "verdict", "command")
+COLUMNS = ("item", "the paper says", "ours", "form", "protocol differs in", "verdict", "command")
 
 
 @pytest.fixture
