@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
-#: Theorem 1 assumes that delta is smaller: its noise has ln(1 / (2 delta)).
+#: P.3 assumes that delta is smaller: its noise has ln(1 / (2 delta)).
 LARGEST_DELTA = 0.5
-_DELTA = "the published calibration needs a delta above 0 and below 1/2, as Theorem 1 of the paper: its noise has ln(1 / (2 delta))"
+_DELTA = "the published calibration needs a delta above 0 and below 1/2, as Theorem 1 of the PRIDE paper has it: its noise has ln(1 / (2 delta))"
 #: What a party keeps of the rows that it fitted, by which it standardises and perturbs new ones: two numbers for each coded column, and theta.
 MEANS, DEVIATIONS, RANGE = "column_means", "column_deviations", "largest_range"
 #: SDCA ends at a gap of this share of the objective, or after so many epochs.
@@ -121,7 +121,7 @@ def _of_new_rows(parameters: Parameters) -> Sentence:
     return Sentence(
         "pride-published.new-rows",
         "New rows are predicted at {who}, from the own columns there and newly released sketches of the other parties' columns of these rows (section 7 "
-        "of the paper). Every party that predicts gets these sketches. Their noise has the deviation of Theorem 1 for the largest range in the fitted "
+        "of the paper). Every party that predicts gets these sketches. Their noise has the deviation of the paper's theorem for the largest range in the fitted "
         "rows, which is read off the data, so nobody can say what the release costs: the ledger debits it as unbounded.",
         who=listed([repr(name) for name in parameters.predicting]) if parameters.predicting else "every party",
     )
