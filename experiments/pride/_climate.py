@@ -43,12 +43,12 @@ def waves() -> np.ndarray:
     return kept / np.sqrt((kept**2).mean(axis=1, keepdims=True))
 
 
-def climate(seed: int) -> Problem:
-    """One simulation; points are ordered by longitude, so that a party holds a region."""
+def climate(seed: int, components: int = COMPONENTS) -> Problem:
+    """One simulation, whose response rests on the first ``components``; points are ordered by longitude, so that a party holds a region."""
     rng = np.random.default_rng([seed, 531])
     scores = rng.standard_normal((TRAIN + TEST, TRAIN + TEST))
     X = (scores * np.sqrt(shares())) @ waves()
-    signal = scores[:, :COMPONENTS] @ rng.choice([-1.0, 1.0], COMPONENTS) / np.sqrt(COMPONENTS)
+    signal = scores[:, :components] @ rng.choice([-1.0, 1.0], components) / np.sqrt(components)
     y = np.sqrt(EXPLAINED) * signal + np.sqrt(1 - EXPLAINED) * rng.standard_normal(TRAIN + TEST)
     blocks = tuple(np.array_split(np.arange(X.shape[1]), PARTIES))
     return Problem(X[:TRAIN], y[:TRAIN], X[TRAIN:], y[TRAIN:], blocks)

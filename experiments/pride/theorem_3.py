@@ -18,6 +18,13 @@ ROWS, OWN, OTHERS, PENALTY = 6, 40, 4000, 50.0
 SKETCHED, NOISE = (500, 700, 1000, 1400, 2000, 2800, 4000), (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 #: Received columns at which the noise is varied.
 AT = 2000
+#: The data of Table 1, and how often each is drawn, or split, at the full size.
+SETS = {
+    "simulation": (lambda seed: problem_of(seed)[0], 20),
+    "climate": (climate, 5),
+    "pressure": (pressure, 20),
+    "expression": (selected, 20),
+}
 
 
 def errors(sketched: int, sigma: float, seeds: range) -> np.ndarray:
@@ -41,17 +48,30 @@ def row(measured: np.ndarray, bounds: np.ndarray) -> list[str]:
     return [f"{v:.3g}" for v in (measured.mean(), measured.max(), bounds.mean(), (bounds / measured.max()).mean())]
 
 
+def statistics(name: str, seed: int) -> list[float]:
+    """Rows, columns, largest range, d_min, effective rank, J80 and J90 of the standardised training columns of one draw."""
+    problem = SETS[name][0](seed)
+    X = (problem.X - problem.X.mean(axis=0)) / np.where(problem.X.std(axis=0) > 0, problem.X.std(axis=0), 1.0)
+    shape = Shape.of(X)
+    return [*X.shape, problem.theta, shape.d_min, shape.effective_rank, shape.j80, shape.j90]
+
+
+def table_1(full: bool) -> None:
+    """Means with standard errors over draws of the simulations, and over splits of the real data into training and test rows."""
+    rows = []
+    for name, (_, draws) in SETS.items():
+        seeds = range(draws if full else 3)
+        found = np.array([kept([name, seed], lambda name=name, seed=seed: statistics(name, seed)) for seed in seeds])
+        means, errors = found.mean(axis=0), found.std(axis=0, ddof=1) / math.sqrt(len(found))
+        said = [f"{mean:.4g} ± {error:.2g}" for mean, error in zip(means[2:], errors[2:], strict=True)]
+        rows.append([name, *(f"{int(count)}" for count in found[0, :2]), str(len(seeds)), *said])
+    header = ["data", "n", "p", "draws", "largest range", "d_min", "effective rank", "J80", "J90"]
+    write_table("pride/table_1", "Table 1: shapes of the data, means and standard errors", header, rows)
+
+
 def main(full: bool) -> None:
     """Table 1, and one party's measured distance to the pooled solution beside the bound, over tau_K without noise and over sigma."""
-    problems = {"simulation": problem_of(0)[0], "climate": climate(0), "pressure": pressure(0), "expression": selected(0)}
-    rows = []
-    for name, problem in problems.items():
-        X = (problem.X - problem.X.mean(axis=0)) / np.where(problem.X.std(axis=0) > 0, problem.X.std(axis=0), 1.0)
-        shape = Shape.of(X)
-        cells = [f"{problem.theta:.2f}", f"{shape.d_min:.3g}", f"{shape.effective_rank:.2f}", str(shape.j80), str(shape.j90)]
-        rows.append([name, str(X.shape[0]), str(X.shape[1]), *cells])
-    header = ["data", "n", "p", "largest range", "d_min", "effective rank", "J80", "J90"]
-    write_table("pride/table_1", "Table 1: shapes of the data", header, rows)
+    table_1(full)
     seeds = range(2000 if full else 300)
     size = f"{ROWS} rows of full rank, {len(seeds)} designs"
     without = [np.array(kept([m, 0.0], lambda m=m: errors(m, 0.0, seeds).tolist())) for m in SKETCHED]
@@ -68,7 +88,7 @@ def main(full: bool) -> None:
         f"{AT} received columns: over sigma": lines(np.array(NOISE[1:]), noisy[1:]),
     }
     curves("pride/theorem_3", panels, "received columns, or sigma")
-    problem = problems["simulation"]
+    problem = problem_of(0)[0]
     loco = fit(problem, "DUAL-LOCO", 0.2, theta=THETA)
     bound = relative_error_bound(Shape.of(problem.X), 40)
     print(f"simulation, m = 0.2 tau: the bound is {bound}; penalty {loco.alphas[0]:.3g}")

@@ -37,8 +37,11 @@ def tables(text: str) -> list[tuple[list[str], list[list[str]]]]:
 
 
 def cell(what: str) -> str:
-    """The text of the cell that an entry names; exactly one must answer to it."""
-    name, row, column = (part.strip() for part in what.split("|"))
+    """The text of the cell that an entry names, or of its standard error where the entry ends with ``| error``; exactly one must answer to it."""
+    name, row, column, *part = (part.strip() for part in what.split("|"))
+    if part not in ([], ["error"]):
+        msg = f"{what!r} names a file, a row, a column, and perhaps error"
+        raise LookupError(msg)
     hits = []
     for header, rows in tables((RESULTS / f"{name}.md").read_text()):
         if column in header:
@@ -49,7 +52,7 @@ def cell(what: str) -> str:
     if len(hits) != 1:
         msg = f"{len(hits)} cells answer to {what!r}"
         raise LookupError(msg)
-    return hits[0]
+    return hits[0].partition("±")[2] if part else hits[0]
 
 
 def agrees(quoted: str, stored: str) -> bool:
@@ -101,7 +104,7 @@ def test_a_side_file_belongs_to_one_page_and_pages_hold_no_comments() -> None:
 def results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "table.md").write_text(
-        "# made\n\n| a | b | c |\n|---|---|---|\n| x | 1 | .7449 ± .01 |\n| x | 2 | 3 |\n"
+        "# made\n\n| a | b | c |\n|---|---|---|\n| x | 1 | .7449 ± .013 |\n| x | 2 | 3 |\n"
     )
     monkeypatch.setitem(globals(), "RESULTS", tmp_path)
 
@@ -128,6 +131,15 @@ def test_a_wrong_figure_in_prose_is_caught(said: dict[str, str]) -> None:
     assert wrong(PROSE, {"prose": {"it is .745": "made/table | x, 1 | c", "and 3": "made/table | x, 2 | c"}}) == []
     assert len(wrong(PROSE, {"prose": said})) == 1
     assert len(wrong(PROSE + "it is .745\n", {"prose": {"it is .745": "made/table | x, 1 | c"}})) == 1
+
+
+@pytest.mark.usefixtures("results")
+def test_a_standard_error_is_compared_with_the_stored_one() -> None:
+    text = "# Page\n\nit is .745 ± .013\n"
+    assert wrong(text, {"prose": {"is .745": "made/table | x, 1 | c", ".745 ± .013": "made/table | x, 1 | c | error"}}) == []
+    assert len(wrong(text, {"prose": {".745 ± .013": "made/table | x, 1 | c"}})) == 1
+    for what in ("made/table | x, 2 | c | error", "made/table | x, 1 | c | median"):  # none is stored; no such part
+        assert len(wrong(text, {"prose": {".745 ± .013": what}})) == 1
 
 
 TABLE = "# Page\n\n| a | b .5 | c |\n|---|---|---|\n| x | .745, n = 0.5 | 0.25 |\n| `0.1` | 3 | paper 0.5, 0.6 |\n"

@@ -20,6 +20,7 @@ from unpooled.study.templates import MODELS, template
 #: Comments that name an example and no default.
 EXAMPLES = (
     "event",
+    "fitted",
     "horizon",
     "cuts = {",
     "totals = {",

@@ -1,4 +1,4 @@
-"""Items of the PRIDE paper that a small calculation settles: its solver is DUAL-LOCO's, Lemmas 4 and 7, and a step of the proof of Theorem 3."""
+"""Items of the PRIDE paper that a small calculation settles: its solver, its numbered equations, Lemmas 4 and 7, and steps of the proof of Theorem 3."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from unpooled import PrideRegressor
+from unpooled.datasets import make_confounded_field
+from unpooled.errors import UsageError
+from unpooled.kernels.hadamard import Srht
+from unpooled.papers.pride import published_sigma
 from unpooled.papers.sdca import sdca
 
 
@@ -67,3 +72,146 @@ def test_lemma_7(chance: float) -> None:
             assert upper <= math.exp(-(delta**2) * mean / (2 + delta)) + 1e-12
             if delta < 1:
                 assert coins.cdf(math.floor((1 - delta) * mean + 1e-9)) <= math.exp(-mean * delta**2 / 2) + 1e-12
+
+
+# --- numbered equations ------------------------------------------------------------------------------------------------
+
+
+def local_problem(
+    seed: int, n: int = 6, own: int = 4, others: int = 9, sketched: int = 5, sigma: float = 0.3
+) -> tuple[np.ndarray, ...]:
+    """X, Theta, E and the response of one party's problem: equations (9) and (10)."""
+    rng = np.random.default_rng(seed)
+    theta = np.zeros((own + others, own + sketched))
+    theta[:own, :own] = np.eye(own)
+    theta[own:, own:] = rng.normal(size=(others, sketched)) / math.sqrt(sketched)
+    E = np.hstack([np.zeros((n, own)), sigma * rng.normal(size=(n, sketched))])
+    return rng.normal(size=(n, own + others)), theta, E, rng.normal(size=n)
+
+
+def test_equations_2_and_9_and_10_are_one_local_design() -> None:
+    """[X_k, the others' sketches and noise] is X Theta + E."""
+    X, theta, E, _ = local_problem(0)
+    assert X @ theta + E == pytest.approx(np.hstack([X[:, :4], X[:, 4:] @ theta[4:, 4:] + E[:, 4:]]), abs=1e-12)
+
+
+def test_equations_1_and_3_have_one_solution() -> None:
+    """b = -X' alpha / (n lambda) of the dual maximum is the minimum of the primal with f = (y - u)^2 / 2; with f = (y - u)^2 it has half the penalty."""
+    X, _, _, y = local_problem(1)
+    n, penalty = y.size, 0.7
+    dual = -np.linalg.solve(np.eye(n) + X @ X.T / (n * penalty), y)  # the root of a + y + X X' a / (n lambda)
+    primal = np.linalg.solve(X.T @ X / n + penalty * np.eye(X.shape[1]), X.T @ y / n)
+    assert -X.T @ dual / (n * penalty) == pytest.approx(primal, abs=1e-10)
+    of_ridge = np.linalg.solve(2 * X.T @ X / n + penalty * np.eye(X.shape[1]), 2 * X.T @ y / n)
+    assert of_ridge == pytest.approx(np.linalg.solve(X.T @ X / n + penalty / 2 * np.eye(X.shape[1]), X.T @ y / n), abs=1e-10)
+    # Section 4.2 writes the dual solution without its factor -n lambda, and lambda for n lambda.
+    assert dual == pytest.approx(-n * penalty * np.linalg.solve(X @ X.T + n * penalty * np.eye(n), y), abs=1e-10)
+    assert not np.allclose(dual, np.linalg.solve(X @ X.T + penalty * np.eye(n), y), rtol=0.1)
+
+
+def sketched_error(
+    X: np.ndarray, y: np.ndarray, penalty: float, own: int, sketched: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """beta*, beta_k* and its estimate from a Gaussian sketch of the others' columns without noise."""
+    Z = X[:, own:] @ np.random.default_rng(seed).normal(size=(X.shape[1] - own, sketched)) / math.sqrt(sketched)
+    n = y.size
+    exact, found = (
+        np.linalg.solve(gram + n * penalty * np.eye(n), y) for gram in (X @ X.T, X[:, :own] @ X[:, :own].T + Z @ Z.T)
+    )
+    return X.T @ exact, X[:, :own].T @ exact, X[:, :own].T @ found
+
+
+def test_equation_6_is_relative_to_all_coefficients() -> None:
+    """(17), which the proof ends with, has |beta*| on the right. (6) has |beta_k*|, and where that is 0 the error is not."""
+    rng = np.random.default_rng(3)
+    n, own, others, penalty = 6, 4, 3000, 2.0
+    X = rng.normal(size=(n, own + others))
+    left = np.linalg.svd(X[:, :own])[0][:, own:]  # what the party's own columns do not reach
+    dual = left @ rng.normal(size=n - own)
+    y = (X @ X.T + n * penalty * np.eye(n)) @ dual
+    every, exact, found = sketched_error(X, y, penalty, own, 2000, 0)
+    assert np.linalg.norm(exact) < 1e-10 * np.linalg.norm(every)
+    missed = np.linalg.norm(found - exact)
+    assert missed > 1e6 * np.linalg.norm(exact)
+    assert missed < 0.1 * np.linalg.norm(every)
+
+
+def test_equation_11() -> None:
+    for seed in range(50):
+        X, _, _, _ = local_problem(seed)
+        U, d, _ = np.linalg.svd(X, full_matrices=False)
+        gamma, size = np.random.default_rng(seed).normal(size=d.size), 0.4**2 * 5
+        term = (U.T @ (size * np.eye(len(X))) @ U) / np.outer(d, d) @ gamma
+        assert np.linalg.norm(term) <= size / d.min() ** 2 * np.linalg.norm(gamma) * (1 + 1e-12)
+
+
+def test_equation_15_loses_half() -> None:
+    """Theta without half of its columns keeps half of |a|^2, however many columns there are; (15) has 1 - 2 rho, which tends to 1."""
+    rng = np.random.default_rng(6)
+    n, own, others = 6, 40, 1500
+    right = np.linalg.svd(rng.normal(size=(n, own + others)), full_matrices=False)[2]
+    for sketched in (500, 2000, 6000):
+        a = rng.normal(size=n)
+        received = (right[:, own:].T @ a) @ rng.normal(size=(others, sketched)) / math.sqrt(sketched)
+        w = np.append(right[:, :own].T @ a, received)
+        assert w @ w == pytest.approx(a @ a, rel=0.15)
+        halves = [float(w[kept] @ w[kept]) for kept in rng.random((400, w.size)) < 0.5]
+        assert np.mean(halves) == pytest.approx(0.5 * w @ w, rel=0.03)
+
+
+def expected_loss(n: int, draws: int, seed: int = 8) -> tuple[float, float, float]:
+    """The mean over W of |Y - (X_k b_k + (Z + W) b)|^2 less the loss without W, its standard error, and sigma^2 |b|^2."""
+    rng, sigma, sketched = np.random.default_rng(seed), 0.7, 5
+    missed, b = rng.normal(size=n), rng.normal(size=sketched)
+    losses = [((missed - sigma * rng.normal(size=(n, sketched)) @ b) ** 2).sum() - (missed**2).sum() for _ in range(draws)]
+    return float(np.mean(losses)), float(np.std(losses) / math.sqrt(draws)), sigma**2 * float(b @ b)
+
+
+@pytest.mark.parametrize("n", [1, 10, 40])
+def test_equation_19_lacks_a_factor_n(n: int) -> None:
+    """Each of the n rows has its own noise: the expected penalty is n sigma^2 |b|^2. Printed: sigma^2 |b|^2, that of one row."""
+    found, error, printed = expected_loss(n, 6000)
+    assert found == pytest.approx(n * printed, abs=5 * error)
+    assert abs(found - printed) > 5 * error or n == 1
+
+
+def test_the_density_before_equation_19_is_no_density() -> None:
+    """exp(-w^2 / (2 pi sigma^2)) / sqrt(2 pi sigma^2), as printed, has the integral sqrt(pi); with 2 sigma^2 it has 1."""
+    w, sigma = np.linspace(-40, 40, 400_001), 1.3
+    of = [np.exp(-(w**2) / size) / math.sqrt(2 * math.pi * sigma**2) for size in (2 * math.pi * sigma**2, 2 * sigma**2)]
+    assert [float(np.trapezoid(each, w)) for each in of] == pytest.approx([math.sqrt(math.pi), 1.0], abs=1e-6)
+
+
+def test_the_field_is_that_of_section_d_1_but_for_its_units() -> None:
+    """The signal-to-noise ratio is 0.75; the noise is near 22.8, and 500 in the paper: its coefficients are 22 times as large, which no relative error sees."""
+    fields = [make_confounded_field(1000, seed=seed) for seed in range(5)]
+    for field in fields:
+        signal = field.design @ field.coefficients
+        assert field.design.shape == (1000, 400)
+        assert (signal @ signal) / ((field.response - signal) @ (field.response - signal)) == pytest.approx(0.75)
+    assert np.mean([field.noise for field in fields]) == pytest.approx(22.8, abs=0.6)
+
+
+# --- definitions and claims about noise --------------------------------------------------------------------------------
+
+
+def test_definition_1_with_all_attributes_is_no_guarantee_of_a_row() -> None:
+    """One value of one user may change, of any attribute in S. With S = all of them, a whole row may still change the release by far more."""
+    plan = PrideRegressor(bounds=(-1, 1), epsilon=1.0, delta=1e-5, sketch_dim=0.2).plan(800, 400)
+    assert plan.epsilon(1e-5, "attribute") <= 1.0
+    assert plan.epsilon(1e-5, "record") == pytest.approx(148.9, abs=0.05)
+
+
+@pytest.mark.parametrize("size", [1, 10, 20, 40, 200])
+def test_the_sensitivity_of_a_hadamard_sketch_is_one_whatever_its_size(size: int) -> None:
+    """Section 4.1: w_2(Pi) = 1, so the noise does not depend on the size of the sketch."""
+    lengths = np.linalg.norm(Srht.draw(200, size, 3).matrix(), axis=1)
+    assert lengths == pytest.approx(np.ones(200), abs=1e-12)
+
+
+def test_delta_has_more_than_little_effect_on_the_noise() -> None:
+    """Section 5: "varying delta has only little effect on sigma". From 0.05 to 1e-5 it is 1.89 times as much at epsilon 1, and 2.13 times at 0.1."""
+    ratios = [published_sigma(1.0, epsilon, 1e-5) / published_sigma(1.0, epsilon, 0.05) for epsilon in (0.1, 1.0, 20.0)]
+    assert ratios == pytest.approx([2.13, 1.89, 1.18], abs=0.01)
+    with pytest.raises(UsageError, match="below 1/2"):
+        published_sigma(1.0, 1.0, 0.5)

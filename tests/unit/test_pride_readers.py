@@ -41,6 +41,8 @@ def random_study(seed: int) -> Study:
         columns += [Column("shared", -1.0, 1.0)] if shared[k] else []
         cards.append(Card(name, ROWS, tuple(columns), ("y",) if knows[k] else ()))
     parameters: dict[str, object] = {"sketch_dim": int(rng.integers(0, 3)), "sketch": str(rng.choice(["srht", "gaussian"]))}
+    if max(len(card.columns) for card in cards) == 1:  # a column is sketched to one at most
+        parameters["sketch_dim"] = min(parameters["sketch_dim"], 1)
     if rng.random() < 0.3:
         parameters["public"] = [f"{rng.choice(names)}0"]
     trust = {}

@@ -8,20 +8,33 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
 from unpooled.families.logistic import Logistic
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import pride
 from unpooled.models.pride import party
 from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
-from unpooled.models.pride.parameters import Parameters
+from unpooled.models.pride.parameters import Parameters, check_sizes
 from unpooled.models.pride.party import sent
-from unpooled.models.pride.plan import DUALITY_GAP, ESTIMATE, SKETCH, Own, Part, PrideDesign, check, coded, parts_of, plan_of
+from unpooled.models.pride.plan import (
+    DUALITY_GAP,
+    ESTIMATE,
+    SKETCH,
+    Own,
+    Part,
+    PrideDesign,
+    check,
+    coded,
+    parts_of,
+    plan_of,
+    widths_of,
+)
 from unpooled.papers.sdca import sdca
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
+from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Nothing
 from unpooled.protocol.step import Step
@@ -35,6 +48,11 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
+#: P.3 assumes that delta is smaller: its noise has ln(1 / (2 delta)).
+LARGEST_DELTA = 0.5
+_DELTA = "the published calibration needs a delta above 0 and below 1/2, as Theorem 1 of the PRIDE paper has it: its noise has ln(1 / (2 delta))"
+#: What a party keeps of the rows that it fitted, by which it standardises and perturbs new ones: two numbers for each coded column, and theta.
+MEANS, DEVIATIONS, RANGE = "column_means", "column_deviations", "largest_range"
 #: SDCA ends at a gap of this share of the objective, or after so many epochs.
 _GAP, _EPOCHS = 1e-14, 5_000
 
@@ -42,9 +60,13 @@ _GAP, _EPOCHS = 1e-14, 5_000
 def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float = 1.0) -> float:
     r"""Return the noise of PRIDE's Theorem 1 (P.3): :math:`\sigma = w\theta\epsilon^{-1}\sqrt{2(\ln(1/(2\delta))+\epsilon)}`.
 
+    The theorem assumes that delta lies between 0 and 1/2; other values are refused.
+
     >>> round(published_sigma(7.4118, 1.0, 0.05), 2)
     19.05
     """
+    if not 0 < delta < LARGEST_DELTA:
+        raise UsageError(_DELTA)
     return row_norm * theta / epsilon * math.sqrt(2 * (math.log(1 / (2 * delta)) + epsilon))
 
 
@@ -72,8 +94,8 @@ def compile_plan(study: Study) -> Plan:
     check(study, parameters)
     if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
         raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
-    if study.delta == 0 or parameters.fitted is not None:
-        raise UsageError("the published calibration needs delta > 0, and has no release for new rows")
+    if not 0 < study.delta < LARGEST_DELTA:
+        raise UsageError(_DELTA)
     if parameters.named not in ("squared", "huber", "logistic"):
         msg = f"the published calibration is for ridge, Huber and logistic regression: family = {parameters.named} needs calibration = 'sound'"
         raise UsageError(msg)
@@ -81,13 +103,28 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published calibration has no earlier models: prior needs calibration = 'sound'")
     if parameters.publish:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
+    check_sizes(parameters.sketch_dim, widths_of(study.parties))
     parts = parts_of(study)
     releases = tuple(
         Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part.card.rows * part.sketch.size))
         for part in parts
         if part.sketch is not None
     )
-    return plan_of(study, releases, PrideDesign(parameters, parts, standardised, states_noise=False))
+    plan = plan_of(study, releases, PrideDesign(parameters, parts, standardised_here, states_noise=False))
+    if parameters.fitted is None:
+        return plan
+    return replace(plan, voids=(*plan.voids, _of_new_rows(parameters)))
+
+
+def _of_new_rows(parameters: Parameters) -> Sentence:
+    """Return the sentence that says who predicts new rows from which releases, and that these have no price."""
+    return Sentence(
+        "pride-published.new-rows",
+        "New rows are predicted at {who}, from the own columns there and newly released sketches of the other parties' columns of these rows (section 7 "
+        "of the paper). Every party that predicts gets these sketches. Their noise has the deviation of the paper's theorem for the largest range in the fitted "
+        "rows, which is read off the data, so nobody can say what the release costs: the ledger debits it as unbounded.",
+        who=listed([repr(name) for name in parameters.predicting]) if parameters.predicting else "every party",
+    )
 
 
 def _mechanism(study: Study, numbers: int) -> ScaledGaussian | PublishedNoise:
@@ -104,15 +141,45 @@ def standardised(part: Part, table: Table) -> Own:
     return Own((real - mean) / deviation, mean, deviation)
 
 
-def sketch(context: Context, request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
-    """Z_k = X_k Pi_k + W_k of standardised columns; theta is the largest range of one of them."""
+def standardised_here(context: Context[PrideDesign], part: Part) -> Own:
+    """Return a step's columns, standardised by their own moments, or new rows by the moments that the party keeps of the rows that it fitted."""
+    fitted = context.design.parameters.fitted
+    if fitted is None:
+        return standardised(part, context.table)
+    mean, deviation = _kept(context, MEANS, fitted), _kept(context, DEVIATIONS, fitted)
+    return Own((coded(part, context.table).rows - mean) / deviation, mean, deviation)
+
+
+def _kept(context: Context, name: str, fitted: str) -> NDArray[np.float64]:
+    try:
+        return context.kept(name, fitted)
+    except UsageError:
+        msg = (
+            f"this party keeps no {name.replace('_', ' ')} of the study that fitted: it took no part in it, or that study ran with an earlier version of "
+            "unpooled; run that study again with every party"
+        )
+        raise UsageError(msg) from None
+
+
+def sketch(context: Context[PrideDesign], request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
+    """Z_k = X_k Pi_k + W_k of standardised columns; theta is the largest range of one of them, in the rows of the fit."""
+    if context.design.parameters.fitted is None:
+        part = party.part_of(context)
+        own = standardised(part, context.table)
+        for name, values in ((MEANS, own.mean), (DEVIATIONS, own.deviation), (RANGE, _largest_range(own))):
+            context.keep(name, values)
     return sent(context, _statistic)
 
 
-def _statistic(context: Context, part: Part) -> Vector:
+def _largest_range(own: Own) -> NDArray[np.float64]:
+    return np.array([np.ptp(own.rows, axis=0).max(initial=0.0)])
+
+
+def _statistic(context: Context[PrideDesign], part: Part) -> Vector:
     assert part.sketch is not None
-    own = standardised(part, context.table).rows
-    return Vector(part.sketch.apply_real(own).ravel(), float(np.ptp(own, axis=0).max()))
+    own, fitted = standardised_here(context, part), context.design.parameters.fitted
+    theta = _largest_range(own) if fitted is None else _kept(context, RANGE, fitted)
+    return Vector(part.sketch.apply_real(own.rows).ravel(), float(theta[0]))
 
 
 def estimate(context: Context, request: EstimateRequest) -> Estimated:
@@ -170,7 +237,9 @@ sketch_dim = 0.05                   # columns of a sketch as a part of the party
 # fit_intercept = true
 # others = "like mine"              # for noise_model = "gram"
 # public = []                       # columns that are sent as they are
-# sketch, grids, matrices, prior, clip_norm, publish, response_bound, fitted, predicting, event, quantile, dispersion and cap are not for this form""",
+# fitted = "..."                    # the plan whose coefficients predict new rows: `unpooled new pride --fitted STUDY` writes such a study
+# predicting = []                   # which parties predict new rows
+# sketch, grids, matrices, prior, clip_norm, publish, response_bound, event, quantile, dispersion and cap are not for this form""",
     delta=0.05,
     calibration="published",
     trust='cross-validation = "trusted"',

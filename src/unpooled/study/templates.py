@@ -190,9 +190,14 @@ def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
         "privacy": privacy,
         "party": [{"card": card} for card in cards],
     }
+    costs = (
+        "It releases a sketch of the new rows, which costs what this plan says."
+        if asked.calibration == Calibration.SOUND
+        else "It releases a sketch of the new rows, in the form of the paper: nobody knows what that costs, and nothing is promised."
+    )
     return (
         "# New rows, predicted at the parties with the coefficients that they keep of an earlier study.\n"
-        "# It releases a sketch of the new rows, which costs what this plan says. The predictions stay at the parties:\n"
+        f"# {costs} The predictions stay at the parties:\n"
         "# unpooled party export THIS.toml --config party.toml --out predictions.csv\n"
         f"# parameters.predicting = [...] names the parties that predict; default: all that kept coefficients.\n\n{tomli_w.dumps(told)}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
@@ -17,8 +16,8 @@ from unpooled.estimation.priors import PRIORS, Earlier, Prior
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.pride import MODEL
-from unpooled.models.pride.parameters import AUTO
-from unpooled.models.pride.plan import DUALITY_GAP, sizes_of
+from unpooled.models.pride.parameters import AUTO, check_sizes
+from unpooled.models.pride.plan import DUALITY_GAP, sizes_of, widths_of
 from unpooled.models.pride.units import in_own_units
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
@@ -56,7 +55,7 @@ class PrideEstimator(Earlier, StudyEstimator):
 
     _model = MODEL
     #: What the parties keep and no prediction needs: no pickle and no file carries it away from them.
-    _unsaved = StudyEstimator._unsaved | {"drawn_", "reliability_"}  # noqa: SLF001 - its base
+    _unsaved = StudyEstimator._unsaved | {"drawn_", "reliability_", "_kept_by_senders"}  # noqa: SLF001 - its base
     #: The label columns of an estimating party.
     _label_names: tuple[str, ...] = (RESPONSE,)
     _parameter_constraints: ClassVar = (
@@ -151,11 +150,8 @@ class PrideEstimator(Earlier, StudyEstimator):
                 msg = f"estimating names at least one party that has the response, out of {', '.join(names)}"
                 raise UsageError(msg)
             cards = tuple(c if c.name in self.estimating else msgspec.structs.replace(c, labels=()) for c in cards)
-        widest = max(len(Coding(card.columns, 1).attribute) for card in cards)
-        most = 1 << max(widest - 1, 0).bit_length()  # a Hadamard transform works on a power of two
-        if isinstance(self.sketch_dim, Integral) and self.sketch_dim > most and isinstance(self.sketch, str):
-            msg = f"sketch_dim must be at most {most}, for the widest party has {widest} columns to be sketched"
-            raise UsageError(msg)
+        if isinstance(self.sketch, str):
+            check_sizes(plain(self.sketch_dim), widths_of(cards))
         matrices = (
             {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
         )
@@ -198,11 +194,13 @@ class PrideEstimator(Earlier, StudyEstimator):
             tables[name] = Table({column: own[column] for column in own.names} | told) if told else own
         done = self._run(study, tables)
         estimated = {card.name for card in study.parties if card.labels}
-        self.kept_ = {
+        kept = {
             name: {key: values for (_, key), values in keeper.items()}
             for name, keeper in done.kept.items()
-            if isinstance(keeper, MemoryKeeper) and name in estimated
+            if isinstance(keeper, MemoryKeeper)
         }
+        self.kept_ = {name: values for name, values in kept.items() if name in estimated}
+        self._kept_by_senders = {name: values for name, values in kept.items() if name not in estimated}
         self.alpha_ = {name: float(kept["alpha"][0]) for name, kept in self.kept_.items()}
         gaps = {name: kept.get(DUALITY_GAP) for name, kept in self.kept_.items()}
         self.duality_gap_ = {name: float(gap[0]) for name, gap in gaps.items() if gap is not None}
@@ -252,9 +250,10 @@ class PrideEstimator(Earlier, StudyEstimator):
         new = Table(self._new(X))
         study = self._about(new.n_rows, self._promised, self.plan_.hash, (party,))
         keepers = {
-            name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()}) for name, kept in self.kept_.items()
+            name: MemoryKeeper({(self.plan_.hash, key): v for key, v in kept.items()})
+            for name, kept in (self.kept_ | self._kept_by_senders).items()
         }
-        self.prediction_plan_, found = run(MODEL, study, tables_of(study, new, None), keepers, self.budget)
+        self.prediction_plan_, found = run(self._row_of(study), study, tables_of(study, new, None), keepers, self.budget)
         self.prediction_ledger_ = found.ledger
         predictions: Vector = found.kept[party].kept(self.prediction_plan_.hash, "predictions")
         return predictions

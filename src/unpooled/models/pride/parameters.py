@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
 
 from unpooled.aggregation.priors import EarlierModel
+from unpooled.errors import UsageError
 from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
 from unpooled.families.negative_binomial import NegativeBinomial
@@ -38,9 +40,31 @@ def automatic_size(rows: int, columns: int, epsilon: float) -> int:
     A few columns are sketched whole: the next power of two, so that nothing is lost but by the noise.
     """
     if columns <= _WHOLE:
-        return min(1 << max(columns - 1, 0).bit_length(), max(rows, 1))
+        return min(most_columns(columns), max(rows, 1))
     share = min(_LARGEST, _SHARE * max(1.0, epsilon))
     return min(max(_FEWEST, round(share * columns)), columns, max(rows, 1))
+
+
+def most_columns(features: int) -> int:
+    """Return the largest size of a sketch of this number of columns: that of the Hadamard transform, a power of two."""
+    return 1 << max(features - 1, 0).bit_length()
+
+
+def check_sizes(wanted: float | str | Mapping[str, int], widths: Mapping[str, int]) -> None:
+    """Refuse a number of sketched columns beyond the Hadamard transform of a party's coded columns, whose number ``widths`` has by party.
+
+    Such a sketch costs noise and memory, and carries nothing more. A number for all parties is held against the widest one.
+    """
+    asked: Mapping[str, int] = {}
+    if isinstance(wanted, Mapping):
+        asked = wanted
+    elif isinstance(wanted, int):
+        asked = {max(widths, key=widths.__getitem__): wanted}
+    for name, size in asked.items():
+        if name in widths and size > (most := most_columns(widths[name])):
+            who = f"party {name!r}" if isinstance(wanted, Mapping) else "the widest party"
+            msg = f"sketch_dim must be at most {most}, for {who} has {widths[name]} columns to be sketched"
+            raise UsageError(msg)
 
 
 def undrawn(family: str) -> str:

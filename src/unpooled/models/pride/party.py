@@ -126,7 +126,7 @@ def sent(context: Context, statistic: Callable[[Context, Part], Statistic]) -> S
 
 def _own(context: Context[PrideDesign], part: Part) -> Own:
     """Return the party's own coded columns, private then public: raw, because nothing computed from them leaves."""
-    own = context.design.own(part, context.table)
+    own = context.design.own(context, part)
     if not part.public.columns:
         return own
     public = np.concatenate([part.public.real(block) for block in context.table.blocks(part.public.names)])
@@ -353,7 +353,8 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
     others, noise, _ = _others(context, request.received)
     if others.shape[1] != kept("received_coefficients").shape[0]:
         raise PlanMismatch(
-            "the fitted plan received other columns than this one sends: give the study of new rows its sketch_dim"
+            "the fitted plan received other columns than this one sends: a study of new rows needs every party of the study that fitted. If all "
+            "are in it, give the study of new rows its sketch_dim"
         )
     noisy = noise > 0
     if parameters.noise_model != "plain" and noisy.any():

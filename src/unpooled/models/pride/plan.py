@@ -13,7 +13,7 @@ import numpy as np
 from unpooled.aggregation.priors import assumed, check_models
 from unpooled.errors import UsageError
 from unpooled.models.pride.joint import JointFamily
-from unpooled.models.pride.parameters import Parameters, automatic_size
+from unpooled.models.pride.parameters import Parameters, automatic_size, check_sizes, most_columns
 from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.mechanisms import Mechanism
     from unpooled.privacy.table import Table
+    from unpooled.protocol.context import Context
 
 SKETCH, FOLDS, SCORE, ESTIMATE, PREDICT = "sketch", "folds", "score", "estimate", "predict"
 COEFFICIENTS = "coefficients"
@@ -87,6 +88,11 @@ def coded(part: Part, table: Table) -> Own:
     return Own(np.concatenate(blocks) if blocks else np.empty((table.n_rows, 0)), np.zeros(width), np.ones(width))
 
 
+def coded_here(context: Context[PrideDesign], part: Part) -> Own:
+    """Return the columns of a step's table as the declared bounds code them."""
+    return coded(part, context.table)
+
+
 @dataclass(frozen=True)
 class PrideDesign:
     """The design that the model made of a study."""
@@ -94,8 +100,8 @@ class PrideDesign:
     parameters: Parameters
     #: What every party holds and sends, in the study's order.
     parts: tuple[Part, ...]
-    #: How a party's private columns enter its fit.
-    own: Callable[[Part, Table], Own] = coded
+    #: How a party's private columns enter its fit, or its prediction of new rows.
+    own: Callable[[Context[PrideDesign], Part], Own] = coded_here
     #: Whether the plan states the noise of the columns that a party receives.
     states_noise: bool = True
 
@@ -134,6 +140,11 @@ def parts_of(study: Study) -> tuple[Part, ...]:
         knows = knows_response(parameters, card)
         parts.append(Part(card, Coding(private, grid), Coding(public, grid), sketch, knows, is_read))
     return tuple(parts)
+
+
+def widths_of(cards: Iterable[Card]) -> dict[str, int]:
+    """Return the number of coded columns of every party."""
+    return {card.name: len(Coding(card.columns, 1).attribute) for card in cards}
 
 
 def sketch_of(study: Study, card: Card, features: int) -> PublicSketch | None:
@@ -202,9 +213,10 @@ def _size(study: Study, parameters: Parameters, card: Card, features: int) -> in
         wanted = wanted[card.name]
     if wanted == 0:
         return 0
-    size = max(1, round(min(wanted, 1e9) * features)) if isinstance(wanted, float) else wanted
-    most = features if parameters.sketch == "dct" else 1 << max(features - 1, 0).bit_length()
-    return min(size, most) if parameters.sketch != "gaussian" else size
+    most = features if parameters.sketch == "dct" else most_columns(features)
+    if isinstance(wanted, float):
+        return min(max(1, round(min(wanted, 1e9) * features)), most)
+    return min(wanted, most) if parameters.sketch != "gaussian" else wanted
 
 
 # --- calibration ------------------------------------------------------------------------------------------------------
@@ -328,6 +340,8 @@ def check(study: Study, parameters: Parameters) -> None:
     if not any(knows_response(parameters, card) for card in study.parties) and parameters.fitted is None:
         msg = f"no party has {_label_columns(parameters)}: somebody must know the response"
         raise UsageError(msg)
+    if parameters.sketch == "gaussian":  # the others end at the size of their transform, whatever is asked
+        check_sizes(parameters.sketch_dim, widths_of(study.parties))
     columns = {column.name: column for card in study.parties for column in card.columns}
     check_models(parameters.prior, Coding(tuple(columns.values()), 1).coded_names, intercept=True)
 
