@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from unpooled.models.pride.plan import (
     widths_of,
 )
 from unpooled.papers.sdca import sdca
+from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy import noise
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
@@ -88,14 +89,36 @@ class PublishedNoise(Unpriced):
         return noisy
 
 
+#: Section 5: delta, global cross-validation of the penalty, sketches of a twentieth of the columns, which are taken as they arrive.
+SETTINGS = {"delta": 0.05, "alpha": "global-cv", "noise_model": "plain", "sketch_dim": 0.05}
+LACKS = lacking(
+    "adjacency unit sketch grids matrices noise_model others prior clip_norm publish event quantile dispersion cap"
+)
+
+
+def settings(study: Study) -> dict[str, Any]:
+    """Return the paper's settings for a study: new rows need no penalty, and global cross-validation is of regressions."""
+    given = study.parameters
+    family = given.get("family") or given.get("loss") or ("logistic" if given.get("task") == "classification" else "squared")
+    own = dict(SETTINGS)
+    if family != "squared":
+        own["alpha"] = "local-cv"
+    if given.get("fitted") is not None:
+        del own["alpha"]
+    return own
+
+
 def compile_plan(study: Study) -> Plan:
-    """Return one sketch per party, with the noise of Theorem 1 of the PRIDE paper."""
-    parameters = check_parameters(study, Parameters)
-    check(study, parameters)
-    if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
-        raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
+    """Return one sketch per party, with the noise of Theorem 1 of the PRIDE paper, and the paper's settings where the study names none."""
+    own = settings(study)
+    filled = with_settings(study, Parameters, own, LACKS)
+    parameters = check_parameters(filled, Parameters)
     if not 0 < study.delta < LARGEST_DELTA:
         raise UsageError(_DELTA)
+    check_sizes(parameters.sketch_dim, widths_of(study.parties))
+    check(filled, parameters)
+    if Unit(study.unit) is not Unit.ATTRIBUTE or parameters.sketch != "srht":
+        raise UsageError("the published calibration is for unit 'attribute' and the SRHT only")
     if parameters.named not in ("squared", "huber", "logistic"):
         msg = f"the published calibration is for ridge, Huber and logistic regression: family = {parameters.named} needs calibration = 'sound'"
         raise UsageError(msg)
@@ -103,14 +126,14 @@ def compile_plan(study: Study) -> Plan:
         raise UsageError("the published calibration has no earlier models: prior needs calibration = 'sound'")
     if parameters.publish:
         raise UsageError("the paper publishes no coefficients: publish needs calibration = 'sound'")
-    check_sizes(parameters.sketch_dim, widths_of(study.parties))
-    parts = parts_of(study)
+    parts = parts_of(filled)
     releases = tuple(
         Release(SKETCH, part.card.name, SKETCH, _mechanism(study, part.card.rows * part.sketch.size))
         for part in parts
         if part.sketch is not None
     )
     plan = plan_of(study, releases, PrideDesign(parameters, parts, standardised_here, states_noise=False))
+    plan = replace(plan, notes=(*plan.notes, settings_of(filled, own)))
     if parameters.fitted is None:
         return plan
     return replace(plan, voids=(*plan.voids, _of_new_rows(parameters)))
@@ -256,4 +279,6 @@ MODEL = replace(
     promises=False,
     template=TEMPLATE,
     steps=tuple(_OWN.get(step.name, step) for step in pride.MODEL.steps),
+    defaults=SETTINGS,
+    lacks=LACKS,
 )

@@ -24,8 +24,7 @@ def with_settings(study: Study, kind: type[msgspec.Struct], own: Mapping[str, An
     """Return a study with the paper's settings for parameters that it does not name; refuse those that the paper does not have."""
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for name in sorted(lacks & set(study.parameters) & set(fields)):
-        given = study.parameters[name]
-        if not _same(given, _usual(fields[name])) and not (name in own and _same(given, own[name])):
+        if not _same(study.parameters[name], own.get(name, _usual(fields[name]))):
             msg = f"{name} is not in the paper: leave it out, or use calibration = 'sound'"
             raise UsageError(msg)
     filled = {name: value for name, value in own.items() if name in fields and name not in study.parameters}

@@ -56,6 +56,8 @@ class PrideEstimator(Earlier, StudyEstimator):
     _model = MODEL
     #: What the parties keep and no prediction needs: no pickle and no file carries it away from them.
     _unsaved = StudyEstimator._unsaved | {"drawn_", "reliability_", "_kept_by_senders"}  # noqa: SLF001 - its base
+    #: Whether it fits regressions, of which global cross-validation is.
+    _crosses: ClassVar[bool] = False
     #: The label columns of an estimating party.
     _label_names: tuple[str, ...] = (RESPONSE,)
     _parameter_constraints: ClassVar = (
@@ -134,6 +136,14 @@ class PrideEstimator(Earlier, StudyEstimator):
         """Return the label columns of an estimating party."""
         return {RESPONSE: response}
 
+    @property
+    def _of_form(self) -> dict[str, Any]:
+        """As its task has it: global cross-validation is of regressions."""
+        own = super()._of_form
+        if own.get("alpha") == "global-cv" and not (self._crosses and self.loss in {None, "squared"}):
+            own["alpha"] = "local-cv"
+        return own
+
     # --- plan ------------------------------------------------------------------------------------------------------------
 
     def _study(self, rows: Mapping[str, int], declared: Declared) -> Study:
@@ -155,16 +165,17 @@ class PrideEstimator(Earlier, StudyEstimator):
         matrices = (
             {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
         )
+        alpha, size = self._taken("alpha"), self._taken("sketch_dim")
         parameters: dict[str, Any] = {
             "response": RESPONSE,
             **self._of_family(declared),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
-            "sketch_dim": sizes_of(self.plan_.design) if fitted and self.sketch_dim == AUTO else plain(self.sketch_dim),
+            "sketch_dim": sizes_of(self.plan_.design) if fitted and size == AUTO else plain(size),
             "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
             # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
-            "alpha": "marginal-likelihood" if fitted and self.alpha == "global-cv" else plain(self.alpha),
+            "alpha": "marginal-likelihood" if fitted and alpha == "global-cv" else plain(alpha),
             "noise_model": self.noise_model,
             "others": self.others,
             "fit_intercept": bool(self.fit_intercept),
@@ -176,12 +187,13 @@ class PrideEstimator(Earlier, StudyEstimator):
             "predicting": list(predicting),
         }
         parameters |= {} if fitted else self._prior_parameter(declared.columns)
-        trust = {"cross-validation": "trusted"} if self.alpha == "global-cv" and not fitted else {}
+        trust = {"cross-validation": "trusted"} if alpha == "global-cv" and not fitted else {}
         asked = self._asked(cards, parameters, declared.derived, trust)
         if not fitted:
             return asked
-        # New rows are predicted with what is kept: what that was drawn to is no input of their study.
-        return msgspec.structs.replace(asked, origins=tuple(origin for origin in asked.origins if origin.input != PRIOR))
+        # New rows are predicted with what is kept: what that was drawn to is no input of their study, and they need no penalty.
+        origins = tuple(origin for origin in asked.origins if origin.input != PRIOR)
+        return msgspec.structs.replace(asked, origins=origins, parameters={**asked.parameters, "alpha": parameters["alpha"]})
 
     # --- fit ---------------------------------------------------------------------------------------------------------------
 

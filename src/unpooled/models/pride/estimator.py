@@ -67,7 +67,7 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     adjacency : {"replace", "zero-out"}, default "replace"
         How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
     calibration : {"sound", "published"}, default "sound"
-        The noise whose guarantee is proved, or the paper's, which promises nothing.
+        The noise whose guarantee is proved, or the paper's, which promises nothing: parameters at their defaults are then the paper's own.
     alpha : {"marginal-likelihood", "local-cv", "global-cv"} or float, default "marginal-likelihood"
         The penalty, as scikit-learn's alpha on columns scaled by their declared half width. "global-cv" is not private.
     sketch : {"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"
@@ -150,6 +150,8 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
     ('attribute', True)
 
     """
+
+    _crosses = True
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         return own_loss("regression", self.loss, self.threshold, declared)
