@@ -670,7 +670,7 @@ def test_sparse_columns_need_ranges_around_zero() -> None:
         ({"adjacency": "zero-out"}, "replace"),
         (
             {"calibration": "published", "parameters": {"coupling": "blocks", "radius_in_half_ranges": None}},
-            "published form",
+            "coupling is not in the paper",
         ),
         ({"calibration": "published"}, "radius_in_half_ranges is not for the published form"),
         ({"parameters": {"refit": 1.0}}, "refit"),

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from unpooled.aggregation.layout import Geometry, MomentsLayout, blocks_of
+from unpooled.aggregation.linear_fit import plain
 from unpooled.aggregation.linear_rounds import Method
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Summed
@@ -119,7 +120,7 @@ def coordinate(plan: Plan[BayesDesign]) -> Conversation:
         return result
     moments = Moments.of(result.moments)
     moments = replace(moments, gram=_absolute(moments))
-    fit = posterior(plan.design, moments)
+    fit = plain(posterior(plan.design, moments))
     coefficients = coefficients_of(fit, plan.design.layout.names, result.level)
     return msgspec.structs.replace(result, coefficients=coefficients, intercept=fit.intercept_, moments=moments.stored())
 

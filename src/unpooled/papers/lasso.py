@@ -112,8 +112,7 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
 SETTINGS = {"delta": 1e-5, "unit": "record"}
 #: (12) has one ball, no constant, and the squared loss; its coefficients are the rounds' own.
 LACKS = lacking(
-    "adjacency method prior coupling clip shares refit fit_intercept response_public tolerate check helpers response_at loss "
-    "radius_in_half_ranges"
+    "adjacency method prior coupling clip shares refit fit_intercept response_public tolerate check helpers response_at loss"
 )
 
 
