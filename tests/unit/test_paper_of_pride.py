@@ -221,7 +221,14 @@ def test_what_travels_is_the_sketches_and_little_else() -> None:
     """Section 7: "the communication overhead is small". Of 200 columns and 800 rows a sketch of 10 is a twentieth; 16 kB are the study and its opening."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (800, 400))
-    options = {"bounds": (-1, 1), "epsilon": 1.0, "delta": 0.05, "calibration": "published", "noise_model": "plain", "alpha": 3.0}
+    options = {
+        "bounds": (-1, 1),
+        "epsilon": 1.0,
+        "delta": 0.05,
+        "calibration": "published",
+        "noise_model": "plain",
+        "alpha": 3.0,
+    }
     for size in (10, 40):
         model = PrideRegressor(sketch_dim=size, random_state=0, **options).fit(X, X[:, 0])
         for party in model.communication_.values():
