@@ -215,3 +215,23 @@ def test_delta_has_more_than_little_effect_on_the_noise() -> None:
     assert ratios == pytest.approx([2.13, 1.89, 1.18], abs=0.01)
     with pytest.raises(UsageError, match="below 1/2"):
         published_sigma(1.0, 1.0, 0.5)
+
+
+def test_what_travels_is_the_sketches_and_little_else() -> None:
+    """Section 7: "the communication overhead is small". Of 200 columns and 800 rows a sketch of 10 is a twentieth; 16 kB are the study and its opening."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (800, 400))
+    options = {
+        "bounds": (-1, 1),
+        "epsilon": 1.0,
+        "delta": 0.05,
+        "calibration": "published",
+        "noise_model": "plain",
+        "alpha": 3.0,
+    }
+    for size in (10, 40):
+        model = PrideRegressor(sketch_dim=size, random_state=0, **options).fit(X, X[:, 0])
+        for party in model.communication_.values():
+            assert 0 < party["sent"] - 8 * 800 * size < 20_000
+            assert 0 < party["received"] - 8 * 800 * size < 1000
+    assert 0.05 * X[:, :200].nbytes == 8 * 800 * 10
