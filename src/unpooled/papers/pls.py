@@ -300,6 +300,7 @@ sd = "sigma"                        # noise as printed; "sigma^2": as the author
 # basis_size, matrix, reference, norm, method, prior, tolerate and nodes are not for this form""",
     delta=0.01,
     calibration="published",
+    trust='aggregation = "trusted"             # of several holders, the first sees the others\' rows as they are',
     cards=("first.card.toml",),
 )
 

@@ -69,6 +69,6 @@ def answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str,
         times = model.intervals_[1:]
         survival = model.predict_survival(frame, times)
         found |= {f"survival to {time:g}": values for time, values in zip(times.tolist(), survival.T, strict=True)}
-    elif hasattr(model, "moments_") and hasattr(model, "credible_interval"):
+    elif hasattr(model, "moments_") and hasattr(model, "credible_interval") and not model.moments_.narrowed:
         found["std"] = model.predict(frame, return_std=True)[1]
     return found
