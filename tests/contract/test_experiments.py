@@ -51,7 +51,7 @@ def test_a_script_can_be_imported_and_run(path: Path, monkeypatch: pytest.Monkey
 
 def test_every_paper_has_scripts_and_a_page() -> None:
     assert {path.parent.name for path in SCRIPTS} == set(PAPERS)
-    assert {path.stem for path in (ROOT / "docs" / "papers").glob("*.md")} == {*PAPERS, "index"}
+    assert {path.stem for path in (ROOT / "docs" / "papers").glob("*.md")} == {*PAPERS, "index", "ten-lines"}
 
 
 # --- pages: a row for every numbered item, and a command for every row -----------------------------------------------------

@@ -233,7 +233,7 @@ class StackedClassifier(StackEstimator):
 
     @property
     def _meta(self) -> str:
-        """Return how low-level models are combined: as printed by a high level that is learned, whoever holds what."""
+        """Return how low-level models are combined: as printed by a high level that is learned, of rows as of columns."""
         asked = str(self._taken("meta"))
         printed = not self._row.promises and self._stands("meta", self.meta)
         return HIGH_LEVEL if printed and self.split == "samples" else asked
