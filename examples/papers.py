@@ -202,7 +202,7 @@ def walked(walk: Walk) -> list[tuple[str, str]]:
         for k, (name, columns) in enumerate(walk.parties.items()):
             own = rows[k::2] if walk.rows_split else rows
             words = party(folder, walk, name, columns, own)
-            said.append((f"unpooled {' '.join(words[:9])} ..", ""))
+            said.append((f"unpooled {' '.join(words)}", ""))
         names = list(walk.parties)
         cards = [word for name in names for word in ("--card", f"{name}/{name}.card.toml")]
         new = ["new", walk.model, "--calibration", "published", *cards, "--out", "study.toml"]

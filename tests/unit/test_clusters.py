@@ -479,8 +479,8 @@ def test_what_was_finished_and_lost_is_waited_for(tmp_path: Path) -> None:
 
 def test_the_engine_is_left_where_the_data_cannot_be_used(tmp_path: Path, here: Here) -> None:
     config = party_of(tmp_path)
-    rows_file(tmp_path, 1)
-    with pytest.raises(DataError, match="1 row"), open_party(config):
+    rows_file(tmp_path, 0)
+    with pytest.raises(DataError, match="0 row"), open_party(config):
         pass
     assert here.closed
 

@@ -393,7 +393,7 @@ def test_the_published_form_has_no_formula() -> None:
         calibration="published",
         derived=(),
     )
-    with pytest.raises(UsageError, match="not for this form"):
+    with pytest.raises(UsageError, match="formula is not in the paper"):
         load("bayes-published").compile(asked)
 
 

@@ -257,7 +257,7 @@ def test_what_bounds_whole_rows_goes_without_a_formula() -> None:
         made(rows="unit", epsilon=1.0, delta=1e-5).fit(FRAME, formula="ill ~ age", sites=np.arange(N) % 2)
     with pytest.raises(UsageError, match="declared columns"):
         made(method="moments", epsilon=1.0, delta=1e-5).fit(FRAME, formula="ill ~ age")
-    with pytest.raises(UsageError, match="not for this form"):
+    with pytest.raises(UsageError, match="formula is not in the paper"):
         made(calibration="published", epsilon=1.0).fit(FRAME, formula="ill ~ age")
     model = made(rows="unit", epsilon=1.0, delta=1e-5).fit(FRAME, formula="ill ~ age * ward")
     assert model.method_ == "perturbation", "the moments are of declared columns"

@@ -436,7 +436,7 @@ def test_auto_is_gaussian_only_where_a_delta_was_given_and_it_is_shorter() -> No
     stack = PrivateStackingClassifier(2, **options, delta=1e-5, noise="gaussian").plan(2000, 8)
     assert all(isinstance(r.mechanism, GaussianObjective) for r in stack.releases if r.name == "block")
     assert 0.999 < stack.epsilon(1e-5) <= 1.0
-    with pytest.raises(UsageError, match="sound form"):
+    with pytest.raises(UsageError, match="not in the paper"):
         PrivateStackingClassifier(2, **options, delta=1e-5, noise="gaussian", calibration="published").plan(2000, 8)
     rows = PrivateStackingClassifier(2, split="samples", **options, delta=1e-5, noise="gaussian").plan(2000, 8)
     assert all(isinstance(r.mechanism, GaussianObjective) for r in rows.releases)

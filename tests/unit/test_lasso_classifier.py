@@ -166,5 +166,5 @@ def test_what_does_not_go_with_a_logistic_loss_is_refused() -> None:
     ):
         with pytest.raises(UsageError, match=words):
             load("lasso").compile(msgspec.structs.replace(study, parameters=study.parameters | wrong))
-    with pytest.raises(UsageError, match="squared"):
+    with pytest.raises(UsageError, match="not in the paper"):
         load("lasso-published").compile(msgspec.structs.replace(study, calibration="published"))

@@ -371,7 +371,7 @@ def test_a_result_says_what_drew_it() -> None:
         ({"radius": 1.0, "method": "joint", "unit": "record"}, "prior goes without radius_in_half_ranges"),
         ({"rounds": 10}, 'prior goes with method = "moments" or "joint"'),
         ({"method": "frank-wolfe"}, 'prior goes with method = "moments" or "joint"'),
-        ({"calibration": "published"}, 'prior goes with method = "moments" or "joint"'),
+        ({"calibration": "published"}, "prior is not in the paper|method is not in the paper"),
         ({"method": "joint", "unit": "record", "prior": {"z": 1.0}}, "has a coefficient of z"),
         ({"epsilon": 0.01}, "the noise hides how far the rows agree with earlier models"),
     ],

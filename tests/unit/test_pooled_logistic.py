@@ -45,7 +45,9 @@ def test_the_way_is_chosen_before_data_and_a_pure_promise_stays_pure() -> None:
     for own in ({"rows": "unit"}, {"bounds": Bounds(norm=2.0)}):
         assert made(**own, **DELTA).plan(2000, 5).study.parameters["method"] == "moments", own
         assert made(**own).plan(2000, 5).study.model == "stacking", own
-    assert model_of(calibration="published", **DELTA) == "stacking"
+    assert model_of(calibration="published") == "stacking"
+    with pytest.raises(UsageError, match="delta is not in the paper"):
+        model_of(calibration="published", **DELTA)
     plan = made(epsilon=0.7, **DELTA).plan(2000, 5)
     assert 0.69 < plan.epsilon(1e-5) <= 0.7
 

@@ -425,7 +425,7 @@ def test_publishing_and_the_published_form_refuse_a_prior_too() -> None:
     publishing = {"publish": 0.5, "alpha": 1.0, "fit_intercept": False, "noise_model": "plain"}
     with pytest.raises(UsageError, match=r"prior goes without .*publish"):
         PrideRegressor(**asked, **publishing).plan(100, 4)
-    with pytest.raises(UsageError, match="published calibration has no earlier models"):
+    with pytest.raises(UsageError, match="prior is not in the paper"):
         PrideRegressor(calibration="published", **asked).plan(100, 4)
 
 

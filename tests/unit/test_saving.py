@@ -32,7 +32,10 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "bayes": ("PrivateBayesianRegression", REGRESSION),
     "bayes moments": ("PrivateBayesianRegression", REGRESSION | {"method": "moments"}),
     "bayes gradient": ("PrivateBayesianRegression", REGRESSION | {"method": "gradient"}),
-    "bayes published": ("PrivateBayesianRegression", REGRESSION | {"method": "moments", "calibration": "published"}),
+    "bayes published": (
+        "PrivateBayesianRegression",
+        REGRESSION | {"method": "moments", "calibration": "published", "projection": 0.0},
+    ),
     "glm": ("PrivateGLM", CLASSES),
     "glm newton": ("PrivateGLM", CLASSES | {"method": "newton"}),
     "glm classes": ("PrivateGLM", CLASSES | {"family": "multinomial", "method": "newton"}),

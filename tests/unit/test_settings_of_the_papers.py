@@ -132,7 +132,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         "geometry": "box",
         "covariance": "robust",
         "focus": ["x0"],
-        "method": "moments",
+        "method": "refinement",
         "site_effects": "fixed",
         "formula": "x0 + x1",
     },

@@ -80,6 +80,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms):
     they ask (:meth:`_study`), and the attributes that the result becomes. Everything else is here, once.
     """
 
+    _model: ClassVar[Model]
     _parameter_constraints: ClassVar[Constraints] = SHARED
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False

@@ -52,6 +52,7 @@ _MEANS = Sentence(
 #: What the authors' program has: no constant, both precisions known, and Algorithm 2 with a part of epsilon and delta for marginal deviations.
 SETTINGS = {
     "delta": 1e-4,
+    "method": Method.MOMENTS.value,
     "fit_intercept": False,
     "posterior": NAIVE,
     "prior_precision": 1.0,
@@ -187,6 +188,7 @@ TEMPLATE = Template(
     "record",
     """\
 response = "y"                      # a declared column, with a range
+method = "moments"                  # the paper's one release
 fit_intercept = false               # the paper has no constant
 posterior = "naive"                 # the paper's, which takes the noise for data; also "noise-aware"
 prior_precision = 1.0               # known, as in the paper
@@ -200,7 +202,7 @@ indefinite = "absolute"             # eigenvalues of a Gram matrix that noise ma
 # level = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
-# max_passes, method, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
+# max_passes, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
     delta=0.0001,
     calibration="published",
 )

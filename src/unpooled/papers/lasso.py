@@ -8,11 +8,13 @@ off each party's own columns, because no party sees the others', and a feature i
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.linalg import eigh
 
 from unpooled.errors import UsageError
 from unpooled.kernels.columns import scores
@@ -93,10 +95,24 @@ def voids(cost: float, epsilon: float) -> tuple[Sentence, ...]:
 
 def sketch(study: Study, p: Parameters) -> NDArray[np.float64] | None:
     """J: m x n, Gaussian of variance 1/m, from the public seed; None is the identity."""
-    if not p.sketch_rows:
-        return None
-    rng = np.random.default_rng((study.public_seed, 5))
-    return rng.normal(size=(p.sketch_rows, study.parties[0].rows)) / math.sqrt(p.sketch_rows)
+    return _gaussian(study.public_seed, p.sketch_rows, study.parties[0].rows) if p.sketch_rows else None
+
+
+@functools.lru_cache(maxsize=2)
+def _gaussian(seed: int, sketched: int, rows: int) -> NDArray[np.float64]:
+    """Draw J once: every round of every party needs it."""
+    drawn = np.random.default_rng((seed, 5)).normal(size=(sketched, rows)) / math.sqrt(sketched)
+    drawn.flags.writeable = False
+    return drawn
+
+
+@functools.lru_cache(maxsize=8)
+def _leading(seed: int, sketched: int, rows: int) -> float:
+    """Return the leading singular value of J, from the Gram matrix of its shorter side."""
+    drawn = _gaussian(seed, sketched, rows)
+    gram = drawn @ drawn.T if sketched <= rows else drawn.T @ drawn
+    last = gram.shape[0] - 1
+    return math.sqrt(float(eigh(gram, eigvals_only=True, subset_by_index=[last, last])[0]))
 
 
 def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: float, delta: float) -> float:
@@ -109,7 +125,7 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
 
 
 #: Definition 1: neighbours differ in one data sample. The paper names no delta, and of T, tau and the sketch's rows orders alone.
-SETTINGS = {"delta": 1e-5, "unit": "record"}
+SETTINGS = {"delta": 1e-5, "unit": "record", "method": "frank-wolfe", "fit_intercept": False, "refit": 0.0}
 #: (12) has one ball, no constant, and the squared loss; its coefficients are the rounds' own.
 LACKS = lacking(
     "adjacency method prior coupling clip shares refit fit_intercept response_public tolerate check helpers response_at loss"
@@ -126,6 +142,9 @@ def compile_plan(study: Study) -> Plan:
     check(study, p, named="radius")
     if p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta > 0:
         raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
+    if p.sketch_rows > study.parties[0].rows:
+        msg = f"sketch_rows must be at most {study.parties[0].rows}, the number of rows: a larger sketch sends more than the columns themselves, which sketch_rows = 0 sends"
+        raise UsageError(msg)
     if p.loss != SQUARED:
         raise UsageError("the published form has the squared loss alone")
     design = Printed(p, Coupling.BALL, math.inf, 0.0, math.inf, 0.0, 0.0, 0.0, widths_of(study))
@@ -133,7 +152,7 @@ def compile_plan(study: Study) -> Plan:
     laplace = pick_scale(design.eta, parties, rows, p.rounds, study.epsilon, study.delta)
     matrix = sketch(study, p)
     # The leading singular value, which sets the noise, and the longest column, by which one value moves what is sent.
-    norm = 1.0 if matrix is None else float(np.linalg.norm(matrix, 2))
+    norm = 1.0 if matrix is None else _leading(study.public_seed, p.sketch_rows, rows)
     longest = 1.0 if matrix is None else float(np.linalg.norm(matrix, axis=0).max())
     spread = math.sqrt(2 * (math.log(1 / study.delta) + study.epsilon / 2)) / (rows * study.epsilon / 2)
     unknown = tuple((unit, math.inf) for unit in ROWWISE)
@@ -186,10 +205,13 @@ TEMPLATE = Template(
 response = "y"                      # every party's own label column, under `labels` in its party file
 response_bound = 1.0                # bound on its absolute value: what is possible, not what you saw
 radius = 1.0                        # eta: bound on the sum of absolute coefficients of scaled columns, in units of the response
+method = "frank-wolfe"              # the paper's rounds
+fit_intercept = false               # the paper has no constant
+refit = 0.0                         # nor a last fit of the chosen columns
 rounds = 20                         # T
 sampled = 0                         # tau: columns that a party looks at per round; 0: all of them
 sketch_rows = 100                   # m: rows of the sketch of shared columns; 0: no sketch
-# radius_in_half_ranges, method, coupling, clip, shares, refit, fit_intercept, response_public, tolerate, check, prior and loss are not for this form""",
+# radius_in_half_ranges, coupling, clip, shares, response_public, tolerate, check, prior and loss are not for this form""",
     delta=1e-05,
     calibration="published",
 )

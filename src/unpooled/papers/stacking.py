@@ -68,8 +68,8 @@ SETTINGS = {
 }
 #: The paper protects one row of a pure epsilon, and has two classes.
 LACKS = lacking(
-    "adjacency aggregation delta fit_intercept formula noise rows multi_class ranks falling ranking_share "
-    "probabilities_share predictions_share rates method tolerate nodes"
+    "adjacency delta fit_intercept formula noise rows multi_class ranks falling ranking_share "
+    "probabilities_share predictions_share rates"
 )
 
 
