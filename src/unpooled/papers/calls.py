@@ -181,5 +181,5 @@ def fit_pls(
     ((20,), 0.01, False)
 
     """
-    chosen = {} if n_components is None else {"n_components": n_components}
+    chosen: dict[str, Any] = {} if n_components is None else {"n_components": n_components}
     return PrivatePLSRegression(epsilon=epsilon, **chosen, **_PUBLISHED, **settings).fit(X, y, sites)
