@@ -17,7 +17,7 @@ from unpooled.aggregation.totals import Total
 from unpooled.kernels.noisy_gram import naive_posterior
 from unpooled.models.bayes.coordinator import posterior
 from unpooled.papers.bayes import moments_box_as_published
-from unpooled.privacy.accounting import gaussian_sigma
+from unpooled.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table
 
@@ -44,6 +44,17 @@ def test_equations_1_and_2_what_n_minus_t_minus_1_shares_leave_is_the_standard_n
     assert share == pytest.approx(standard / (clients - together - 1), rel=1e-4)  # (2), with equality
     assert (clients - together - 1) * share == pytest.approx(standard, rel=1e-4)  # (1)
     assert (clients - together - 2) * share < standard * 0.999
+
+
+def test_the_classical_deviation_of_the_main_text_is_too_small_at_the_largest_epsilons_of_the_figures() -> None:
+    """Their program's deltas: enough up to epsilon = 7.5 at 1e-4 and 5 at 1e-3, too little from 10 (7.5) on: 31.6 costs 52.8."""
+
+    def cost(epsilon: float, delta: float) -> float:
+        return gaussian_epsilon(delta, epsilon / math.sqrt(2 * math.log(1.25 / delta)))
+
+    assert [cost(e, 1e-4) <= e for e in (1.0, 10**0.5, 10**0.75, 7.5, 10.0, 10**1.5)] == [True] * 4 + [False] * 2
+    assert [cost(e, 1e-3) <= e for e in (1.0, 3.0, 5.0, 7.5, 10.0)] == [True] * 3 + [False] * 2
+    assert cost(10**1.5, 1e-4) == pytest.approx(52.8, abs=0.05)
 
 
 # --- section 2: the model ----------------------------------------------------------------------------------------------------
