@@ -11,11 +11,12 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import norm
 
-from unpooled import PrivateLinearRegression
+from unpooled import Bounds, PrivateLinearRegression
 from unpooled.aggregation.moments import Moments
 from unpooled.aggregation.totals import Total
 from unpooled.kernels.noisy_gram import naive_posterior
 from unpooled.models.bayes.coordinator import posterior
+from unpooled.papers import fit_bayes
 from unpooled.papers.bayes import moments_box_as_published
 from unpooled.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from unpooled.privacy.plan import Plan
@@ -318,3 +319,33 @@ def test_theorem_4_of_the_library_is_theorem_4_of_the_paper() -> None:
     found = posterior(plan.design, Moments.decode(layout, Total(exact + noise, np.ones(5), ()), 40))
     wanted = np.linalg.solve(np.eye(2) + X.T @ X + symmetric[:2, :2], X.T @ y + symmetric[:2, 2])
     assert found.coef_ == pytest.approx(wanted, rel=1e-4)
+
+
+# --- what the call that names nothing does -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "methods"),
+    [
+        (3000, 9, ("refinement", "refinement", "refinement")),  # abalone
+        (1000, 11, ("gradient", "refinement", "refinement")),  # red wine
+        (840, 10, ("gradient", "refinement", "refinement")),  # drug sensitivity
+    ],
+)
+def test_the_methods_that_the_default_chooses_at_the_sizes_of_the_paper(n: int, d: int, methods: tuple[str, ...]) -> None:
+    found = [
+        PrivateLinearRegression(epsilon=epsilon, bounds=(-1, 1), y_bounds=(-1, 1)).plan(n, d).design.method
+        for epsilon in (1.0, 3.0, 10.0)
+    ]
+    assert found == list(methods)
+    normed = PrivateLinearRegression(epsilon=1.0, bounds=Bounds(norm=1.0), y_bounds=(-1, 1)).plan(n, d)
+    assert normed.design.method == "moments"
+
+
+def test_the_published_form_has_the_settings_of_the_program() -> None:
+    model = fit_bayes(RNG.uniform(-1, 1, (30, 2)), RNG.uniform(-1, 1, 30), epsilon=5.0, bounds=(-1, 1), y_bounds=(-1, 1))
+    given = model.plan_.design.parameters
+    assert (given.projection, given.fit_intercept, given.posterior, given.indefinite) == (0.3, False, "naive", "absolute")
+    assert (given.prior_precision, given.noise_precision, model.plan_.study.delta) == (1.0, 1.0, 1e-4)
+    assert len(model.plan_.study.parties) == 30
+    assert np.isnan(model.covariance_).all()  # narrowed columns have no errors
