@@ -6,7 +6,7 @@ Simulator: rows normal, of length 1; beta ~ N(0, I); y = x.beta + N(0, 1), clipp
 from __future__ import annotations
 
 import numpy as np
-from experiments.bayes._blr import PAPER, Blr, ball, unit_rows
+from experiments.bayes._blr import PAPER, Blr, ball, cell, unit_rows
 from experiments.cells import kept
 from experiments.common import run, write_table
 
@@ -51,18 +51,29 @@ def releases(n: int, d: int, epsilon: float, y_bound: float, sets: int, **option
     return np.array(kept([n, d, epsilon, y_bound, sets, *map(str, sorted(options.items()))], once))
 
 
+def rmse(squares: np.ndarray) -> str:
+    """The root of a mean of squared errors, and its standard error over data sets."""
+    middle = float(np.sqrt(squares.mean()))
+    return f"{middle:.3f} ± {squares.std(ddof=1) / np.sqrt(squares.size) / (2 * middle):.3f}"
+
+
+def median(values: np.ndarray) -> str:
+    """A median, and its standard error over 300 bootstrap samples."""
+    rng = np.random.default_rng(0)
+    spread = np.std([np.median(rng.choice(values, values.size)) for _ in range(300)])
+    return f"{np.median(values):.3g} ± {spread:.2g}"
+
+
 def main(full: bool) -> None:
     """200 data sets at both sizes; 1000 in full."""
     sets, rows = 1000 if full else 200, []
     for n, epsilon in COVERAGE:
-        private, exact = (releases(n, 5, e, 4.0, sets, **ball()).mean(axis=0) for e in (epsilon, float("inf")))
-        rows.append(
-            [f"{n}, {epsilon:g}", f"{exact[0, 0]:.3f}", f"{private[1, 0]:.3f}", f"{private[0, 0]:.3f}"]
-            + [f"{np.sqrt(v):.3f}" for v in (exact[0, 1], private[1, 1], private[0, 1])]
-        )
+        private, exact = (releases(n, 5, e, 4.0, sets, **ball()) for e in (epsilon, float("inf")))
+        three = (exact[:, 0], private[:, 1], private[:, 0])
+        rows.append([f"{n}, {epsilon:g}", *(cell(v[:, 0]) for v in three), *(rmse(v[:, 1]) for v in three)])
     write_table(
         "bayes/coverage",
-        f"Coverage of 95 % intervals over {sets} data sets (d = 5, unit rows, Y = 4, delta = 1e-5, replace)",
+        f"Coverage of 95 % intervals over {sets} data sets ± standard error (d = 5, unit rows, Y = 4, delta = 1e-5, replace)",
         ["n, eps", "no noise", "naive", "noise-aware", "rmse: no noise", "rmse: naive", "rmse: noise-aware"],
         rows,
     )
@@ -70,12 +81,12 @@ def main(full: bool) -> None:
     for n, epsilon in SETTINGS:
         for form, options in FORMS.items():
             found = releases(n, 10, epsilon, 7.5, sets // 2, **options)
-            rmse = np.sqrt(np.median(found[:, :, 1], axis=0))
-            numbers = [f"{rmse[1]:.3g}", f"{rmse[0]:.3g}", *(f"{found[:, k, 0].mean():.3f}" for k in (0, 1))]
+            errors, covered = np.sqrt(found[:, :, 1]), found[:, :, 0]
+            numbers = [median(errors[:, 1]), median(errors[:, 0]), cell(covered[:, 0]), cell(covered[:, 1])]
             rows.append([f"{n}, {epsilon:g}", form, *numbers])
     write_table(
         "bayes/bounds",
-        "Bounds and inference (d = 10, Y = 7.5, unit rows): median rmse of the coefficients and coverage",
+        f"Bounds and inference (d = 10, Y = 7.5, unit rows): median rmse of the coefficients and coverage over {sets // 2} data sets, ± standard error",
         ["n, eps", "form", "rmse, naive", "rmse, noise-aware", "coverage, noise-aware", "coverage, naive"],
         rows,
     )
