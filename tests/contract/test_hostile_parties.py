@@ -82,7 +82,7 @@ FORMS = {
     "pride, cross-validation": lambda: changed(
         "pride", parameters={"alpha": "global-cv"}, trust={"cross-validation": "trusted"}
     ),
-    "pride, published": lambda: changed("pride", calibration="published"),
+    "pride, published": lambda: changed("pride", calibration="published", parameters={"alpha": 1.0}),
     "bayes, trusted": lambda: changed("bayes", trust={"aggregation": "trusted"}, parameters={"tolerate": 0}),
     "bayes, local": lambda: changed("bayes", trust={"aggregation": "local"}),
     "describe, ranges": ranges_study,

@@ -765,7 +765,7 @@ def test_spectra_are_drawn_to_public_ones_with_responses() -> None:
         PrivatePLSRegression(**own, epsilon=0.2, prior=prior).plan(80, 700)
     with pytest.raises(UsageError, match="prior goes with one response"):
         PrivatePLSRegression(**own | {"y_bounds": [(8, 12), (8, 12)], "prior": {"x0": 1.0}}).plan(100, 700)
-    with pytest.raises(UsageError, match="no earlier models"):
+    with pytest.raises(UsageError, match="prior is not in the paper"):
         published = {"bounds": (-1, 1), "y_bounds": (-1, 1), "basis": "none", "calibration": "published", "n_components": 1}
         PrivatePLSRegression(**published, prior={"x0": 1.0}).plan(100, 5)
 

@@ -124,6 +124,8 @@ def pick_scale(radius: float, parties: int, rows: int, rounds: int, epsilon: flo
     return 2 * radius / (parties * rows) * math.sqrt(2 * rounds * math.log(2 / delta)) / (epsilon / (2 * parties) / 2)
 
 
+#: The most numbers of a Gaussian sketch: a gigabyte.
+_MOST_NUMBERS = 1 << 27
 #: Definition 1: neighbours differ in one data sample. The paper names no delta, and of T, tau and the sketch's rows orders alone.
 SETTINGS = {"delta": 1e-5, "unit": "record", "method": "frank-wolfe", "fit_intercept": False, "refit": 0.0}
 #: (12) has one ball, no constant, and the squared loss; its coefficients are the rounds' own.
@@ -142,8 +144,8 @@ def compile_plan(study: Study) -> Plan:
     check(study, p, named="radius")
     if p.coupling != Coupling.BALL or study.epsilon == math.inf or not study.delta > 0:
         raise UsageError("the published form has one ball, a finite epsilon and a positive delta")
-    if p.sketch_rows > study.parties[0].rows:
-        msg = f"sketch_rows must be at most {study.parties[0].rows}, the number of rows: a larger sketch sends more than the columns themselves, which sketch_rows = 0 sends"
+    if p.sketch_rows * study.parties[0].rows > _MOST_NUMBERS:
+        msg = f"sketch_rows must be at most {_MOST_NUMBERS // study.parties[0].rows} for so many rows: every party holds the whole matrix; 0 sends the columns themselves"
         raise UsageError(msg)
     if p.loss != SQUARED:
         raise UsageError("the published form has the squared loss alone")
