@@ -1,7 +1,7 @@
 """Two tables of one experiment, compared cell by cell within the errors that they state.
 
 ``0.12 ± 0.01`` states a standard error, ``0.12 (0.1 .. 0.2)`` or ``0.12 (0.1, 0.2)`` quartiles, ``0.12 (0.2)`` the worst of the runs; of other numbers the table's own
-words say how near they must be.
+words say how near they must be. Two sizes have other numbers of runs: between them a number without an error is compared only where the table says how near it must be.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ PLAIN = re.compile(rf"(?<![\w.]){NUMBER}(?![\w.]*\w)")
 #: Words for what two standard errors of a difference say. Fewer repetitions have larger errors, and may leave open what more of them decide: such
 #: words contradict each other where one says yes and the other no. What sums up a row of them follows from the row.
 VERDICTS, SUMMED_UP = {"yes", "no", "tie", "within the errors"}, {"holds", "broken"}
+SIZE = re.compile(r"^Size: (\w+)\.", re.MULTILINE)
 SAID = re.compile(r"Numbers without an error agree within ([\d.]+)\.")
 
 
@@ -59,8 +60,8 @@ def _numbers(cell: str, within: float) -> tuple[str, list[tuple[float, float, fl
     return cell, found
 
 
-def cells_agree(old: str, new: str, within: float = WITHIN) -> bool:
-    """Whether two cells say the same within their errors."""
+def cells_agree(old: str, new: str, within: float = WITHIN, *, sizes: bool = False) -> bool:
+    """Whether two cells say the same within their errors; ``sizes``: they are of two sizes."""
     if old == new:
         return True
     said = {old.lower(), new.lower()}
@@ -70,10 +71,17 @@ def cells_agree(old: str, new: str, within: float = WITHIN) -> bool:
         return True
     (words, before), (again, after) = _numbers(old, within), _numbers(new, within)
     if words != again or len(before) != len(after):
-        return False
+        return sizes and not _states(old) and not _states(new)
+    if sizes and not (_states(old) and _states(new)):
+        return True
     return all(
         isclose(a, b, abs_tol=WIDTH * hypot(s, t) + max(u, v)) for (a, s, u), (b, t, v) in zip(before, after, strict=True)
     )
+
+
+def _states(cell: str) -> bool:
+    """Whether a cell states an error."""
+    return any(pattern.search(cell) for pattern in (ERRORS, QUARTILES, WORST))
 
 
 def _width(*tables: list[list[str]]) -> int:
@@ -89,6 +97,7 @@ def differences(old: str, new: str) -> list[str]:
     (head, rows), (header, found) = rows_of(old), rows_of(new)
     said = SAID.search(new)
     within = float(said[1]) if said else WITHIN
+    sizes = said is None and SIZE.findall(old) != SIZE.findall(new)
     if not rows or not found:
         return [] if (head, rows) == (header, found) else ["one of the two tables has no rows"]
     width = _width(rows, found)
@@ -102,5 +111,5 @@ def differences(old: str, new: str) -> list[str]:
         f"{' | '.join(name)}, {column}: {before[name][column]} is now {value}"
         for name in shared
         for column, value in after[name].items()
-        if column in before[name] and not cells_agree(before[name][column], value, within)
+        if column in before[name] and not cells_agree(before[name][column], value, within, sizes=sizes)
     ]

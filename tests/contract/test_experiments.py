@@ -186,6 +186,32 @@ def test_cells_agree_within_what_they_state(experiments: SimpleNamespace, old: s
     assert experiments.agreement.cells_agree(old, new) is same
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("0.500", "0.900", True),  # no error is stated: a few runs tell nothing of many
+        ("0.500 ± 0.010", "0.900 ± 0.010", False),
+        ("0.500 ± 0.010", "0.510 ± 0.030", True),
+        ("0.5 (0.4 .. 0.6)", "3.0 (2.9 .. 3.1)", False),
+        ("yes", "no", False),
+        ("0.500 ± 0.010", "not run", False),
+        ("not reached", "0.5", True),
+    ],
+)
+def test_two_sizes_are_compared_where_both_state_errors(
+    experiments: SimpleNamespace, old: str, new: str, same: bool
+) -> None:
+    agreement = experiments.agreement
+    assert agreement.cells_agree(old, new, sizes=True) is same
+    page = "Size: {}.{}\n\n| name | found |\n|---|---|\n| a | {} |\n"
+    found = agreement.differences(page.format("full", "", old), page.format("reduced", "", new))
+    assert (found == []) is same
+    # A table that says how near its numbers must be is held to that.
+    near = " Numbers without an error agree within 0.1."
+    strict = agreement.differences(page.format("full", near, "0.500"), page.format("reduced", near, "0.900"))
+    assert strict != []
+
+
 HEADER = ["method", "epsilon", "error"]
 
 
