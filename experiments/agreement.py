@@ -45,7 +45,7 @@ def _numbers(cell: str, within: float) -> tuple[str, list[tuple[float, float, fl
     def noted(match: re.Match[str]) -> str:
         value = match[1] if match.re is not PLAIN else match[0]
         if match.re is ERRORS:
-            error = float(match[2])
+            error = float(match[2]) + _unit(match[2]) / 2  # it is rounded itself
         elif match.re is QUARTILES:
             error = (float(match[3]) - float(match[2])) / 2
         elif match.re is WORST:
@@ -75,7 +75,8 @@ def cells_agree(old: str, new: str, within: float = WITHIN, *, sizes: bool = Fal
     if sizes and not (_states(old) and _states(new)):
         return True
     return all(
-        isclose(a, b, abs_tol=WIDTH * hypot(s, t) + max(u, v)) for (a, s, u), (b, t, v) in zip(before, after, strict=True)
+        isclose(a, b, abs_tol=(WIDTH * hypot(s, t) + max(u, v)) * (1 + 1e-9))
+        for (a, s, u), (b, t, v) in zip(before, after, strict=True)
     )
 
 
