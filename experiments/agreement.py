@@ -81,8 +81,9 @@ def cells_agree(old: str, new: str, within: float = WITHIN, *, sizes: bool = Fal
 
 
 def _states(cell: str) -> bool:
-    """Whether a cell states an error."""
-    return any(pattern.search(cell) for pattern in (ERRORS, QUARTILES, WORST))
+    """Whether a cell states an error; runs that were all alike ("1.00 ± 0.00") say nothing of how far other runs may be."""
+    errors = ERRORS.findall(cell)
+    return all(float(error) > 0 for _, error in errors) and bool(errors or QUARTILES.search(cell) or WORST.search(cell))
 
 
 def _width(*tables: list[list[str]]) -> int:
