@@ -141,7 +141,7 @@ def test_an_entry_point_of_our_own_without_its_module_is_refused_alike(declare: 
 
 def test_no_sound_code_names_a_published_form() -> None:
     """The word stays in the enumeration, in policies and in prose."""
-    admitted = {"privacy/unit.py", "privacy/policy.py", "kernels/frank_wolfe.py"}
+    admitted = {"privacy/unit.py", "privacy/policy.py"}
     naming = {
         str(file.relative_to(SOURCE))
         for file in SOURCE.rglob("*.py")
@@ -234,24 +234,6 @@ def test_what_cannot_be_used_is_refused_with_its_distribution(declare: Declare, 
     assert "census" in names()
     with pytest.raises(UsageError, match=match):
         load("census")
-
-
-# --- names that moved --------------------------------------------------------------------------------------------------------
-
-
-def test_the_former_place_of_the_engine_warns_and_works() -> None:
-    import unpooled.kernels.frank_wolfe as former
-    import unpooled.papers.frank_wolfe as present
-
-    for name in present.__all__:
-        with pytest.warns(
-            FutureWarning, match=f"unpooled.kernels.frank_wolfe.{name} is now unpooled.papers.frank_wolfe.{name}"
-        ):
-            assert getattr(former, name) is getattr(present, name)
-    with pytest.raises(AttributeError, match="no attribute 'search'"):
-        _ = former.search
-    with pytest.warns(FutureWarning, match="Sampling"):
-        from unpooled.kernels.frank_wolfe import Sampling  # noqa: F401
 
 
 def test_a_study_names_the_model_and_not_the_row_of_its_form() -> None:

@@ -10,9 +10,9 @@ from unpooled.aggregation.line_rows import BASE, LENGTH
 from unpooled.aggregation.linear_design import lines_of
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.row_blocks import public_numbers, remembered
-from unpooled.aggregation.standard import DESCENT, FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD
+from unpooled.aggregation.standard import FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD
 from unpooled.aggregation.threads import shared_out
-from unpooled.aggregation.totals import no_settings
+from unpooled.aggregation.totals import DESCENT, no_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,7 @@ import numpy as np
 
 from unpooled.aggregation.keys import exchange_keys
 from unpooled.aggregation.modes import collect
-from unpooled.aggregation.standard import DESCENT
-from unpooled.aggregation.totals import COUNT, counting, of_units, rows_of
+from unpooled.aggregation.totals import COUNT, DESCENT, counting, of_units, rows_of
 from unpooled.aggregation.weights import WEIGHTS
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.unit import Adjacency, Split

@@ -24,7 +24,7 @@ from unpooled.aggregation.residual_cells import ResidualCells
 from unpooled.aggregation.row_blocks import coded_blocks, coded_rows, feature_rows
 from unpooled.aggregation.sites import SHORT, with_indicators
 from unpooled.aggregation.threads import shared_out
-from unpooled.aggregation.totals import Summed
+from unpooled.aggregation.totals import DESCENT, Summed
 from unpooled.kernels import standard_rows
 from unpooled.kernels.moments import add_gram
 from unpooled.privacy.bounds import integer_grid
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-SCALES, DESCENT, SPREAD, RESIDUAL = "scales", "descent", "spread", "residual"
+SCALES, SPREAD, RESIDUAL = "scales", "spread", "residual"
 #: Second moments of rows and responses, from which coefficients begin where noise is so small that they need no rounds.
 FIRST_MOMENTS = "beginning"
 #: Half a declared range of a response whose deviation nothing was released of, in deviations.

@@ -103,6 +103,8 @@ def of_units(study: Study, moved: Mapping[Adjacency, Summed]) -> Summed:
 
 #: How many rows count, where that is not public.
 COUNT = "count"
+#: The totals of gradients, one for every round.
+DESCENT = "descent"
 #: Its share of the squared budget.
 _COUNT_SHARE = 0.03
 

@@ -16,10 +16,7 @@ from unpooled.kernels.field import MODULUS, add, encode
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Words = NDArray[np.uint64]
-    Integers = NDArray[np.int64]
+    from unpooled.kernels.sampler import Integers, Words
 
 SEED_BYTES = 32
 _P = np.uint64(MODULUS)

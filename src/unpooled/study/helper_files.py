@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import tomli_w
 
-from unpooled.privacy.study import HelperCard
+from unpooled.privacy.plan import HelperCard
 from unpooled.study.files import read_card, read_party
 from unpooled.study.rules import FileSection, HelperPolicy, rules_of
 from unpooled.study.text import read_strictly, top_of

@@ -9,8 +9,8 @@ from unpooled.aggregation.meat import MEAT
 from unpooled.aggregation.modes import steps_of
 from unpooled.aggregation.residual_cells import CELLS
 from unpooled.aggregation.row_blocks import public_numbers, remembered
-from unpooled.aggregation.standard import DESCENT, SCALES, SPREAD
-from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
+from unpooled.aggregation.standard import SCALES, SPREAD
+from unpooled.aggregation.totals import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
