@@ -1,6 +1,6 @@
 """Golden runs: one line a contract case, before and after a change that should move no bit.
 
-``python tests/golden.py > build/before.json`` writes digests of every transcript, of the releases that its ledgers hold and of the result;
+``python tests/golden.py > build/before.json`` writes digests of every plan, its statement and its transcript, of the releases that ledgers hold and of the result;
 ``python tests/golden.py build/before.json`` names the cases that differ. Nothing is stored in the repository: another BLAS rounds otherwise.
 """
 
@@ -32,12 +32,14 @@ def digests(name: str) -> dict[str, str]:
         Transcript(),
         parties(case, dataclasses.replace(Policy.in_process(), allow_simulation=True)),
     )
-    outcome = drive(model, model.compile(case.study), in_process(people), transcript)
+    plan = model.compile(case.study)
+    outcome = drive(model, plan, in_process(people), transcript)
     messages = b"".join(entry.request + (entry.reply or b"") for entry in transcript.entries)
     debits = repr(
         [[(e.kind, e.key.name, e.key.index) for e in p.ledger.entries() if e.kind == "charge"] for p in people.values()]
     )
-    parts = {"transcript": messages, "debits": debits.encode(), "result": msgspec.msgpack.encode(outcome.result)}
+    said = "\n".join([plan.hash, str(plan.statement), str(plan)])
+    parts = {"plan": said.encode(), "transcript": messages, "debits": debits.encode(), "result": msgspec.msgpack.encode(outcome.result)}
     return {part: hashlib.sha256(content).hexdigest()[:16] for part, content in parts.items()}
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
+import inspect
 import math
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -518,7 +522,12 @@ def _other(value: object) -> object:
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_a_field_that_somebody_adds_to_a_mechanism_is_in_the_hash_by_itself(kind: type[Mechanism]) -> None:
     wider = dataclasses.make_dataclass(
-        kind.__name__, [("fresh", int, dataclasses.field(default=0))], bases=(kind,), frozen=True, slots=True
+        kind.__name__,
+        [("fresh", int, dataclasses.field(default=0))],
+        bases=(kind,),
+        frozen=True,
+        slots=True,
+        namespace={"kind": kind.kind},
     )
     values = [getattr(EXAMPLES[kind], field.name) for field in dataclasses.fields(kind)]
     one, other = wider(*values, 1), wider(*values, 2)
@@ -527,7 +536,7 @@ def test_a_field_that_somebody_adds_to_a_mechanism_is_in_the_hash_by_itself(kind
 
 
 def test_two_mechanisms_with_equal_fields_are_told_apart() -> None:
-    twin = dataclasses.make_dataclass("Twin", [], bases=(NoisyChoice,), frozen=True)
+    twin = dataclasses.make_dataclass("Twin", [], bases=(NoisyChoice,), frozen=True, namespace={"kind": "a twin"})
     example = EXAMPLES[NoisyChoice]
     assert hashed(twin(example.epsilon, example.unit)) != hashed(example)
 
@@ -708,3 +717,32 @@ def test_next_to_no_noise_stays_above_the_smallest_scale_of_the_sampler() -> Non
     for width in (1.0, 0.3, 2.0**-20):
         release = calibrated([Block(2, 3 * width), Block(1, width)], 1e-9 * width, 1e6)
         assert release.scale * width / noise.SMALLEST_SCALE - 1 == pytest.approx(2.0**-40, rel=1e-2, abs=0)
+
+
+def _every(kind: type) -> Iterator[type]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _every(below)
+
+
+def test_every_mechanism_names_itself_and_no_name_is_given_twice() -> None:
+    """A plan's hash holds the name: two classes of one name would share approvals, and one whose name is its file's would lose them when it moves."""
+    for model in ("unpooled.papers.lasso", "unpooled.papers.pls", "unpooled.papers.pride"):
+        importlib.import_module(model)
+    ours = {kind.__qualname__: kind for kind in _every(Mechanism) if kind.__module__.startswith("unpooled.")}
+    concrete = [kind for kind in ours.values() if not inspect.isabstract(kind)]
+    names = [kind.__dict__["kind"] for kind in concrete]
+    assert len(set(names)) == len(names) >= 12
+    assert not any("unpooled" in name or "." in name for name in names)
+
+
+def test_a_mechanism_without_a_name_of_its_own_is_refused() -> None:
+    release = calibrated([Block(2, 1.0)], 1.0, 0.5)
+    assert release.describe()[0] == "rounded Gaussian"
+
+    @dataclass(frozen=True)
+    class Quieter(GaussianRelease):
+        """Whose parent's name it must not take."""
+
+    with pytest.raises(UsageError, match="no name of its own"):
+        Quieter(release.blocks, release.reach, release.scale).describe()

@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 class NoisyMaximum(Unpriced):
     """The index of the largest value after Laplace noise of a scale that is read off the data."""
 
+    kind: ClassVar[str] = "published: report noisy maximum"
     #: Noise per unit of the sensitivity that the run gives.
     multiplier: float
     name: ClassVar[str] = "report noisy maximum"
-    home: ClassVar[str] = "unpooled.models.lasso.published"
     size: ClassVar[int] = 1
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:

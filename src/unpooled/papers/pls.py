@@ -122,13 +122,13 @@ def coefficients(weights: Matrix, loadings: Matrix, y_loadings: Matrix) -> Matri
 class PublishedModel(Unpriced):
     """The paper's noise on every component. Its bounds are read off the data and its argument fails: the cost is unknown (Theorem C.1; measured: C.2)."""
 
+    kind: ClassVar[str] = "published: Gaussian on components"
     layout: ComponentsLayout
     #: The analytic scale for sensitivity 1; 0 is no noise.
     multiplier: float
     #: "sigma" is the paper's standard deviation, "sigma^2" that of the authors' package.
     sd: str
     name: ClassVar[str] = "published Gaussian"
-    home: ClassVar[str] = "unpooled.models.pls.published"
 
     @property
     def size(self) -> int:
@@ -160,9 +160,9 @@ class PublishedModel(Unpriced):
 class HandedOver(Unpriced):
     """A holder's rows as they are, which go to the provider: there is no noise, so the cost is unbounded."""
 
+    kind: ClassVar[str] = "published: rows as they are"
     size: int
     name: ClassVar[str] = "rows as they are"
-    home: ClassVar[str] = "unpooled.papers.pls"
 
     def draw(self, given: Vector, bits: RandomBits) -> Matrix:
         """Return the rows without noise."""

@@ -75,10 +75,10 @@ def published_sigma(theta: float, epsilon: float, delta: float, row_norm: float 
 class PublishedNoise(Unpriced):
     """Gaussian noise whose theta is the largest range of a standardised column, read off the data (Theorem P.4)."""
 
+    kind: ClassVar[str] = "published: Gaussian on sketches"
     size: int
     multiplier: float
     name: ClassVar[str] = "published Gaussian"
-    home: ClassVar[str] = "unpooled.models.pride.published"
 
     def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.float64]:
         """Return the sketch plus Gaussian noise of w theta times the multiplier, on a grid of 2^-18 of itself."""

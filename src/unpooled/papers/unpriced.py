@@ -17,8 +17,6 @@ class Unpriced(Mechanism):
 
     __slots__ = ()
     dtype: ClassVar[str] = REALS
-    #: The module in which the class was first, which the hashes of plans name: plans and runs of then keep theirs.
-    home: ClassVar[str]
 
     @property
     def scale(self) -> None:
@@ -28,10 +26,6 @@ class Unpriced(Mechanism):
     def sensitivity(self, unit: Unit) -> None:
         """Read off the data during the run."""
         del unit
-
-    def describe(self) -> tuple[object, ...]:
-        """Return what defines this mechanism, for the plan's hash: its class in its first module, and all its fields."""
-        return (f"{self.home}.{type(self).__qualname__}", *super().describe()[1:])
 
     def event(self, unit: Unit) -> Event:
         """Unbounded."""

@@ -52,7 +52,7 @@ else:
     Design = TypeVar("Design")
 
 #: Raised whenever the meaning of a plan changes, so that an old approval never covers a new meaning (docs/decisions/0048).
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 _LINKED = Sentence(
     "plan.linked",
     "Who is in the data: an earlier study linked the rows. It told every party, without noise, which of its ids all parties hold.",

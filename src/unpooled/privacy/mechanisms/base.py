@@ -31,6 +31,8 @@ class Mechanism(ABC):
     """
 
     __slots__ = ()
+    #: The name that plans' hashes hold: a class has one of its own, and keeps it wherever its file goes.
+    kind: ClassVar[str]
     #: What it is given: one of the kinds of ``given.py``.
     takes: ClassVar[type[Any]] = Vector
     #: The type of the numbers that it publishes, as an array in a message names it.
@@ -92,10 +94,12 @@ class Mechanism(ABC):
         return None
 
     def describe(self) -> tuple[object, ...]:
-        """Return everything that defines this mechanism, for the plan's hash: its class and all its fields."""
-        kind = type(self)
+        """Return everything that defines this mechanism, for the plan's hash: the name of its class and all its fields."""
+        if "kind" not in type(self).__dict__:
+            msg = f"{type(self).__qualname__} has no name of its own for plans' hashes: give the class a `kind`"
+            raise UsageError(msg)
         own = [(f.name, _plain(getattr(self, f.name))) for f in dataclasses.fields(self)]  # type: ignore[arg-type]
-        return (f"{kind.__module__}.{kind.__qualname__}", *own)
+        return (self.kind, *own)
 
 
 def _plain(value: object) -> object:

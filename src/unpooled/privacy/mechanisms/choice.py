@@ -30,6 +30,7 @@ class NoisyChoice(Mechanism):
     ``scale`` is None here and :class:`Scores` bring it.
     """
 
+    kind: ClassVar[str] = "exponential mechanism"
     epsilon: tuple[tuple[Unit, float], ...]
     #: Whose epsilon sets the noise: the study's unit.
     unit: Unit

@@ -37,6 +37,7 @@ class DistributedGaussian(Blocked):
     :math:`\epsilon=\min(\sqrt{\mu^2+\tau d/2},\mu+\tau\sqrt d)`.
     """
 
+    kind: ClassVar[str] = "distributed discrete Gaussian"
     honest: int
     takes: ClassVar[type[Any]] = Summand
     #: Of a node's part of the total; a fragment itself is sealed.
@@ -107,6 +108,7 @@ class FieldGaussian(DistributedGaussian):
     A share of a total is uniform modulo the prime, so nothing of it can be floored: noise beyond the sampler's range is drawn in two parts.
     """
 
+    kind: ClassVar[str] = "distributed Gaussian modulo a prime"
     #: The distance from what members could have made themselves of everything else that they see, which is charged to delta.
     distance: float = 0.0
 
@@ -135,6 +137,7 @@ class FieldGaussian(DistributedGaussian):
 class Contribution(Mechanism):
     """An exact vector, sealed to a trusted aggregator whose noisy release of the total this party's ledger pays for as its own."""
 
+    kind: ClassVar[str] = "contribution to a trusted total"
     total: GaussianRelease
     aggregator: str
     takes: ClassVar[type[Any]] = Summand

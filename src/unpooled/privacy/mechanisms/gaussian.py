@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
@@ -29,6 +29,8 @@ class GaussianRelease(Blocked):
 
     A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition applies (Theorem F.4).
     """
+
+    kind: ClassVar[str] = "rounded Gaussian"
 
     @classmethod
     def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float) -> GaussianRelease:

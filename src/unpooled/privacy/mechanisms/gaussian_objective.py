@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
@@ -33,6 +33,7 @@ class GaussianObjective(ObjectivePerturbation):
     may pull, u its length over ``scale``; c is the logarithm of the Jacobians' ratio. As an event it is these tails, which compose (S.12).
     """
 
+    kind: ClassVar[str] = "objective with a Gaussian"
     #: Of the loss; and whether a record is replaced (else left out).
     shape: LossShape = LOGISTIC
     replaces: bool = True

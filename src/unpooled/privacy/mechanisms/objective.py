@@ -34,6 +34,7 @@ class ObjectivePerturbation(Mechanism):
     is covered by noise of the same shape, which costs ``covering``.
     """
 
+    kind: ClassVar[str] = "objective perturbation"
     size: int
     rows: int
     bound: float

@@ -30,6 +30,7 @@ class ScaledGaussian(Mechanism):
     neighbours apart by less than g more in every coordinate: the noise is calibrated to :math:`D + g\sqrt{size}` (Theorem F.15).
     """
 
+    kind: ClassVar[str] = "Gaussian of a sensitivity that the run makes known"
     size: int
     mu: tuple[tuple[Unit, float], ...]
     multiplier: float
