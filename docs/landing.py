@@ -1,6 +1,7 @@
 """Draw the picture of README and landing page: `python docs/landing.py [FILE]` writes docs/landing.svg or FILE.
 
-The table of the picture is the one that README.md prints: the script runs the first example of README and draws its `table`. Letters have 13 units of
+The table of the picture is the one that README.md prints: the script runs the first example of README and draws its `table`. Without FILE it also
+writes what the example prints into README: seeded noise is another as soon as the plan has another hash, so run it when a plan changes. Letters have 13 units of
 440, so that the picture can be read on a telephone. It has a background of its own, and is read in light and dark pages.
 """
 
@@ -17,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+README = HERE.parent / "README.md"
+#: Lines of the foot of a table that README leaves out.
+LONG = ("standard errors assume ", "% of rows are longer than ")
 FACE = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif'
 TICKS = (0.5, 1, 2, 4)
 Z = 1.959964
@@ -56,7 +60,7 @@ STYLE = """
 
 def example() -> dict[str, Any]:
     """Return the names that the first example of README.md defines, after it ran."""
-    page = (HERE.parent / "README.md").read_text(encoding="utf-8")
+    page = README.read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:1]
     names: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -126,9 +130,19 @@ def estimates(terms: list[Any], top: float) -> list[str]:
     return drawn
 
 
-def picture() -> str:
-    """Return the whole picture as SVG."""
-    names = example()
+def page(table: object) -> str:
+    """Return README.md with the table as it is printed now; long lines of its foot are left out."""
+    shown: list[str] = []
+    for line in str(table).splitlines():
+        short = "..." if any(words in line for words in LONG) else line.rstrip()
+        if short != "..." or shown[-1] != "...":
+            shown.append(short)
+    before, _, rest = README.read_text(encoding="utf-8").partition(">>> print(table)\n")
+    return before + ">>> print(table)\n" + "\n".join(shown) + "\n\n```\n" + rest.partition("\n```\n")[2]
+
+
+def picture(names: dict[str, Any]) -> str:
+    """Return the whole picture as SVG, of the names that the example defines."""
     terms = [term for term in names["table"].terms if term.term != "(intercept)"]
     hospitals = names["hospitals"]
     drawn = [words(220, 24, "Each hospital keeps its own table")]
@@ -153,4 +167,7 @@ def picture() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "landing.svg").write_text(picture(), encoding="utf-8")
+    defined = example()
+    if len(sys.argv) == 1:
+        README.write_text(page(defined["table"]), encoding="utf-8")
+    Path(sys.argv[1] if len(sys.argv) > 1 else HERE / "landing.svg").write_text(picture(defined), encoding="utf-8")

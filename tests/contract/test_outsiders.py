@@ -119,6 +119,7 @@ def test_a_statement_keeps_the_keys_that_the_page_on_stability_promises() -> Non
 
 
 def test_the_picture_of_the_landing_page_is_what_its_script_draws(tmp_path: Path) -> None:
+    """If this or the example of README fails because a plan has changed, run `python docs/landing.py`."""
     import sys
 
     subprocess.run([sys.executable, ROOT / "docs/landing.py", tmp_path / "landing.svg"], check=True)
