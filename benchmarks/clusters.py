@@ -111,7 +111,7 @@ def main() -> None:  # noqa: C901, PLR0915 - one table
             engine.close()
             clusters[n].close()
     header = ("rows", "way", "open s", "pass s", "CPU s", "times one worker", "s more than here")
-    if on_the_board():  # docs/scale.md quotes a run of its own
+    if on_the_board():  # docs/sources.md quotes a run of its own
         print(*(" ".join(map(str, row)) for row in (header, *found)), sep="\n")
         return
     write_table(

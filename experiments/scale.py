@@ -1,6 +1,6 @@
 """What grows how: one secure sum of up to 200 parties, and one pass over up to ten million rows, each measured in a process of its own.
 
-Run as ``python -m experiments.scale [--full]``; writes the tables of docs/scale.md under ``results/scale``. Reduced: fewer parties and rows.
+Run as ``python -m experiments.scale [--full]``; writes the tables of docs/sources.md under ``results/scale``. Reduced: fewer parties and rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How many bytes one secure sum takes, exactly, from its shape alone: the formula of docs/scale.md, message by message.
+"""How many bytes one secure sum takes, exactly, from its shape alone: the formula of docs/sources.md, message by message.
 
 Messages are MessagePack maps with the names of their fields, so that each has a constant length beside what it carries: vectors of 8 bytes a
 number, seeds of 32, tags of 16, keys and signatures in hexadecimal, the names of parties. ``tests/unit/test_scale.py`` holds the formula

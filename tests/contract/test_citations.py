@@ -78,7 +78,9 @@ def unfounded(text: str, known: set[str]) -> list[str]:
 
 def repository() -> set[str]:
     """Return the names of all files of the repository's sources and documents: each with no folder, one, two, up to all folders before it."""
-    folders = [ROOT / name for name in ("docs", "examples", "experiments", "benchmarks", "src", "tests", "requirements")]
+    folders = [
+        ROOT / name for name in ("changes", "docs", "examples", "experiments", "benchmarks", "src", "tests", "requirements")
+    ]
     files = [
         *(path for path in ROOT.iterdir() if path.is_file()),
         *(path for folder in folders for path in folder.rglob("*")),

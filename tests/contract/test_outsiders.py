@@ -94,6 +94,23 @@ def test_the_changelog_has_one_section_for_each_version_with_how_to_upgrade() ->
         assert {re.split(r"[:,]", title)[0] for title in titles[1:]} <= {"Added", "Changed", "Fixed", "Removed"}
 
 
+def too_long(fragments: dict[str, str]) -> list[str]:
+    """Return the fragments that are not one to three lines, or are not named by an issue and a word."""
+    return [
+        name
+        for name, text in fragments.items()
+        if not re.fullmatch(r"\d{3}-[a-z-]+\.md", name) or not 1 <= len(text.splitlines()) <= 3 or not all(text.splitlines())
+    ]
+
+
+def test_fragments_have_one_to_three_lines_and_the_changelog_at_most_sixty() -> None:
+    found = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "changes").iterdir()}
+    assert too_long(found) == []
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 60
+    wrong = {"065-a.md": "a\n\nb\n", "065-b.md": "a\nb\nc\nd\n", "066.md": "a\n", "067-c.md": ""}
+    assert too_long({**wrong, "068-d.md": "a\n"}) == list(wrong)
+
+
 def test_a_statement_keeps_the_keys_that_the_page_on_stability_promises() -> None:
     said = (ROOT / "docs/stability.md").read_text()
     (keys,) = re.findall(r"^These keys stay: (.+)\.$", said, re.MULTILINE)
@@ -102,6 +119,7 @@ def test_a_statement_keeps_the_keys_that_the_page_on_stability_promises() -> Non
 
 
 def test_the_picture_of_the_landing_page_is_what_its_script_draws(tmp_path: Path) -> None:
+    """If this or the example of README fails because a plan has changed, run `python docs/landing.py`."""
     import sys
 
     subprocess.run([sys.executable, ROOT / "docs/landing.py", tmp_path / "landing.svg"], check=True)

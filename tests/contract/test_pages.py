@@ -100,7 +100,7 @@ def test_a_promise_that_cannot_be_kept_is_noticed() -> None:
 
 
 def test_a_command_that_is_none_is_noticed() -> None:
-    assert len(shown((ROOT / "docs/studies.md").read_text()) + shown((ROOT / "README.md").read_text())) > 5
+    assert len(shown((ROOT / "docs/studies.md").read_text()) + shown((ROOT / "README.md").read_text())) > 4
     assert shown("```bash\nunpooled pln study.toml # a comment\n```") == ["unpooled pln study.toml # a comment"]
     for wrong in ("unpooled pln study.toml", "unpooled plan study.toml --utilty", "unpooled plan"):
         with pytest.raises(NO_COMMAND):

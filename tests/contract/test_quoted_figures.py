@@ -1,6 +1,6 @@
 """Every measured figure that a page quotes stands in a results file: the page's side file names file and cell, and this test compares them.
 
-``docs/figures/scale.toml`` says which cell of ``experiments/results`` each figure of ``docs/scale.md`` quotes (``figures.py`` describes the form). Every
+``docs/figures/sources.toml`` says which cell of ``experiments/results`` each figure of ``docs/sources.md`` quotes (``figures.py`` describes the form). Every
 decimal number in a table must have an entry; a page that a program writes whole from its own measurements needs none.
 """
 

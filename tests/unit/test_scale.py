@@ -1,4 +1,4 @@
-"""The bytes of a secure sum are those of the formula in docs/scale.md, to the byte."""
+"""The bytes of a secure sum are those of the formula in docs/sources.md, to the byte."""
 
 from __future__ import annotations
 
