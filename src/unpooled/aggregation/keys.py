@@ -90,7 +90,7 @@ def seal_parts(quantity: Quantity, context: Context, request: FragmentRequest) -
     aggregation.check_nodes(tuple(node.name for node in request.nodes))
     nodes = [checked(context.plan, node) for node in request.nodes]
 
-    def seal(vector: NDArray[np.int64], secret: bytes) -> tuple[Sealed, ...]:
+    def sealed_for_nodes(vector: NDArray[np.int64], secret: bytes) -> tuple[Sealed, ...]:
         sealed = []
         # Other nodes get other seeds and keys, even if the ledger that allows one request only was lost.
         secret = hmac.digest(secret, b"".join(bytes.fromhex(node.agreement) for node in nodes), "sha256")
@@ -100,7 +100,7 @@ def seal_parts(quantity: Quantity, context: Context, request: FragmentRequest) -
             sealed.append(Sealed(node.name, text, salt))
         return tuple(sealed)
 
-    return FragmentReply(context.release(quantity.name, Summand(quantity.own(context, request.settings), seal)))
+    return FragmentReply(context.release(quantity.name, Summand(quantity.own(context, request.settings), sealed_for_nodes)))
 
 
 def unsealed(quantity: Quantity, context: Context, request: TotalRequest, size: int) -> Generator[secure_sum.Buffer]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Row = NDArray[np.float64]
-    Ranges = Mapping[str, Interval]
+    Ranges = Mapping[str, "Interval"]
 
 #: Numbers from here on are written with an exponent.
 _LONG = 1e15
