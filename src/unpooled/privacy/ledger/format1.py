@@ -81,7 +81,7 @@ def _row(columns: list[Any]) -> Row:
 
 def _events(columns: list[Any]) -> Iterator[Event]:
     """Two events of four integers each: the kind, and the bits of value, count and variation."""
-    for start in (0, 4):
-        kind, *numbers = columns[start : start + 4]
+    for first in (0, 4):
+        kind, *numbers = columns[first : first + 4]
         value, count, variation = struct.unpack(">dqd", struct.pack(">qqq", *numbers))
         yield Event(Kind(kind), value, count, variation)
