@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-PACKAGES = ("privacy", "aggregation", "protocol", "linkage")
+PACKAGES = ("privacy", "totals", "products", "linear", "inference", "protocol", "linkage")
 #: What may kill a mutant; the network engine's tests take too long for it.
 TESTS = ("tests/unit", "tests/contract", "tests/audit", "tests/stats")
 CONFIG = """[run]
