@@ -123,6 +123,7 @@ def test_every_row_of_the_registry_is_among_them() -> None:
     assert {make().model for make in STUDIES.values()} == set(row_names())
 
 
+@pytest.mark.slow
 def test_every_kind_of_message_is_among_the_honest_replies() -> None:
     kinds = set()
     for make in STUDIES.values():

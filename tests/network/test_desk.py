@@ -102,6 +102,7 @@ def refusal(world: World, party: str, frame: bytes, kind: type[UnpooledError], m
     assert world.entries(party, world.study) == []
 
 
+@pytest.mark.slow_but("gradient")
 @pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
 def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_path: Path) -> None:
     world = make_world(tmp_path, CASES["bayes"](), COORDINATOR.public)
@@ -117,6 +118,7 @@ def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_
     assert run(world, study, resume=True) == result
 
 
+@pytest.mark.slow_for("glm", "lasso")
 def test_signed_runs_have_the_bits_of_unsigned_ones(world: World) -> None:
     world.approve(world.study)
     local = world.in_process(world.study)
@@ -439,6 +441,7 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 # --- silence ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("effects")
 def test_silence_is_asked_again_on_resume(world: World) -> None:
     """A party that was away ends a study that needs it; resumed, it is asked again and the bits are those of an unbroken run."""
     world.approve(world.study)

@@ -182,6 +182,7 @@ def test_a_mixture_adds_rho() -> None:
     assert mixture.epsilon(1e-5) == pytest.approx(Composition([zcdp(rho)]).epsilon(1e-5), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_zcdp_conversion_is_exact_and_never_below() -> None:
     """Theorem F.23 in 50 digits, by bisection."""
     rng = np.random.default_rng(0)

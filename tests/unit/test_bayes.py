@@ -53,6 +53,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_it_clones_and_pickles_without_data() -> None:
     model = clone(PrivateBayesianRegression(**DECLARED, epsilon=5.0, random_state=1)).fit(X, Y, sites=SITES)
@@ -147,6 +148,7 @@ def test_a_plan_without_data_is_the_plan_of_the_fit(parameters: dict) -> None:
     assert single.plan(N, 3).hash == single.fit(X, Y).plan_.hash
 
 
+@pytest.mark.slow
 def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -384,6 +386,7 @@ def test_projected_ranges_lie_inside_the_declared_ones(fit_intercept: bool) -> N
     assert high == pytest.approx(data.mean(axis=0) + half, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_projection_helps_where_the_declared_ranges_are_far_too_wide() -> None:
     errors = {}

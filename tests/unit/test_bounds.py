@@ -238,6 +238,7 @@ def test_no_coded_value_leaves_the_grid_and_rounding_never_goes_outward(span: tu
     assert (present[:, 0] == ~np.isnan(values)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @quick
 @given(

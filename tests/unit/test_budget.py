@@ -54,6 +54,7 @@ def test_fits_that_share_a_budget_are_composed_by_the_accountant_and_refused_whe
     assert len(budget.entries) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_every_estimator_and_describe_debit_it() -> None:
     options = {"epsilon": 0.1, "delta": 1e-6, "bounds": (-1, 1)}

@@ -63,6 +63,7 @@ def fitted(name: str, y: np.ndarray, **changes: Any) -> Any:
     return clone(MODELS[name]).set_params(**changes).fit(X, y)
 
 
+@pytest.mark.slow_for("pride-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)
 def test_flipping_the_only_row_of_a_class_shows_in_releases_only(name: str) -> None:
@@ -74,6 +75,7 @@ def test_flipping_the_only_row_of_a_class_shows_in_releases_only(name: str) -> N
     assert set(vars(with_it)) == set(vars(without))
 
 
+@pytest.mark.slow_for("pride-cv")
 @pytest.mark.parametrize("name", MODELS)
 def test_classes_that_are_read_off_the_data_warn_give_the_row_away_and_void_the_statement(name: str) -> None:
     """The control: the same comparison catches derived classes."""
@@ -86,6 +88,7 @@ def test_classes_that_are_read_off_the_data_warn_give_the_row_away_and_void_the_
         fitted(name, NONE)
 
 
+@pytest.mark.slow_for("pride-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)
 def test_an_infinite_epsilon_never_warns(name: str) -> None:

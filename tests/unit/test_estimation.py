@@ -303,6 +303,7 @@ def test_an_indicator_counts_in_new_rows(name: str) -> None:
         assert added == pytest.approx(model.coef_.ravel()[indicator], abs=1e-9)
 
 
+@pytest.mark.slow_for("pride-counts")
 @pytest.mark.filterwarnings("ignore:The released (covariance|moments)")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_missing_value_that_is_not_declared_is_refused_in_new_rows(name: str) -> None:
@@ -341,6 +342,7 @@ def frames() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow_for("glm-classes-frame")
 @pytest.mark.parametrize("kind", frames())
 @pytest.mark.parametrize("name", MIXED)
 def test_text_and_booleans_are_categories(name: str, kind: str) -> None:
@@ -357,6 +359,7 @@ def test_text_and_booleans_are_categories(name: str, kind: str) -> None:
     assert decided(model, frame[:1]).shape == (1,)
 
 
+@pytest.mark.slow_for("pride-counts")
 @pytest.mark.parametrize("name", MIXED)
 def test_an_array_of_objects_holds_text_too(name: str) -> None:
     target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)
@@ -369,6 +372,7 @@ def test_an_array_of_objects_holds_text_too(name: str) -> None:
     assert decided(model, rows[:3].tolist()) == pytest.approx(decided(twin, frame[:3]))
 
 
+@pytest.mark.slow_for("pride", "glm-classes")
 @pytest.mark.parametrize("name", MIXED)
 def test_missing_values_beside_text(name: str) -> None:
     target = ESTIMATORS[name][2]
@@ -442,6 +446,7 @@ def test_no_message_holds_a_value_of_the_data(name: str) -> None:
 # --- columns by name -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("pride-counts")
 @pytest.mark.parametrize("name", MIXED)
 def test_the_columns_of_a_frame_are_matched_by_name(name: str) -> None:
     target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)

@@ -88,6 +88,7 @@ def kept_values_without_fsync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DiskKeeper, "keep", _keep_without_sync)
 
 
+@pytest.mark.slow_for("kept_values_without_fsync-power lost-stacking, probabilities")
 @pytest.mark.parametrize(
     ("broken", "fault", "case"),
     [

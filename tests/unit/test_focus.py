@@ -95,6 +95,7 @@ def shares_of_reach(seeds: int) -> dict[tuple[str, str, str], float]:
     return found
 
 
+@pytest.mark.slow
 def test_no_unit_moves_a_total_farther_than_its_reach() -> None:
     """Counts of columns by Theorem B.13, products of columns by Theorem B.5, residuals by F.2 and F.9.3."""
     found = shares_of_reach(60)
@@ -126,6 +127,7 @@ def trial(n: int, seed: int) -> tuple[Table, np.ndarray, np.ndarray]:
     return table, np.column_stack([arm, x, np.ones(n)]), y
 
 
+@pytest.mark.slow
 def test_a_large_budget_gives_the_least_squares_coefficient() -> None:
     table, design, y = trial(4000, 0)
     model = load("bayes")

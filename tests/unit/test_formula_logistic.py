@@ -432,6 +432,7 @@ def test_a_product_that_is_counted_as_a_missing_number_is_caught(monkeypatch: py
     assert farthest(study, ("arm",), gone=True) > 1.1 * broken.sensitivity(Unit.ATTRIBUTE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 @pytest.mark.parametrize("formula", ["0 + I(age**2)", "0 + log1p(age)"])

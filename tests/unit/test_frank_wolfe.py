@@ -79,6 +79,8 @@ CASES = [
 # --- the optimum --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("0.2-False", "0.2-True")
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -128,6 +130,7 @@ def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
         assert values[-1] < values[0]
 
 
+@pytest.mark.slow_for("all-ball", "all-blocks")
 @pytest.mark.parametrize("shape", ["ball", "blocks"])
 @pytest.mark.parametrize("name", ["all", "nice"])
 def test_the_logistic_loss_converges(shape, name):
@@ -482,6 +485,7 @@ def test_later_picks_follow_the_gradient_of_their_round(blocks, contiguous):
         assert chisquare(*sums).pvalue > 1e-4
 
 
+@pytest.mark.slow_for("False-1-False", "False-4-False")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("blocks", [1, 4])
 @pytest.mark.parametrize("search", [False, True])

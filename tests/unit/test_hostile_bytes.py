@@ -121,6 +121,7 @@ def test_a_hostile_message_is_refused_after_linear_work(name: str) -> None:
     assert calls(lambda: refused(large, kind)) <= 4.5 * calls(lambda: refused(small, kind)) + 100
 
 
+@pytest.mark.slow_for("many nested parameters")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", HOSTILE)
 def test_memory_is_in_proportion_to_the_message(name: str) -> None:

@@ -178,6 +178,7 @@ def with_habit(method: str, seed: int, epsilon: float = 4.0) -> PrivateBayesianR
     return model.fit(frame, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_categories_that_add_up_to_the_constant_do_not_spoil_what_is_told_beside_them(method: str) -> None:
     """The noise along the one direction in which no row varies made standard errors of everything up to forty times as large."""

@@ -60,6 +60,7 @@ def same_in_other_units(y: float, columns: np.ndarray, **options) -> None:
     assert own.score(X, Y) > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [None, 0.4])
 @pytest.mark.parametrize("method", ["moments", "frank-wolfe"])
 @pytest.mark.parametrize("scale", SCALES)

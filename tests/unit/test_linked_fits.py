@@ -94,6 +94,7 @@ def by_hand(model: Any) -> tuple[np.ndarray, np.ndarray]:
     return CLINIC[rows["clinic"]], rows["clinic"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_fit_to_frames_is_that_to_the_same_rows_aligned_by_hand(name: str) -> None:
     """Without noise, for noise is bound to the plan, which names the row map."""

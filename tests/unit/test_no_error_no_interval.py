@@ -148,6 +148,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.long_for("glm")
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_every_command_prints_one_table_and_no_interval_of_a_level(ran: Path, model: str) -> None:
     """W16: `run` printed .546 and `result` .558 of one study."""
@@ -183,6 +185,8 @@ def test_every_command_prints_one_table_and_no_interval_of_a_level(ran: Path, mo
     assert not any(is_level(words) or "never" in words for words in drawn)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_a_contrast_of_a_run(ran: Path, model: str) -> None:
     (line,) = (line for line in command(ran, "result", f"{model}.run").splitlines() if line.startswith("arm: b - a"))

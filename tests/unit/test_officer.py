@@ -20,6 +20,7 @@ def world(tmp_path: Path) -> Path:
     return two_parties(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_withdrawn_study_does_not_run_here_and_can_be_approved_again(world: Path) -> None:
     approve(world)
     assert "nothing of it had been released" in command(world, "party", "withdraw", "study.toml", *NORTH)

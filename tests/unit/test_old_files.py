@@ -81,6 +81,7 @@ def test_tables_of_models_that_were_saved_without_a_covariance_assume_what_they_
         assert (found.covariance, found.meat, found.nuisance) == (Covariance.MODEL, None, ())
 
 
+@pytest.mark.slow
 def test_a_whole_run_is_read_from_its_record(world: Path) -> None:
     run = Run.read(world / "whole.run")
     assert (run.recomputed, run.agrees) == (False, True)

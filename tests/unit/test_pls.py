@@ -76,6 +76,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", range(1, 11))
 def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     ours, wanted = PrivatePLSRegression(count, **EXACT).fit(X, Y), PLSRegression(count, scale=False).fit(X, Y)
@@ -92,6 +93,7 @@ def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     assert set(sites.communication_) == set(SITES)
 
 
+@pytest.mark.slow
 def test_it_clones_and_pickles_without_data() -> None:
     model = clone(PrivatePLSRegression(**DECLARED, epsilon=5.0, random_state=1)).fit(SMALL, TARGET, sites=LABELS)
     back = pickle.loads(pickle.dumps(model))
@@ -267,6 +269,7 @@ def test_noise_is_that_of_the_specification(adjacency: str) -> None:
 # --- plans, statements, refusals ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -297,6 +300,7 @@ def test_the_basis_and_the_reference_are_part_of_the_plan() -> None:
     assert len(set(plans)) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
     with warnings.catch_warnings():
@@ -615,6 +619,7 @@ def test_a_response_that_does_not_vary_is_given_its_mean() -> None:
     assert model.predict(SMALL) == pytest.approx(np.full(600, 3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_chosen_number_of_components_is_one_that_is_tried() -> None:
     for epsilon in (3.0, 30.0, math.inf):
@@ -753,6 +758,7 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
     assert min(attacks(model)) > 10
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("basis", ["none", "dct"])

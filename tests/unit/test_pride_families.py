@@ -219,6 +219,7 @@ def test_sketches_that_lose_nothing_give_the_pooled_fit(family: str) -> None:
         np.testing.assert_allclose(at_one, pooled.predict(X[:20]), rtol=1e-5)
 
 
+@pytest.mark.slow_for("multinomial-local-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 @pytest.mark.parametrize("family", ALL if FULL else ["poisson", "quantile", "cox", "multinomial"])
@@ -234,6 +235,7 @@ def test_without_noise_the_parties_are_close_to_the_pooled_rows(family: str, alp
     assert set(score[2].alpha_) == {"party0", "party1"}
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_budget_buys_nearness() -> None:
     """The other party's columns measure one thing that one's own hardly show: only its sketch tells how much it counts."""
@@ -450,6 +452,7 @@ def largest_move(family: str, **declared: Any) -> float:
     return largest
 
 
+@pytest.mark.slow_for("quantile", "multinomial")
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_published_coefficients_move_by_at_most_the_closed_form(family: str) -> None:
     """Theorem P.11."""

@@ -26,6 +26,7 @@ def test_the_message_that_holds_everything_may_be_registered() -> None:
     check_reply_type(Everything)
 
 
+@pytest.mark.slow
 @examples(50)
 @given(messages)
 def test_a_message_comes_back_as_it_was(message: tuple[str, str, int, Everything]) -> None:

@@ -99,6 +99,7 @@ def fit(model: str, make: Callable[[], dict], **more: object) -> object:
     return kind(**{**WELL, **own, **make(), **more}).fit(X, response)
 
 
+@pytest.mark.slow
 @NAMED
 def test_a_diagnosis_promises_nothing_where_its_model_promised_nothing(model: str, make: Callable, holds: bool) -> None:
     fitted = fit(model, make)
@@ -305,6 +306,7 @@ def check_pair(name: str, taken: str, made: str, state: str) -> None:
         assert len(budget.entries) == 3
 
 
+@pytest.mark.slow_but("PrivateLasso", "PrivateLassoClassifier", "PrivateLogisticRegression")
 @pytest.mark.parametrize("name", KINDS)
 def test_no_consumer_of_a_producer_that_promises_nothing_holds(name: str) -> None:
     """Every producer with every parameter: when it is sound, and in one of the states in which it promises nothing, in turn."""
@@ -451,6 +453,7 @@ def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkey
     assert dearer is (not all(origin.rows == "others" for origin in origins))
 
 
+@pytest.mark.slow
 def test_one_analysis_of_a_cited_run_is_cited_by_name_and_not_without_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,8 @@ def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, s
     return found
 
 
+@pytest.mark.long_for("categories-False", "indicator-True", "indicator-False")
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool) -> None:
@@ -344,6 +346,7 @@ def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
         assert 0 < schedule.step <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_where_noise_is_small_one_release_of_moments_stands_in_the_place_of_rounds(weighted: bool) -> None:
     rng = np.random.default_rng(3)
@@ -563,6 +566,7 @@ def test_scales_below_their_noise_are_taken_for_the_noise() -> None:
     assert CONSTANT < 1
 
 
+@pytest.mark.slow
 def test_outlook_says_what_to_expect_before_data() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -590,6 +594,7 @@ def test_outlook_says_what_to_expect_before_data() -> None:
             asked.outlook(100, 2, **wrong)
 
 
+@pytest.mark.slow
 def test_outlook_is_near_what_is_measured() -> None:
     rng = np.random.default_rng(4)
     errors = []

@@ -679,6 +679,7 @@ EXTREMES = list(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_every_extreme_fit_reaches_the_residual_that_its_plan_names() -> None:
     """G15: 335 of 555 such fits were refused for not being minimised, before any debit; which ones depended on data and noise."""

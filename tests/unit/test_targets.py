@@ -33,6 +33,7 @@ def counts(seed: int, ratio: float) -> dict[str, float]:
     return found | {"dispersion": model.dispersion_}
 
 
+@pytest.mark.slow
 def test_counts_that_vary_more_than_poissons() -> None:
     found = [counts(seed, 6.0) for seed in range(sized(40, 6))]
     assert np.mean([one["dispersion"] for one in found]) == pytest.approx(6.0, rel=0.2)
@@ -41,6 +42,7 @@ def test_counts_that_vary_more_than_poissons() -> None:
     assert 0.4 < z.std() < 1.4
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_the_old_means_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         coordinator,

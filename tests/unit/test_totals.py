@@ -192,6 +192,7 @@ def test_the_opened_sum_is_the_plain_sum(monkeypatch, n: int, tolerate: int, gon
     assert not wire.issued(Released)
 
 
+@pytest.mark.slow
 @examples(25)
 @given(sums())
 def test_whoever_is_lost_the_sum_of_the_others_is_opened_or_nothing_is(asked: Sum) -> None:
@@ -1065,6 +1066,7 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
     return found
 
 
+@pytest.mark.long_but("distributed", "local, rounds")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:
