@@ -38,7 +38,6 @@ MARKERS = {
     "slow": "statistics, wild messages, crashes, many shapes",
     "long": "the longest of them",
     "minutes": "tests that take long",
-    "no_cover": "not measured by coverage",
 }
 
 
