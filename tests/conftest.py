@@ -17,7 +17,7 @@ import durations  # noqa: E402 - found through the line above
 import lanes  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from _pytest.doctest import DoctestItem  # noqa: E402
+from _pytest.doctest import DoctestItem, DoctestModule  # noqa: E402
 
 from unpooled.privacy import budget  # noqa: E402
 
@@ -28,8 +28,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     durations.add_options(parser)
 
 
+class Examples:
+    """A plugin of pytest, for all folders: modules without examples are not imported to look for some."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Any:
+        found = yield
+        return [one for one in found if not isinstance(one, DoctestModule) or b">>>" in file_path.read_bytes()]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(durations.Durations(config), "durations")
+    config.pluginmanager.register(Examples(), "examples")
 
 
 @pytest.hookimpl(tryfirst=True)

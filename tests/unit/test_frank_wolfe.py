@@ -18,6 +18,9 @@ from unpooled.papers.frank_wolfe.blocks import logistic_search
 from unpooled.papers.frank_wolfe.noisy import noisy_vertices
 from unpooled.papers.frank_wolfe.problem import Problem
 
+# Where nothing is compiled yet, one worker compiles the kernels for all of these.
+pytestmark = pytest.mark.xdist_group("frank-wolfe")
+
 RADIUS, GROUPS = 2.0, 4
 
 
@@ -130,7 +133,7 @@ def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
         assert values[-1] < values[0]
 
 
-@pytest.mark.slow_for("all-ball", "all-blocks")
+@pytest.mark.slow_but("nice-blocks")
 @pytest.mark.parametrize("shape", ["ball", "blocks"])
 @pytest.mark.parametrize("name", ["all", "nice"])
 def test_the_logistic_loss_converges(shape, name):
@@ -160,6 +163,7 @@ def test_the_logistic_line_search_is_exact():
 # --- theory -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("ball-all-standard", "ball-uniform-standard")
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)
 def test_the_mean_excess_stays_under_theorem_1(shape, name, rule):
     blocks = BALL if shape == "ball" else LABELS

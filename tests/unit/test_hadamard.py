@@ -22,7 +22,8 @@ from unpooled.errors import UsageError
 from unpooled.kernels.hadamard import Srht, passes, srht
 from unpooled.kernels.hadamard import transform as kernel
 
-pytestmark = pytest.mark.minutes
+# Where nothing is compiled yet, one worker compiles the kernels for all of these.
+pytestmark = [pytest.mark.minutes, pytest.mark.xdist_group("hadamard")]
 
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=60)
 SIZES = (1, 2, 3, 5, 31, 32, 33, 64, 100, 200, 256, 257, 1000, 2048, 2049, 2592)

@@ -433,6 +433,7 @@ def test_a_hostile_query_is_refused_by_name_and_with_a_remedy(worlds: Worlds, qu
     assert {path: path.stat().st_mtime_ns for path in worlds.here.iterdir()} == before
 
 
+@pytest.mark.slow_but("place5", "place15", "SELECT p.id, {0} AS x FROM 'people.parquet' p")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_hostile_expression_is_refused_at_every_place_of_an_allowed_query(worlds: Worlds, place: str) -> None:
     assert len(asked(worlds, place.format("abs(3)"), "id", publics(place))) >= 2, "the place itself is allowed"
@@ -665,6 +666,7 @@ class Grammar:
         return f"WITH w AS ({inner}) SELECT w.id, {self.number('w')} AS x FROM w"
 
 
+@pytest.mark.slow
 def test_no_query_of_a_random_grammar_moves_another_person(worlds: Worlds) -> None:
     accepted = refused = 0
     for seed in range(sized(4000, 160)):

@@ -41,6 +41,9 @@ from unpooled.study.columns_read import trial_of, watched
 from unpooled.study.party import open_account
 from unpooled.testing.cases import Case
 
+#: A run of every case, which all tests share.
+pytestmark = pytest.mark.xdist_group("papers to sign")
+
 for folder in ("contract", "network"):
     sys.path.insert(0, str(Path(__file__).parents[1] / folder))
 from cases import CASES  # noqa: E402
@@ -89,6 +92,10 @@ class Papers:
     @cached_property
     def dossier(self) -> str:
         return markdown(dossier(self.facts))
+
+    @cached_property
+    def report(self) -> str:
+        return report_page(self.facts.run)
 
     @cached_property
     def told(self) -> list[tuple[str, str, int, Any]]:
@@ -199,7 +206,7 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
         assert all(made[name, party] <= size * times for party in one.parties)
         if times == 1 and not any(r.exposure.alternative or r.exposure.together for r in papers.plan.releases):
             assert {made[name, party] for party in one.parties} == {size}
-    for text in (papers.dossier, report_page(papers.facts.run)):
+    for text in (papers.dossier, papers.report):
         for one in in_words(papers.plan):
             assert one.size in text
 
@@ -286,7 +293,7 @@ def test_columns_outside_the_formula_are_not_said_to_travel_under_masks(tmp_path
     assert told == {"east": "age", "west": "dose, pressure"}
     assert trial_of(papers.plan).read == {"east": ("age",), "west": ("dose", "pressure")}
     assert "Declared and not read: smoker." in papers.dossier
-    assert "<td>age</td><td>west</td>" in re.sub(r' (data-l|class)="[^"]*"', "", report_page(papers.facts.run))
+    assert "<td>age</td><td>west</td>" in re.sub(r' (data-l|class)="[^"]*"', "", papers.report)
     domain = record(papers.facts, ANSWERS)["deployment"]["dp_variant"]["data_domain"]
     assert "The study reads: east: age; west: dose, pressure." in domain
 
@@ -303,7 +310,7 @@ def test_the_good_colour_stands_only_where_nobody_is_left_out_of_the_promise(pap
         assert statement.strength == "caution"
     html = document_page(dossier(papers.facts))
     assert f'<section class="verdict {statement.strength}">' in html
-    assert f'<section class="verdict {statement.strength}">' in report_page(papers.facts.run)
+    assert f'<section class="verdict {statement.strength}">' in papers.report
 
 
 @each_run
