@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -155,8 +156,16 @@ def papers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return _made[name]
 
 
-each_run = pytest.mark.parametrize("papers", RUNS, indirect=True)
-each_joint_run = pytest.mark.parametrize("papers", JOINT, indirect=True)
+#: The first run of every kind; the others are slow.
+FIRST = {kind: name for name, kind in reversed(RUNS.items())}.values()
+
+
+def over(names: Iterable[str]) -> pytest.MarkDecorator:
+    marked = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in names]
+    return pytest.mark.parametrize("papers", marked, indirect=True)
+
+
+each_run, each_joint_run = over(RUNS), over(JOINT)
 
 
 def most(text: str) -> int:
