@@ -26,6 +26,8 @@ from unpooled.protocol.messages import WRAPPERS, Pseudonyms, open_body, open_env
 from unpooled.testing.hostile_parties import *
 from unpooled.testing.mutants import parts_of
 
+pytestmark = pytest.mark.guarantee
+
 
 def changed(name: str, **changes: Any) -> Case:
     case = CASES[name]()

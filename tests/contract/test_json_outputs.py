@@ -417,6 +417,7 @@ def test_every_command_of_a_study_whose_columns_are_split(tmp_path: Path) -> Non
     assert walk.seen == WALKS["columns"]
 
 
+@pytest.mark.guarantee
 def test_parties_that_are_set_up_described_and_refused(tmp_path: Path) -> None:
     walk = Walk(tmp_path)
     (tmp_path / "east.csv").write_text("family;age\n1;1,5\n1;2,5\n2;3,5\n")

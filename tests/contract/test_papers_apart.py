@@ -21,6 +21,8 @@ from unpooled.errors import UsageError
 from unpooled.models import REGISTRY, load, row_names
 from unpooled.protocol.entries import names
 
+pytestmark = pytest.mark.guarantee
+
 SOURCE = Path(unpooled.__file__).parent
 FORMS = ("pride", "bayes", "stacking", "lasso", "pls")
 SENTENCE = (

@@ -28,6 +28,8 @@ from unpooled.study.finished import Run
 from unpooled.testing.cases import transcript_of
 from unpooled.testing.results import has_a_page, ran
 
+pytestmark = pytest.mark.guarantee
+
 
 @pytest.mark.slow
 def test_a_simulation_has_a_page_that_says_so(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
 from unpooled.testing.results import *
 
+pytestmark = pytest.mark.guarantee
+
 SLOW = {"test_a_record_tells_what_the_transcript_tells": ["describe"]}
 
 

@@ -18,6 +18,8 @@ from unpooled.kernels import sampler
 from unpooled.privacy import noise
 from unpooled.privacy.noise import KeySource
 
+pytestmark = pytest.mark.guarantee
+
 DRAWS = 400_000
 SCALES = [0.3, 1.0, 3.0, 100.0, 1000.0]
 

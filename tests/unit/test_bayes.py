@@ -191,6 +191,7 @@ def test_a_fit_keeps_the_budget_and_spends_it(aggregation: str, adjacency: str) 
             assert ratio == pytest.approx(wanted if aggregation == "distributed" else math.sqrt(wanted), rel=1e-3)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
@@ -330,6 +331,7 @@ def test_column_names_of_moments_become_feature_names() -> None:
 # --- categories and missing values --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_categories_and_missing_values_have_coefficients_of_their_own() -> None:
     rng = np.random.default_rng(4)
     n = 3000

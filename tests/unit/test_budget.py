@@ -29,6 +29,8 @@ from unpooled.privacy import budget as module
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.unit import Unit
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(3)
 X, Y = RNG.uniform(-1, 1, (200, 4)), RNG.uniform(-1, 1, 200)
 LABELS = np.where(X[:, 0] > 0, 1, 0)

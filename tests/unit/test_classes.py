@@ -21,6 +21,8 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (40, 4))
 ONE = np.where(np.arange(40) == 7, "yes", "no")  # one person alone is in the class "yes"

@@ -33,6 +33,8 @@ from unpooled.study.party import open_party
 from unpooled.study.sources.source import Source
 from unpooled.study.sources.table import BLOCK, SourceTable
 
+pytestmark = pytest.mark.guarantee
+
 #: Studies, and which of their passes go to the workers.
 PASSES = {
     "describe": {"_sums"},

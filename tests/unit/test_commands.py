@@ -86,6 +86,7 @@ def test_checks_and_set_ups_as_data(world: Path) -> None:
     assert (told["rows"], told["card"]) == (3, "east/east.card.toml")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", MODELS)
 def test_a_new_study_is_commented_and_reads_back(model: str, world: Path) -> None:
     from unpooled.study.files import read_study
@@ -135,6 +136,7 @@ def test_every_reply_of_a_transcript_carries_its_partys_signature(tmp_path: Path
     )
 
 
+@pytest.mark.guarantee
 def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
     """V10: a mean that the coordinator made up was once replayed as if the party had said so."""
     world = two_parties(tmp_path)
@@ -239,6 +241,7 @@ def test_columns_that_differ_are_named() -> None:
 CARD = ("--card", "north/north.card.toml", "--card", "south/south.card.toml")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", ["bayes", "glm", "stacking"])
 def test_a_new_study_carries_its_formula(model: str, world: Path) -> None:
     from unpooled.study.files import read_study
@@ -373,6 +376,7 @@ def test_a_study_with_the_parameters_of_an_earlier_build_is_planned(model: str, 
     assert "epsilon = 1" in command(world, "plan", "earlier.toml")
 
 
+@pytest.mark.guarantee
 def test_a_formula_without_cards_is_read_all_the_same(world: Path) -> None:
     assert "written" in command(world, "new", "glm", "--formula", "anything * `at all`", "--out", "f.toml")
     assert "formula" in command(world, "new", "glm", "--formula", "anything *", "--out", "g.toml", code=2)

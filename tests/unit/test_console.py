@@ -142,6 +142,7 @@ def test_data_that_do_not_fit_the_card_are_found_when_it_is_approved(world: Path
     assert head(world) == before
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("fields", [{"by": ""}, {"reason": "  "}, {"by": "a\nb"}, {"reason": "x" * 5000}, {"by": "\x1b[2J"}])
 @pytest.mark.parametrize("action", ["approve", "decline"])
 def test_a_decision_needs_a_name_and_a_reason_of_one_line(world: Path, action: str, fields: dict[str, str]) -> None:
@@ -203,6 +204,7 @@ def test_the_audit_and_the_preview_run_in_the_background_and_the_page_reloads_it
         assert head(world) == before
 
 
+@pytest.mark.guarantee
 def test_a_helper_decides_and_has_no_budget(world: Path, tmp_path: Path) -> None:
     config, card = create_helper(tmp_path / "registry", "registry")
     text = (world / "study.toml").read_text() + '[[party]]\ncard = "registry/registry.card.toml"\n'
@@ -428,6 +430,7 @@ def test_a_plan_that_is_swapped_after_it_was_shown_is_not_approved(world: Path) 
 HTML = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;"
 
 
+@pytest.mark.guarantee
 def test_html_in_every_name_is_text(tmp_path: Path) -> None:
     world = two_parties(tmp_path)
     home = tmp_path / "north"
@@ -539,6 +542,7 @@ def test_a_page_that_fails_says_so_without_the_error(
     assert "a page failed with KeyError" in caplog.text
 
 
+@pytest.mark.guarantee
 def test_the_command_needs_its_extra_and_a_party(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be read" in command(world, "party", "console", "--config", "none.toml", code=2)
     import sys

@@ -191,6 +191,7 @@ def test_a_page_from_before_a_decision_does_not_undo_it(world: Path) -> None:
     assert decisions(world) == [("withdrawal", "first"), ("approval", "first"), ("withdrawal", "first")]
 
 
+@pytest.mark.guarantee
 def test_a_form_that_is_sent_twice_decides_once(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -201,6 +202,7 @@ def test_a_form_that_is_sent_twice_decides_once(world: Path) -> None:
     assert decisions(world) == [("withdrawal", "a"), ("approval", "a")]
 
 
+@pytest.mark.guarantee
 def test_a_decision_while_the_data_are_read_is_not_undone(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data are held against the plan for minutes, perhaps; what somebody says meanwhile, here on the command line, counts."""
     from unpooled.protocol.party import Party

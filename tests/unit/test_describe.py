@@ -167,6 +167,7 @@ BAD = [
 ]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("data", "bounds", "options", "error", "match"), BAD)
 def test_bad_input_gets_a_typed_error_that_holds_no_value(data, bounds, options, error, match) -> None:
     with pytest.raises(error, match=match) as caught:
@@ -213,6 +214,7 @@ def test_bounds_by_name_are_bounds() -> None:
     assert named.plan_.hash == unpooled.describe(DATA, BOUNDS, random_state=0).plan_.hash
 
 
+@pytest.mark.guarantee
 def test_published_calibration_and_trust_are_refused_by_this_model() -> None:
     import msgspec
 

@@ -73,6 +73,7 @@ def test_of_fewer_than_two_the_interval_is_the_whole_range() -> None:
     assert ages["new"].high - ages["new"].low < 10
 
 
+@pytest.mark.guarantee
 def test_without_noise_it_is_the_table_of_pandas() -> None:
     data = frame()
     found = unpooled.describe(data, BOUNDS, by="arm", epsilon=math.inf, sites=np.repeat(["x", "y"], 2000))

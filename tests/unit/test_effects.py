@@ -27,6 +27,7 @@ REPLACE, ZERO = Adjacency.REPLACE, Adjacency.ZERO_OUT
 # --- sensitivities -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_contributions_of_two_arms_move_as_far_as_the_theorem_says_and_no_farther() -> None:
     """E.1, by brute force over pairs of rows; with c = 1 both arms cost what one sum does."""
     t = np.linspace(-1, 1, 41)

@@ -391,6 +391,7 @@ def test_missing_values_beside_text(name: str) -> None:
         refusing.fit(pl.DataFrame(holes), target)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("name", MIXED)
 def test_without_bounds_categories_are_read_off_the_data_with_a_warning(name: str) -> None:
     frame = pl.DataFrame({"sex": COLUMNS["sex"], "dose": COLUMNS["dose"]})
@@ -507,6 +508,7 @@ def test_columns_that_nobody_declared_are_named_before_what_they_hold() -> None:
     model.fit(frame[["age"]], rng.normal(size=50))
 
 
+@pytest.mark.guarantee
 def test_a_ledger_of_many_lines_prints_one(capsys: pytest.CaptureFixture[str]) -> None:
     """Y5: sixty thousand characters."""
     rng = np.random.default_rng(0)

@@ -22,6 +22,7 @@ from unpooled.testing.crashes import Campaign, DiskFault, campaign_of, points
 from unpooled.testing.disks import FailingDisk, Killed, failing
 
 pytestmark = [
+    pytest.mark.guarantee,
     pytest.mark.skipif(not sqlite_files.reachable(), reason="SQLite is part of this Python: its calls cannot be reached"),
 ]
 

@@ -283,6 +283,7 @@ def test_a_plan_without_a_focus_keeps_its_parameters() -> None:
         estimator(focus="x1").fit(np.zeros((50, 2)), np.zeros(50))
 
 
+@pytest.mark.guarantee
 def test_a_finished_study_is_an_estimator_with_the_same_table(tmp_path: Path) -> None:
     table, _, _ = trial(1500, 2)
     model = load("bayes")
@@ -302,6 +303,7 @@ def test_a_finished_study_is_an_estimator_with_the_same_table(tmp_path: Path) ->
     assert loaded == own
 
 
+@pytest.mark.guarantee
 def test_rows_of_a_household_have_clustered_errors() -> None:
     _, design, y = trial(3000, 3)
     X, ids = design[:, [1, 0]], np.repeat(np.arange(1500), 2)

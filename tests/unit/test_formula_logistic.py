@@ -188,6 +188,7 @@ def test_rows_without_names_have_numbered_columns() -> None:
     assert (model.predict(rows) == named.predict(FRAME.select("age", "dose"))).all()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("missing", ["absent", "indicator"])
 def test_missing_values_are_left_out_or_marked(missing: str) -> None:
     frame = FRAME.with_columns(
@@ -474,6 +475,7 @@ def _worst(study: Study, mechanism: Any, unit: str, adjacency: str, scale: float
     return found
 
 
+@pytest.mark.guarantee
 def test_a_household_has_no_price_here() -> None:
     with pytest.raises(UsageError, match="household"):
         load("stacking").compile(asked("age * arm", unit="household"))

@@ -25,6 +25,8 @@ from unpooled.report.party import PartyView
 from unpooled.study.about import BudgetLeft
 from unpooled.study.party import DiskKeeper, create_party
 
+pytestmark = pytest.mark.guarantee
+
 TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
 
 COLUMNS = """\

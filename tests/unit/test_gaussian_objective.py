@@ -18,6 +18,8 @@ from unpooled.privacy.mechanisms import GaussianObjective, LossShape, LossSign, 
 from unpooled.privacy.noise import gaussian_vector
 from unpooled.privacy.unit import Unit
 
+pytestmark = pytest.mark.guarantee
+
 ONE_ROW = LossShape()
 RNG = np.random.default_rng(0)
 POINTS = np.sinh(8 * np.linspace(-1, 1, 10_001)) / math.sinh(8)  # dense about 0, where the determinants differ

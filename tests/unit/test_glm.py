@@ -39,6 +39,8 @@ from unpooled.privacy.sensitivity import unit_sums
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
+pytestmark = pytest.mark.guarantee
+
 INF = math.inf
 MODEL = load("glm")
 COLUMNS = (Column("a", -1, 3), Column("c", categories=("u", "v")), Column("m", 0, 1, missing="indicator"))

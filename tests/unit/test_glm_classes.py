@@ -404,6 +404,7 @@ def test_a_study_that_means_nothing_is_refused(words: str, parameters: dict[str,
         MODEL.compile(Study("glm", extra, 1.0, 1e-5, parameters=asked.parameters, derived=()))
 
 
+@pytest.mark.guarantee
 def test_labels_that_are_not_declared_are_refused_without_naming_them() -> None:
     X, y = simulated()
     with pytest.raises(DataError, match="none of the declared classes") as caught:

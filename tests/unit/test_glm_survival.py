@@ -477,6 +477,7 @@ def test_a_study_that_means_nothing_is_refused(words: str, parameters: dict[str,
         MODEL.compile(study(parameters=parameters, columns=columns))
 
 
+@pytest.mark.guarantee
 def test_requests_carry_what_the_plan_says() -> None:
     plan = MODEL.compile(study(parameters={"method": "newton"}, more=0))
     rng = np.random.default_rng(0)

@@ -20,6 +20,8 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.protocol.conversation import OpenRequest, open_request
 from unpooled.protocol.messages import WIRE_VERSION, Array, encode, open_body, open_envelope
 
+pytestmark = pytest.mark.guarantee
+
 STUDY = Study("describe", (Card("a", 10, (Column("x", 0.0, 1.0),)),), 1.0, 1e-6, derived=())
 
 

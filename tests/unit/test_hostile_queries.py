@@ -532,6 +532,7 @@ def test_a_party_of_a_hostile_query_is_not_made(
     assert not (tmp_path / "p").exists(), "a refusal makes nothing"
 
 
+@pytest.mark.guarantee
 def test_rows_of_a_household_are_counted_against_its_declared_rows(worlds: Worlds, tmp_path: Path) -> None:
     config = party(worlds, tmp_path / "p", f"SELECT id, v AS x FROM {V}", None, household="id")
     with open_party(config) as opened:
@@ -553,6 +554,7 @@ def test_an_id_that_comes_twice_later_is_refused_before_anything_is_debited(worl
         assert not ledger.entries()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_an_id_of_a_file_has_one_row_unless_it_is_a_household(tmp_path: Path, kind: str) -> None:
     frame = pl.DataFrame({"id": ["a", "b", " a", None, None], "x": [1.0, 2.0, 3.0, 4.0, 5.0]})

@@ -31,6 +31,8 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
 from unpooled.protocol.context import Context
 
+pytestmark = pytest.mark.guarantee
+
 COLUMNS = (Column("x", -1.0, 3.0), Column("z", 0.0, 1.0), Column("y", -2.0, 2.0))
 KINDS = {
     "describe": {},

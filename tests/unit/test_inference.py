@@ -486,6 +486,7 @@ def test_estimates_of_a_file_of_the_first_build_are_told_by_their_flags() -> Non
     assert told.determined(asked).tolist() == [True, False, True, False, False]
 
 
+@pytest.mark.guarantee
 def test_the_darker_part_of_an_interval_is_what_is_left_of_the_error_without_privacy() -> None:
     """By the root of its share of the variance; nothing is darker where nobody knows what privacy adds."""
     lines = [

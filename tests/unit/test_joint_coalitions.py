@@ -190,6 +190,7 @@ def test_two_nodes_would_read_a_row_of_the_third_party_and_so_all_members_are_no
     assert MODEL.compile(study_of(cards)).design.aggregation.count == 4
 
 
+@pytest.mark.guarantee
 def test_a_party_that_plays_its_own_helper_reads_the_rows_and_no_such_study_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """P3 and P4: the check of members is what stands between; without it one organisation holds masked rows and masks."""
     cards, tables = world(2, ROWS_OF_A_STUDY)

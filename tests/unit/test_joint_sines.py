@@ -38,6 +38,8 @@ from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 
+pytestmark = pytest.mark.guarantee
+
 Rounds = tuple[list[tuple[float, ...]], list[np.ndarray]]
 
 

@@ -17,6 +17,8 @@ from unpooled.study.files import read_card, read_party, read_study
 from unpooled.study.helper_files import is_helper, ledger_of, read_helper
 from unpooled.study.party import create_helper, open_party
 
+pytestmark = pytest.mark.guarantee
+
 STUDY = """\
 [study]
 model = "bayes"

@@ -41,7 +41,7 @@ from unpooled.protocol.party import Party
 
 MODEL = load("lasso")
 N = 40
-pytestmark = pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
+pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")]
 RNG = np.random.default_rng(11)
 VALUES = {name: RNG.uniform(-1, 1, N) for name in "uvwz"}
 Y = np.clip(VALUES["u"] - VALUES["w"] + 0.2 * RNG.normal(size=N), -2, 2)

@@ -488,6 +488,7 @@ def _result(model: PrivateLasso, X: np.ndarray, y: np.ndarray):
     return model._run(asked, tables_of(asked, features, response)).outcome.result
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "request_of",
     [
@@ -513,6 +514,7 @@ def test_requests_beyond_the_plan_are_refused(request_of) -> None:
         getattr(standard_party, steps[type(request)])(Recorder(plan, "p0", table), request)
 
 
+@pytest.mark.guarantee
 def test_a_choice_beyond_what_is_kept_is_refused() -> None:
     plan = load("lasso").compile(study())
     kept, width = plan.design.kept["p1"], plan.design.widths["p1"]

@@ -43,6 +43,8 @@ from unpooled.protocol.replies import check_reply
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.advice import advice
 
+pytestmark = pytest.mark.guarantee
+
 rbcl = pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 

@@ -24,6 +24,8 @@ from unpooled.protocol.local import in_process
 from unpooled.protocol.messages import encode, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 
+pytestmark = pytest.mark.guarantee
+
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 # --- points -----------------------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
+pytestmark = pytest.mark.guarantee
+
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 RNG = np.random.default_rng(8)

@@ -16,6 +16,8 @@ from unpooled.privacy.unit import Target, Unit
 from unpooled.study.files import read_card, read_study
 from unpooled.study.party import create_party
 
+pytestmark = pytest.mark.guarantee
+
 PRIOR = '[[parameters.prior]]\nname = "2024"\ncoefficients = { c0 = 4.0, l0 = 4.0 }\n'
 STUDY = f"""\
 [study]

@@ -65,6 +65,7 @@ def is_level(term: str) -> bool:
     return " = " in term
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("asked", WAYS, ids=str)
 def test_nothing_is_printed_without_a_standard_error(model: object, asked: dict[str, object]) -> None:
     """FINDINGS W1: an unused level and a constant column are in no table, and neither is a level by itself."""
@@ -226,6 +227,7 @@ def test_a_figure_has_a_mark_for_every_line_and_for_nothing_else(model: object) 
             assert term.conf_low <= low <= term.estimate <= high <= term.conf_high
 
 
+@pytest.mark.guarantee
 def test_lines_and_tables_say_the_same(model: object) -> None:
     lines = [term.line for term in model.summary().terms]
     rows = as_rows(lines)

@@ -12,6 +12,8 @@ from commands import PARTIES, approve, command, two_parties
 
 from unpooled.study.files import read_card
 
+pytestmark = pytest.mark.guarantee
+
 NORTH = ("--config", "north/party.toml")
 
 

@@ -20,6 +20,8 @@ from unpooled.study.files import read_card, read_study
 from unpooled.study.finished import Run
 from unpooled.study.saved import HOMES
 
+pytestmark = pytest.mark.guarantee
+
 OLD = Path(__file__).parents[1] / "data" / "format_0.2.0"
 NORTH = ("--config", "north/party.toml")
 TARGET = Target(1.0, 1e-6, Unit.RECORD)

@@ -145,6 +145,7 @@ def test_tables_without_ids_number_their_rows(tmp_path: Path) -> None:
         assert sum(block[0].size for block in one.blocks(one.names[:1])) == size
 
 
+@pytest.mark.guarantee
 def test_some_rows_of_ids_keep_their_ids_and_count_anew() -> None:
     table = BoundedTable(Table({"a": np.arange(6.0)}), ["x", "y", "x", "x", "z", "y"], 2)
     kept = table["a"].astype(int).tolist()

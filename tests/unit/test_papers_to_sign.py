@@ -220,6 +220,7 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
             assert one.size in text
 
 
+@pytest.mark.guarantee
 @each_run
 def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
     """The columns are those that the parties' tables were asked for in a run over the very data."""
@@ -293,6 +294,7 @@ def test_masked_rows_go_to_whom_the_papers_say_and_hold_the_columns_that_they_sa
     assert {helper for *_, helper, _ in masked} == {"registry"}
 
 
+@pytest.mark.guarantee
 def test_columns_outside_the_formula_are_not_said_to_travel_under_masks(tmp_path: Path) -> None:
     """Report and console listed all declared columns as sent under masks, also those that the formula leaves out."""
     case = CASES["bayes, columns"]()
@@ -348,6 +350,7 @@ def test_a_study_that_ran_waits_no_more_at_any_member(papers: Papers) -> None:
             assert waiting_plans(party) == ()
 
 
+@pytest.mark.guarantee
 def test_a_study_that_was_approved_and_not_run_waits(tmp_path: Path) -> None:
     case = CASES["bayes, columns"]()
     world = make_world(
@@ -403,6 +406,7 @@ def test_the_register_says_of_the_arithmetic_what_the_statement_says(papers: Pap
     assert "Federated" in made["deployment_model"]["model_name"]
 
 
+@pytest.mark.guarantee
 @each_run
 def test_the_console_shows_the_same_as_the_dossier(papers: Papers) -> None:
     facts = facts_of(papers.plan)

@@ -32,6 +32,8 @@ from unpooled.privacy.study import Whole
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import _shared, column_named, columns_of_parties
 
+pytestmark = pytest.mark.guarantee
+
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
 CARDS = (Card("clinic", 500, COLUMNS), Card("lab", 300, COLUMNS))

@@ -379,6 +379,7 @@ def test_extreme_declarations_are_refused_before_any_data() -> None:
         PrivatePLSRegression(**{**DECLARED, "reference": np.full(12, 1e308), "bounds": (-1e100, 1e100)}).plan(600, 12)
 
 
+@pytest.mark.guarantee
 def test_studies_that_do_not_fit_are_refused() -> None:
     plan = PrivatePLSRegression(**DECLARED).plan(600, 12, sites={"a": 300, "b": 300})
     study, compiled = plan.study, load("pls").compile
@@ -460,6 +461,7 @@ def rows_of_sites() -> dict[str, int]:
     return {str(name): int((name == LABELS).sum()) for name in np.unique(LABELS)}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("step", ["exact", "moments-fragment", "moments-noisy", "moments-total", "moments-agree"])
 def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> None:
     """A coordinator that asks for exact moments under an approved sound plan gets a refusal, and no charge."""
@@ -481,6 +483,7 @@ def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> No
     assert party.ledger.entries() == ()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) -> None:
     from unpooled.aggregation.messages import LocalRequest
@@ -498,6 +501,7 @@ def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) 
     assert party.ledger.entries() == ()
 
 
+@pytest.mark.guarantee
 def test_real_policies_refuse_exact_moments_and_published_models() -> None:
     from unpooled.privacy.unit import Target
 
@@ -613,6 +617,7 @@ def test_a_signal_below_its_noise_gives_the_public_mean_and_says_so() -> None:
     assert reconstruction(model.x_weights_, np.eye(12)[:, :2], 5).prominence == 0
 
 
+@pytest.mark.guarantee
 def test_a_response_that_does_not_vary_is_given_its_mean() -> None:
     model = PrivatePLSRegression(epsilon=math.inf).fit(SMALL, np.full(600, 3.0))
     assert "does not vary" in model.fallback_
@@ -665,6 +670,7 @@ def test_published_without_noise_is_ordinary_pls() -> None:
     assert not hasattr(ours, "moments_")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("sd", ["sigma", "sigma^2"])
 def test_published_noise_has_the_papers_deviations(sd: str) -> None:
     layout = ComponentsLayout(60, 5, 2)

@@ -144,6 +144,7 @@ def test_moments_say_the_direction_and_rounds_its_length(rows: str, tmp_path) ->
         assert model.decision_function(X) == pytest.approx(X @ model.coef_[0] + model.intercept_)
 
 
+@pytest.mark.guarantee
 def test_without_noise_moments_rank_nearly_as_scikit_learn_does() -> None:
     X, y = texts(4000, 10, 2)
     model = made(bounds=Bounds(norm=1.0), method="moments", epsilon=math.inf).fit(X[:2000], y[:2000])

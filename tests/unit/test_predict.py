@@ -18,6 +18,8 @@ from unpooled.privacy.unit import Target
 from unpooled.study.party import create_party
 from unpooled.study.run import compile_study
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(5)
 
 

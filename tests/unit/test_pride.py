@@ -37,6 +37,8 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Unit
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(0)
 N = 300
 X = RNG.uniform(-1, 1, (N, 12))

@@ -205,6 +205,7 @@ def test_the_two_older_estimators_are_rows_of_this_one(family: str) -> None:
 # --- parties -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("family", [each for each in ALL if each != "quantile"])
 def test_sketches_that_lose_nothing_give_the_pooled_fit(family: str) -> None:
     """Four columns at each of two parties, four columns of an orthogonal sketch: G is known, and every party finds its part of the pooled fit."""
@@ -468,6 +469,7 @@ def test_a_bound_below_the_responses_is_caught(family: str, wrong: dict[str, Any
     assert largest_move(family, **wrong) > 1
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_publishing_is_planned_within_the_budget(family: str) -> None:
     y = np.array(["0", "1", "2"])[np.arange(N) % 3] if family == "multinomial" else np.clip(RESPONSES[family], None, 4.0)
@@ -560,6 +562,7 @@ def study_of(cards: tuple[Card, ...], **parameters: Any) -> Study:
     return Study("pride", cards, 1e4, 1e-6, unit="attribute", parameters=parameters, simulation_seed=1, derived=())
 
 
+@pytest.mark.guarantee
 def test_studies_take_the_family_by_either_name() -> None:
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = tuple(Card(name, N, columns, ("y",)) for name in ("a", "b"))

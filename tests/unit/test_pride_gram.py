@@ -29,6 +29,8 @@ from unpooled.models.pride.local import RegressionCalibration, random_folds
 from unpooled.models.pride.parameters import automatic_size
 from unpooled.privacy.plan import Card, Study
 
+pytestmark = pytest.mark.guarantee
+
 SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40), (60, 3, 4), (50, 2, 3)]
 
 

@@ -42,6 +42,8 @@ from unpooled.study.record import write_record
 from unpooled.testing.cases import Case
 from unpooled.testing.cases import parties as people_of
 
+pytestmark = pytest.mark.guarantee
+
 KINDS = ("good", "useless", "misleading")
 ASKED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4)}
 

@@ -19,6 +19,8 @@ from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import ROWWISE, Target
 from unpooled.protocol.messages import check_reply_type, encode, open_body, open_envelope
 
+pytestmark = pytest.mark.guarantee
+
 # --- the codec --------------------------------------------------------------------------------------------------------------
 
 

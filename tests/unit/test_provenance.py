@@ -131,6 +131,7 @@ def test_a_budget_counts_no_fit_that_promises_nothing(model: str, make: Callable
     assert (budget.entries, budget.spent) == ((), 0.0)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("more", [{"random_state": 0}, {"epsilon": math.inf}, {"bounds": None}], ids=str)
 def test_a_budget_counts_no_description_that_promises_nothing(more: dict) -> None:
     budget = Budget(100.0, 1e-3)
@@ -568,6 +569,7 @@ def study(*origins: ReleasedInput, **changes: object) -> Study:
 EVENTS = {unit: PastEvent(unit, "", "GAUSSIAN", 0.5, 2) for unit in Unit}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("input_", INPUT_WORDS)
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 def test_a_price_joins_once_for_every_draw_and_never_for_other_people(input_: str, unit: str) -> None:
@@ -615,6 +617,7 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
     )
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "change",
     [
@@ -684,6 +687,7 @@ def handed_out(model: object) -> dict[str, object]:
     return found
 
 
+@pytest.mark.guarantee
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("model", ["moments", "pls", "glm", "logistic", "lasso"])
 def test_nothing_that_a_hollow_fit_hands_out_is_a_prior_that_holds(model: str, tmp_path: Path) -> None:
@@ -718,6 +722,7 @@ def test_nothing_that_a_hollow_fit_hands_out_is_a_prior_that_holds(model: str, t
         )
 
 
+@pytest.mark.guarantee
 def test_numbers_keep_their_origins_through_arithmetic() -> None:
     from unpooled.privacy.origin import origins_of, sourced, unsourced
 

@@ -308,6 +308,7 @@ def test_wild_requests_are_refused(spoil) -> None:
         public_numbers(layout, spoil(good), 0)
 
 
+@pytest.mark.guarantee
 def test_deviations_and_scales_take_no_settings() -> None:
     class Nothing:
         design = None
@@ -520,6 +521,7 @@ def test_moments_about_rounds_are_saved_and_read(tmp_path) -> None:
     assert again.moments_ == fit.moments_
 
 
+@pytest.mark.guarantee
 def test_prior_and_noise_may_be_given_afterwards() -> None:
     X, y = made(3000)
     moments = model(method="refinement", epsilon=5.0).fit(X, y).moments_
@@ -541,6 +543,7 @@ def test_the_mean_is_the_mean() -> None:
 # --- rounds that are lost -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_round_with_too_few_parties_ends_the_study_and_what_was_released_is_debited() -> None:
     from tests.unit.test_totals import parties_of, run, study_of
 

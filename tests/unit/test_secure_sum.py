@@ -15,6 +15,8 @@ from unpooled.errors import ProtocolError
 from unpooled.privacy.noise import Stream
 from unpooled.protocol.identity import Identity
 
+pytestmark = pytest.mark.guarantee
+
 CLINIC, LAB, HOME = (Identity(letter * 32) for letter in (b"c", b"l", b"h"))
 RNG = np.random.default_rng(0)
 EXTREME = np.array([0, 1, -1, 2**63 - 1, -(2**63), 2**62, -(2**62), 12345], dtype=np.int64)

@@ -28,6 +28,8 @@ from unpooled.cli.asked import column_of
 from unpooled.cli.serve import Service
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
+pytestmark = pytest.mark.guarantee
+
 WARDS = ("a", "b", "c")
 BOUNDS = {"age": [0, 128], "ward": list(WARDS)}
 

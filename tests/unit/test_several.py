@@ -35,6 +35,8 @@ from unpooled.study.files import read_study
 from unpooled.study.finished import Run
 from unpooled.study.run import compile_study
 
+pytestmark = pytest.mark.guarantee
+
 ANALYSES = """\
 [[analysis]]
 name = "baseline"

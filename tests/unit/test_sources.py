@@ -643,6 +643,7 @@ def test_in_a_column_split_a_query_says_its_order(query: str, fine: bool, tmp_pa
         assert "ORDER BY row_id" in t.unordered
 
 
+@pytest.mark.guarantee
 def test_a_column_split_study_refuses_a_query_without_an_order(cases, tmp_path: Path) -> None:
     case = cases["pride"]
     sources = {name: in_parquet(frame(inside), name, tmp_path) for name, inside in case.tables.items()}
@@ -687,6 +688,7 @@ def test_the_public_class() -> None:
     assert os.environ.get("UNPOOLED_CLINIC_PASSWORD") is None
 
 
+@pytest.mark.guarantee
 def test_the_command_line_sets_up_a_party_of_a_query_and_the_doctor_looks_at_it(tmp_path: Path, monkeypatch) -> None:
     from typer.testing import CliRunner
 

@@ -50,6 +50,8 @@ from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Nothing, encode, open_envelope
 from unpooled.protocol.party import Party
 
+pytestmark = pytest.mark.guarantee
+
 MODEL = load("stacking")
 N = 60
 HELD = {"a": ("u", "v"), "b": ("w",), "c": ("z",)}

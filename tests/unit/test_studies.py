@@ -27,6 +27,8 @@ from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study, write_card
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
+pytestmark = pytest.mark.guarantee
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:

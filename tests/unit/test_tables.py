@@ -198,6 +198,7 @@ def test_totals_that_contradict_the_rows_are_refused_at_once_and_unused_in_a_stu
     assert "publish" in str(plan.not_protected[0])
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -79,6 +79,7 @@ def test_an_intercept_without_the_law_of_the_tail_is_caught(monkeypatch: pytest.
     assert np.mean([skewed(seed) for seed in range(6)]) < -1.2
 
 
+@pytest.mark.guarantee
 def test_robust_errors_are_those_of_unequal_spread() -> None:
     X, rng = rows(0, 6000)
     y = (X @ SLOPES + rng.normal(size=6000) * np.exp(0.5 * X[:, 0])).clip(-30, 30)

@@ -50,6 +50,8 @@ from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, Nothing, Partial, Released, Sealed, encode, open_body, open_envelope
 from unpooled.protocol.party import Party
 
+pytestmark = pytest.mark.guarantee
+
 MODEL = load("bayes")
 COLUMNS = (Column("a", -1.0, 3.0), Column("y", -4.0, 4.0))
 ROWS = 5

@@ -31,6 +31,8 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
 
+pytestmark = pytest.mark.guarantee
+
 INF = math.inf
 FEATURES = (Column("a", -1, 3), Column("c", categories=("u", "v")))
 WEIGHT, HOURS = Column("w", 0.0, 4.0), Column("hours", 0.5, 8)
