@@ -29,7 +29,7 @@ if any(find_spec(name) is None for name in ("pytest", "hypothesis")):
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from unpooled.testing.cases import Case
 
@@ -69,9 +69,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(fixture, named, indirect=True)
 
 
-def _listed(metafunc: pytest.Metafunc, which: str, default: Iterable[str]) -> Iterable[str]:
+def _listed(metafunc: pytest.Metafunc, which: str, default: Collection[str]) -> Collection[str]:
     """Return the names of cases that this list of the module has for a test."""
-    names: Iterable[str] = getattr(metafunc.module, which, {}).get(metafunc.function.__name__, default)
+    names: Collection[str] = getattr(metafunc.module, which, {}).get(metafunc.function.__name__, default)
     return names
 
 
