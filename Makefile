@@ -5,7 +5,8 @@ BIN := .venv/bin
 FAST := not slow and not network and not network_slow
 # Three workers for two processors: some tests wait. Each loads all tests, which takes a third of the time where bytecode is kept.
 WORKERS := -n 3 --dist loadgroup
-RUN := $(BIN)/pytest -q $(WORKERS) --ignore tests/audit --ignore tests/browser
+SELECTED := $(WORKERS) --ignore tests/audit --ignore tests/browser
+RUN := $(BIN)/pytest -q $(SELECTED)
 LONG := $(if $(BRIEF), and not long)
 unexport PYTHONDONTWRITEBYTECODE
 # Temporary files lie in memory where there is room: ledgers wait for the disk at every debit.
@@ -14,46 +15,40 @@ ifneq ($(MEMORY),)
 export TMPDIR := $(MEMORY)
 endif
 
-.PHONY: demo check test compiled measured test-slow audit seconds mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
+.PHONY: demo check test compiled test-slow audit mutants test-full test-network browser test-pythons r r-full lint papers papers-full docs bench peers wheel lock clean
 
 demo: .venv/core.stamp
 	@$(BIN)/unpooled demo
 
-# Seconds: unit tests that took less than a twentieth of one when they were last run here (the first time all), those that failed last first.
+# Under a minute, also the first time: ruff, and unit tests of what changed since main, by the imports; where many need it, the quickest of all, as far as
+# the time goes. Those that failed last come first.
 check: .venv/dev.stamp
 	$(BIN)/ruff check -q .
-	$(BIN)/pytest -q -n 2 --ff --no-header --at-most 0.05 -m "not minutes and $(FAST)" tests/unit
+	$(BIN)/pytest -q -n 2 --ff --no-header --until 45 -m "not minutes and $(FAST)" $$($(BIN)/python tests/changed.py)
 
-# Minutes: everything but attacks, statistics, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and party files are
-# covered fully by branch, by the tests that tests/measured.txt lists.
+# Minutes: everything but attacks, statistics, the network engine and full sizes. COVERAGE=1, as in CI, holds that privacy/, protocol/ and all that acts for
+# a party is covered fully by branch, by the tests marked `guarantee` alone.
 test: .venv/dev.stamp
 ifdef COVERAGE
-	$(RUN) -m "$(FAST) and not no_cover" --cpu=build/cpu/covered.json --cov --cov-report=term:skip-covered
-	$(BIN)/python tests/coverage_floor.py
-	$(RUN) -m "$(FAST) and no_cover" --cpu=build/cpu/others.json
+	$(BIN)/python tests/coverage_floor.py $(SELECTED) -m "guarantee and $(FAST)"
+	$(RUN) -m "not guarantee and $(FAST)"
 else
-	$(RUN) -m "$(FAST)" --cpu=build/cpu/test.json
+	$(RUN) -m "$(FAST)"
 endif
-
-# Which tests are run under coverage, from a run that measures them all (a quarter of an hour), into tests/measured.txt; run it where COVERAGE=1 finds a
-# branch that some test runs.
-measured: .venv/dev.stamp
-	MEASURED=all $(RUN) -m "$(FAST)" --cpu=build/cpu/all.json --cov --cov-context=test --cov-report=
-	$(BIN)/python tests/measured.py build/cpu/all.json
 
 # Bytecode of package and tests, and the kernels that take longest to compile: the workers would otherwise each make them for themselves.
 compiled: .venv/dev.stamp
 	$(BIN)/pytest -q --collect-only > /dev/null
 	-$(BIN)/pytest -q -m "$(FAST)" tests/unit/test_hadamard.py tests/unit/test_frank_wolfe.py > /dev/null # the lane says what fails
 
-# Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size. BRIEF=1, as in CI, leaves out the longest (tests/long.txt), here
+# Minutes: statistics, wild messages, crashes and kernels of many shapes, at reduced size. BRIEF=1, as in CI, leaves out the longest (marked `long`), here
 # and in the audit.
 test-slow: .venv/dev.stamp
-	$(RUN) -m "slow and not network and not network_slow$(LONG)" --cpu=build/cpu/slow.json
+	$(RUN) -m "slow and not network and not network_slow$(LONG)"
 
 # Minutes: every model attacked, and everything that is broken on purpose caught.
 audit: .venv/dev.stamp
-	$(BIN)/pytest -q $(WORKERS) -m "not network_slow$(LONG)" tests/audit --cpu=build/cpu/audit.json
+	$(BIN)/pytest -q $(WORKERS) -m "not network_slow$(LONG)" tests/audit
 
 # So many small faults in what the guarantee rests on, each of which a test should notice; ends after so many minutes. The first run measures
 # which test runs which line (half an hour), into build/mutants. docs/audit.md has what came of it.
@@ -69,16 +64,12 @@ test-full: .venv/dev.stamp
 # The tests that start the network engine; walks the registry of models. CI runs those that start it once and wait for no time-outs.
 NETWORK ?= network or network_slow
 test-network: .venv/dev.stamp
-	$(BIN)/pytest -q $(WORKERS) -m "$(NETWORK)" tests/network --cpu=build/cpu/network.json
+	$(BIN)/pytest -q $(WORKERS) -m "$(NETWORK)" tests/network
 
 # The pages of the console in a headless Chromium, by the real command; skipped by name where chromium or chromedriver is missing. Screenshots of
 # every page stay in build/console.
 browser: .venv/dev.stamp
 	$(BIN)/pytest -q tests/browser
-
-# What each lane costs in CPU seconds, by folder, into tests/cpu_seconds.toml, from the last whole run of each; run it when an issue ends.
-seconds: .venv/dev.stamp
-	$(BIN)/python tests/cpu_seconds.py build/cpu
 
 # The fast unit tests under each of these Pythons that is installed, each in an environment of its own.
 PYTHONS ?= 3.11 3.12 3.13

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
 import zlib
@@ -12,92 +11,44 @@ from typing import Any
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import durations  # noqa: E402 - found through the line above
+import lanes  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
+from _pytest.doctest import DoctestItem, DoctestModule  # noqa: E402
 
 from unpooled.privacy import budget  # noqa: E402
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 pytest_plugins = ["unpooled.testing"]
-
-#: Tests that took long when `make seconds` ran last: they are in `make test-slow`, a line each.
-SLOW = Path(__file__).with_name("slow.txt")
-#: Tests of the lanes `slow` and `audit` that CI leaves out (`make seconds`).
-LONG = Path(__file__).with_name("long.txt")
-#: Tests that `make test COVERAGE=1` runs under coverage (`make measured`); all others are marked no_cover.
-MEASURED = Path(__file__).with_name("measured.txt")
-#: Where the seconds that every test took when it was last run here are kept between runs.
-SECONDS = "unpooled/seconds"
-took: dict[str, float] = {}
-#: The CPU seconds of every test of this run, children of its process included.
-cpu: dict[str, float] = {}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """For the inner loop: `make check`."""
-    parser.addoption("--cpu", type=Path, help="write the CPU seconds of every test to this file")
-    parser.addoption(
-        "--at-most", type=float, help="leave out tests that took more seconds than this when they were last run here"
-    )
+    durations.add_options(parser)
+
+
+class Examples:
+    """A plugin of pytest, for all folders: modules without examples are not imported to look for some."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Any:
+        found = yield
+        return [one for one in found if not isinstance(one, DoctestModule) or b">>>" in file_path.read_bytes()]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(durations.Durations(config), "durations")
+    config.pluginmanager.register(Examples(), "examples")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that tests/slow.txt lists, and those that coverage does not need; for the inner loop, leave out what is known to take long and did not fail last."""
-    for mark, file in (("slow", SLOW), ("long", LONG)):
-        listed = set(file.read_text().splitlines())
-        for item in items:
-            if item.nodeid.partition("@")[0] in listed:
-                item.add_marker(mark)
-    if os.environ.get("MEASURED") != "all":
-        measured = set(MEASURED.read_text().splitlines())
-        for item in items:
-            if item.nodeid.partition("@")[0].partition("[")[0] not in measured:
-                item.add_marker("no_cover")
-    most, cache = config.getoption("--at-most"), getattr(config, "cache", None)
-    if most is None or cache is None:
-        return
-    known, failed = cache.get(SECONDS, {}), cache.get("cache/lastfailed", {})
-    slow = [item for item in items if known.get(item.nodeid, 0.0) > most and item.nodeid not in failed]
-    config.hook.pytest_deselected(items=slow)
-    left_out = set(slow)
-    items[:] = [item for item in items if item not in left_out]
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU seconds of this process and of those of its children that have ended."""
-    return sum(os.times()[:4])
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Each report carries the CPU seconds since the one before it in this process."""
-    report = yield
-    now = _cpu_seconds()
-    report.cpu = now - _last.get("at", now)
-    _last["at"] = now
-    return report
-
-
-_last: dict[str, float] = {}
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Once for setup, call and teardown each."""
-    took[report.nodeid] = took.get(report.nodeid, 0.0) + report.duration
-    cpu[report.nodeid] = cpu.get(report.nodeid, 0.0) + getattr(report, "cpu", 0.0)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Kept by the one process that heard of all tests."""
-    cache = getattr(session.config, "cache", None)
-    if cache is not None and not hasattr(session.config, "workerinput"):
-        cache.set(SECONDS, {**cache.get(SECONDS, {}), **took})
-    place = session.config.getoption("--cpu")
-    if place is not None and not hasattr(session.config, "workerinput"):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(cpu, indent=0))
+    """Mark parameters by their tests' lanes; and examples of pages and docstrings, which go through everything, as part of the guarantee's tests."""
+    lanes.mark(config, items)
+    for item in items:
+        if isinstance(item, DoctestItem):
+            item.add_marker("guarantee")
 
 
 @pytest.fixture(scope="session")

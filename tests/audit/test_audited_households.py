@@ -88,6 +88,16 @@ def largest(report: Report) -> dict[str, float]:
     return found
 
 
+@pytest.mark.long_for(
+    "refinement-replace",
+    "direction-replace",
+    "glm-replace",
+    "multinomial-replace",
+    "survival-replace",
+    "effects-replace",
+    "pls-replace",
+    "pls-zero-out",
+)
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("kind", list(MODELS))
@@ -97,6 +107,7 @@ def test_households_move_nothing_further_than_declared(kind: str, adjacency: str
     assert max(largest(report).values()) > 0.3, str(report)
 
 
+@pytest.mark.long_for("distributed")
 @pytest.mark.minutes
 @pytest.mark.parametrize("trust", ["distributed", "local"])
 def test_households_are_audited_in_every_way_to_add_up(trust: str) -> None:

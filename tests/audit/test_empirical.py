@@ -43,6 +43,7 @@ X = np.vstack([np.ones((1, 2)), np.zeros((39, 2))])
 Y = np.array([1.0] * 20 + [-1.0] * 20)
 
 
+@pytest.mark.long
 @pytest.mark.minutes
 def test_our_releases_are_not_refuted() -> None:
     """Whole fits, real noise, the worst row we know of against its mirror image."""

@@ -33,6 +33,22 @@ TABLES = {name: Table({"age": RNG.uniform(20, 90, 25), "dose": RNG.uniform(-1, 3
 STUDY = Study("describe", tuple(Card(name, 25, COLUMNS) for name in TABLES), 1.0, 1e-5, derived=())
 MODEL = load("describe")
 
+#: Cases that CI leaves out: on data that mean nothing those that take longest, on their own data most variants, which take longer than their models.
+LONG = {
+    "test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing": [
+        *("pride", "pride, multinomial", "pride, prior", "bayes, prior", "lasso", "pls", "effects", "effects, survival"),
+        *("glm", "glm, sites", "glm, multinomial", "glm, survival", "stacking", "stacking, classes", "stacking, ranked"),
+        *("stacking, probabilities", "analyses, apart"),
+    ],
+    "test_every_model_passes_on_its_own_data": [
+        "analyses",
+        *(
+            {name for name in CASES if "," in name}
+            - {"describe, arms", "tables, numbers", "bayes, columns", "diagnose, classes"}
+        ),
+    ],
+}
+
 
 def audit(model=MODEL, study: Study = STUDY) -> Report:
     return replay(model, study, TABLES, registry=load, rounds=8)
@@ -130,6 +146,7 @@ def test_shapes_names_and_forms_that_depend_on_data_are_caught() -> None:
         assert not list(differences(ours, ours))
 
 
+@pytest.mark.long
 def test_rows_whose_guarantee_covers_the_response_are_audited_with_other_responses() -> None:
     case = CASES["lasso"]()
     study = msgspec.structs.replace(case.study, unit="record")
@@ -184,6 +201,7 @@ def rounds_study(method: str, unit: str, adjacency: str) -> tuple[Study, dict[st
     return asked, tables
 
 
+@pytest.mark.long_for("gradient-attribute-replace", "direction-record-replace", "direction-attribute-replace")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
@@ -198,6 +216,7 @@ def test_rounds_of_the_regression_are_audited_in_every_unit(method: str, unit: U
     assert wanted <= reached or (unit is Unit.ATTRIBUTE and adjacency == "zero-out")
 
 
+@pytest.mark.long
 def test_directions_of_several_responses_are_audited() -> None:
     columns = (Column("x0", -1.0, 1.0), Column("y0", -1.0, 1.0), Column("y1", 0.0, 4.0))
     rng = np.random.default_rng(1)
@@ -211,6 +230,7 @@ def test_directions_of_several_responses_are_audited() -> None:
     assert {"base", "descent", "length"} <= reached
 
 
+@pytest.mark.long
 def test_rounds_whose_products_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def uncut(residual, square, fine, farthest, longest) -> None:
         residual[:] = np.trunc(np.clip(residual * fine, -farthest, farthest))

@@ -46,6 +46,7 @@ def test_every_cut_of_a_column_is_tried_with_its_neighbours_in_floating_point() 
     assert any(value == 0 and math.copysign(1, value) < 0 for value in found)
 
 
+@pytest.mark.long
 def test_values_beyond_their_range_that_count_as_they_are_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beneath a norm no bound shows it: the row is shortened whatever it holds."""
     honest = audited(*study_with_norm(1.0))

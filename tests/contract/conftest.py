@@ -16,9 +16,6 @@ from unpooled.protocol.entries import OWN
 #: The name of a case that is no model's plain one: "glm, survival".
 VARIANT = re.compile(rf"\b(?:{'|'.join(OWN)}), [a-z ]+")
 
-#: Variants that stay in `make test`: nothing else there runs every branch of their party files (tests/coverage_floor.py).
-FAST: frozenset[str] = frozenset()
-
 
 def _is_variant(item: pytest.Item) -> bool:
     """Return True if a test runs over a variant of a case, or over a published row: `make test-slow` runs it."""
@@ -26,8 +23,7 @@ def _is_variant(item: pytest.Item) -> bool:
     if over is None or not item.path.is_relative_to(Path(__file__).parent):
         return False
     words = item.nodeid.partition("[")[2]
-    variant = VARIANT.search(words)
-    return "-published" in words or (variant is not None and variant[0] not in FAST)
+    return "-published" in words or VARIANT.search(words) is not None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -111,6 +111,7 @@ def pages() -> dict[str, str]:
     return {str(file.relative_to(SOURCE)): file.read_text() for file in sorted(SOURCE.rglob("*.md"))}
 
 
+@pytest.mark.slow
 def test_every_citation_is_a_heading_or_names_its_paper() -> None:
     known = headings(pages())
     found = {
@@ -121,6 +122,7 @@ def test_every_citation_is_a_heading_or_names_its_paper() -> None:
     assert found == {}
 
 
+@pytest.mark.slow
 def test_every_cited_file_exists() -> None:
     """Records of decisions and the changelog are left out: they say what was, and are not rewritten."""
     files, there = repository(), pages()

@@ -26,6 +26,8 @@ def with_another_column(study: Study) -> Study:
     return msgspec.structs.replace(study, parties=tuple(cards))
 
 
+@pytest.mark.slow
+@pytest.mark.long_for("analyses", "bayes, sines", "pride")
 @pytest.mark.parametrize("row", sorted(CASES))
 def test_no_other_column_moves_an_answer(row: str) -> None:
     study = CASES[row]().study

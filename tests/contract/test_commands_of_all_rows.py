@@ -147,6 +147,8 @@ def numbers(found: object) -> float:
 
 
 # Noise differs in every run, and now and then a calibration of so few rows learns nothing: then `predict` warns, as it should.
+@pytest.mark.long_but("pride", "bayes", "lasso-published", "pls-published")
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The released moments tell nothing:UserWarning")
 @pytest.mark.parametrize("parties", ROWS, indirect=True)
 def test_a_row_goes_through_every_command(parties: Parties) -> None:
@@ -246,6 +248,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
 EXPECTED = {"effects", "analyses", "describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
+@pytest.mark.long_for("pride", "stacking")
 @pytest.mark.parametrize(
     "parties", [pytest.param(row, marks=pytest.mark.slow if row in EXPECTED else ()) for row in row_names()], indirect=True
 )
@@ -278,6 +281,7 @@ def predicted(parties: Parties) -> None:
     assert len(found["predictions"]) == 3
 
 
+@pytest.mark.long_for("pls-published")
 @pytest.mark.parametrize(
     "parties", ["lasso-published", pytest.param("pls-published", marks=pytest.mark.slow)], indirect=True
 )

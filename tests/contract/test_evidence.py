@@ -30,6 +30,7 @@ def facts(request: pytest.FixtureRequest) -> Facts:
     return Facts("study", load(study.row).compile(study), "why")
 
 
+@pytest.mark.slow
 def test_every_model_has_a_dossier(facts: Facts) -> None:
     made, statement = dossier(facts), facts.statement
     text = markdown(made)

@@ -26,6 +26,8 @@ from unpooled.protocol.messages import WRAPPERS, Pseudonyms, open_body, open_env
 from unpooled.testing.hostile_parties import *
 from unpooled.testing.mutants import parts_of
 
+pytestmark = pytest.mark.guarantee
+
 
 def changed(name: str, **changes: Any) -> Case:
     case = CASES[name]()
@@ -123,6 +125,7 @@ def test_every_row_of_the_registry_is_among_them() -> None:
     assert {make().model for make in STUDIES.values()} == set(row_names())
 
 
+@pytest.mark.slow
 def test_every_kind_of_message_is_among_the_honest_replies() -> None:
     kinds = set()
     for make in STUDIES.values():

@@ -331,6 +331,7 @@ def study(model: str, parameters: str, unit: str, names: tuple[str, ...]) -> str
     return f'[study]\nmodel = "{model}"\npurpose = "to be read"\n\n[parameters]\n{parameters}\n\n{privacy}{cards}'
 
 
+@pytest.mark.slow
 def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     names, n, rng = ("north", "south"), 2000, np.random.default_rng()
     declared = (Column("age", 0.0, 100.0), Column("arm", categories=("a", "b")), Column("y", -8.0, 8.0))
@@ -381,6 +382,7 @@ def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     assert walk.seen == WALKS["rows"]
 
 
+@pytest.mark.slow
 def test_every_command_of_a_study_whose_columns_are_split(tmp_path: Path) -> None:
     names, n, rng = ("clinic", "laboratory"), 200, np.random.default_rng()
     y = rng.normal(size=n)
@@ -415,6 +417,7 @@ def test_every_command_of_a_study_whose_columns_are_split(tmp_path: Path) -> Non
     assert walk.seen == WALKS["columns"]
 
 
+@pytest.mark.guarantee
 def test_parties_that_are_set_up_described_and_refused(tmp_path: Path) -> None:
     walk = Walk(tmp_path)
     (tmp_path / "east.csv").write_text("family;age\n1;1,5\n1;2,5\n2;3,5\n")
@@ -546,6 +549,7 @@ def test_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk.seen == WALKS["console"]
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_tour(tmp_path: Path) -> None:
     walk = Walk(tmp_path)

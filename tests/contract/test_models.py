@@ -26,6 +26,14 @@ from unpooled.protocol.party import Party
 from unpooled.testing.refusals import *
 from unpooled.testing.runs import *
 
+pytestmark = pytest.mark.guarantee
+
+SLOW = {
+    "test_a_crash_after_any_message_and_a_resume_draw_no_second_noise": ["effects", "analyses"],
+    "test_releases_are_equal_under_row_permutation_and_block_size": ["effects"],
+}
+LONG = {"test_releases_are_equal_under_row_permutation_and_block_size": ["effects, survival"]}
+
 
 def test_every_model_folder_is_registered_and_every_model_has_a_case() -> None:
     folders = {path.parent.name for path in Path(unpooled.models.__file__).parent.glob("*/__init__.py")}

@@ -26,6 +26,8 @@ from unpooled.study.files import read_party, read_study
 from unpooled.study.rules import policy_of
 from unpooled.testing.cases import Case, parties, policy
 
+pytestmark = pytest.mark.guarantee
+
 CENSUS = ROW.format(name="census")
 
 

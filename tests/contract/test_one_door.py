@@ -117,6 +117,7 @@ def test_a_step_cannot_send_what_the_context_did_not_release(forge: Callable[[An
         _sent(forge)
 
 
+@pytest.mark.guarantee
 def test_a_context_is_worth_nothing_once_its_request_is_answered() -> None:
     kept: list[Context] = []
 

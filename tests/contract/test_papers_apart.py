@@ -21,6 +21,8 @@ from unpooled.errors import UsageError
 from unpooled.models import REGISTRY, load, row_names
 from unpooled.protocol.entries import names
 
+pytestmark = pytest.mark.guarantee
+
 SOURCE = Path(unpooled.__file__).parent
 FORMS = ("pride", "bayes", "stacking", "lasso", "pls")
 SENTENCE = (
@@ -94,6 +96,7 @@ for name in ("PrideRegressor", "PrivateLinearRegression", "PrivateStackingClassi
 """
 
 
+@pytest.mark.slow
 def test_without_the_papers_every_estimator_fits_and_the_published_forms_are_refused_in_one_sentence(without: Path) -> None:
     done = python(FITS, without, arguments=(str(without),))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -106,6 +109,7 @@ def test_without_the_papers_every_estimator_fits_and_the_published_forms_are_ref
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", FORMS)
 def test_the_commands_say_so_without_the_papers(model: str, without: Path, tmp_path: Path) -> None:
     """Each ends with code 2, as every refusal of what a user asks for does."""
@@ -175,6 +179,7 @@ except AssertionError as error:
 """
 
 
+@pytest.mark.slow
 def test_neither_an_import_nor_a_model_of_our_own_reads_entry_points() -> None:
     done = python(UNREAD)
     assert done.stdout.splitlines() == ["unread", "entry points are read"], done.stderr

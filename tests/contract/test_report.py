@@ -28,6 +28,8 @@ from unpooled.study.finished import Run
 from unpooled.testing.cases import transcript_of
 from unpooled.testing.results import has_a_page, ran
 
+pytestmark = pytest.mark.guarantee
+
 
 @pytest.mark.slow
 def test_a_simulation_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -39,6 +41,7 @@ def describe(tmp_path: Path) -> Path:
     return ran(tmp_path, case.study, case.tables)
 
 
+@pytest.mark.slow
 def test_a_stored_result_that_does_not_follow_from_the_transcript_is_told(tmp_path: Path) -> None:
     folder = describe(tmp_path)
     stored = (folder / "result.json").read_text()
@@ -89,6 +92,7 @@ def test_a_run_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest
         Run.read(folder)
 
 
+@pytest.mark.slow
 def test_names_are_text_and_nothing_else() -> None:
     odd = ("<b>bold</b>", "$x_1$ & co", "Größe 高さ", 'a"quote')
     bars = figures.panel(Panel("title", odd, (1.0, -2.0, 3.0, 0.0))).wide
@@ -122,6 +126,7 @@ def hostile(tmp_path: Path) -> Path:
     return ran(tmp_path, Study("describe", tuple(cards), 1.0, 1e-5, derived=(), parameters=parameters), tables)
 
 
+@pytest.mark.slow
 def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     folder = hostile(tmp_path)
     (folder / "about.json").write_text('{"finished": "<i>now</i>", "by": "<script>x", "purpose": "<img src=x onerror=x>"}')
@@ -137,6 +142,7 @@ def test_hostile_names_do_nothing(tmp_path: Path) -> None:
     assert "&lt;img src=x onerror=x&gt;" in text
 
 
+@pytest.mark.slow
 def test_the_page_says_why_by_whom_and_when(tmp_path: Path) -> None:
     folder = describe(tmp_path)
     assert "not recorded" in page(Run.read(folder))
@@ -169,6 +175,8 @@ onload = () => {
 }</script></body></html>"""
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.minutes
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_browser_shows_pages_without_overflow_and_figures_at_their_size(tmp_path: Path) -> None:
@@ -216,6 +224,7 @@ def cells(text: str) -> list[str]:
     return re.findall(r"<td[^>]*>([^<]*)</td>", section)
 
 
+@pytest.mark.slow
 def test_the_page_of_joint_moments_says_who_could_read_whose_rows_together(tmp_path: Path) -> None:
     text = joint(tmp_path, helper=True)
     assert cells(text) == [
@@ -235,6 +244,7 @@ def test_the_page_names_every_pair_where_parties_help_each_other_and_a_missing_p
     assert "No sender proves that its rows are short" in text
 
 
+@pytest.mark.slow
 def test_a_page_without_joint_moments_says_nothing_of_masks(tmp_path: Path) -> None:
     assert "masks" not in page(Run.read(describe(tmp_path)))
 

@@ -18,6 +18,10 @@ from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
 from unpooled.testing.results import *
 
+pytestmark = pytest.mark.guarantee
+
+SLOW = {"test_a_record_tells_what_the_transcript_tells": ["describe"]}
+
 
 def test_a_record_holds_no_message(tmp_path: Path) -> None:
     """The analyst gets the result, and none of the parties' replies."""

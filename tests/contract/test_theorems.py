@@ -37,6 +37,7 @@ ROWS = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_is_what_its_script_writes(tmp_path: Path) -> None:
     """If this fails, run `python docs/theorems.py`."""
     subprocess.run([sys.executable, SCRIPT, tmp_path / "theorems.md"], check=True)

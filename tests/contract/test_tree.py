@@ -90,6 +90,7 @@ def test_no_file_is_longer_than_a_reader_bears() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
 
+@pytest.mark.slow
 def test_no_circle_of_files() -> None:
     assert circles(graph(SOURCE)) == []
 
@@ -130,6 +131,7 @@ def test_a_circle_through_a_package_is_seen(tmp_path: Path) -> None:
     assert circles(graph(package)) == [["made_up.inner", "made_up.inner.one", "made_up.outer"]]
 
 
+@pytest.mark.slow
 def test_every_file_says_first_why_it_exists() -> None:
     silent = []
     for name, file in modules(SOURCE).items():
@@ -140,6 +142,7 @@ def test_every_file_says_first_why_it_exists() -> None:
     assert silent == []
 
 
+@pytest.mark.slow
 def test_no_name_of_a_class_stands_for_two_things() -> None:
     """Only what every model has one of is called alike everywhere; and ``unpooled.Study``, which makes the study that parties are asked."""
     homes: dict[str, list[str]] = {}
@@ -160,6 +163,7 @@ def body(function: ast.FunctionDef) -> int:
     return (own[-1].end_lineno or 0) - own[0].lineno + 1 if own else 0
 
 
+@pytest.mark.slow
 def test_no_function_is_too_long() -> None:
     """Kernels of papers, whose loops are the algorithm as printed, are left alone."""
     files = [file for file in SOURCE.rglob("*.py") if "papers/frank_wolfe" not in file.as_posix()]
@@ -167,6 +171,7 @@ def test_no_function_is_too_long() -> None:
     assert long == []
 
 
+@pytest.mark.slow
 def test_no_parameter_list_is_too_long() -> None:
     left_alone = ("cli/", "kernels/", "papers/", "/estimator.py", "lasso/classifier.py", "models/pride/base.py")
     files = [file for file in SOURCE.rglob("*.py") if not any(part in file.as_posix() for part in left_alone)]

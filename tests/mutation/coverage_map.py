@@ -13,6 +13,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1]))
+
+from durations import bare, kept
+
 PACKAGES = ("privacy", "totals", "products", "linear", "inference", "protocol", "linkage")
 #: What may kill a mutant; the network engine's tests take too long for it.
 TESTS = ("tests/unit", "tests/contract", "tests/audit", "tests/stats")
@@ -29,17 +33,12 @@ DEAREST = 1.5
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """As a plugin of the measured run: tests that the project's own coverage leaves out (no_cover) may kill a mutant too; dear ones are left out."""
-    took: dict[str, float] = {}
-    for lane in sorted((config.rootpath / "build" / "cpu").glob("*.json")):
-        took |= json.loads(lane.read_text())
+    """As a plugin of the measured run: tests that are known to be dear are left out, and slow ones that are not known."""
+    took = kept(config.rootpath)
     chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:
         unknown = 2 * DEAREST if item.get_closest_marker("slow") else 0.0
-        chosen[took.get(item.nodeid, unknown) <= DEAREST].append(item)
-    for item in chosen[True]:
-        for node in item.listchain():
-            node.own_markers = [mark for mark in node.own_markers if mark.name != "no_cover"]
+        chosen[took.get(bare(item.nodeid), unknown) <= DEAREST].append(item)
     config.hook.pytest_deselected(items=chosen[False])
     items[:] = chosen[True]
 
@@ -73,7 +72,7 @@ def digest(file: Path) -> str:
 
 
 def measure(root: Path, folder: Path, arguments: tuple[str, ...] = TESTS) -> Map:
-    """Run the tests once under measurement: about half an hour of one core; those of the slow lane too, where `build/cpu` says what they take."""
+    """Run the tests once under measurement: about half an hour of one core; those of the slow lane too, where `build/durations.json` says what they take."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "coveragerc").write_text(CONFIG)
     options = [

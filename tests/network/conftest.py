@@ -18,9 +18,9 @@ from unpooled.network.processes import up  # noqa: E402
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests here share one network, so they stay in one process."""
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.xdist_group("network"))
 
 

@@ -26,6 +26,8 @@ from unpooled.study.files import read_study
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study
 
+pytestmark = pytest.mark.guarantee
+
 NAMES = ["clinic", "laboratory", "registry"]
 IDS = [f"pätient-{i:03}" for i in range(24)]
 

@@ -102,6 +102,7 @@ def refusal(world: World, party: str, frame: bytes, kind: type[UnpooledError], m
     assert world.entries(party, world.study) == []
 
 
+@pytest.mark.slow_but("gradient")
 @pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
 def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_path: Path) -> None:
     world = make_world(tmp_path, CASES["bayes"](), COORDINATOR.public)
@@ -117,6 +118,7 @@ def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_
     assert run(world, study, resume=True) == result
 
 
+@pytest.mark.slow_for("glm", "lasso")
 def test_signed_runs_have_the_bits_of_unsigned_ones(world: World) -> None:
     world.approve(world.study)
     local = world.in_process(world.study)
@@ -345,6 +347,7 @@ def test_a_party_file_under_anothers_certificate_is_refused(simple: World) -> No
 # --- parties that say no, and what it costs the others -----------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_policy_that_refuses_costs_nobody_anything(world: World) -> None:
     willing = world.names[:-1]
     world.approve(world.study, *willing)
@@ -439,6 +442,8 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 # --- silence ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
+@pytest.mark.slow_for("effects")
 def test_silence_is_asked_again_on_resume(world: World) -> None:
     """A party that was away ends a study that needs it; resumed, it is asked again and the bits are those of an unbroken run."""
     world.approve(world.study)
@@ -460,6 +465,7 @@ def test_silence_is_asked_again_on_resume(world: World) -> None:
     assert run(world, resume=True)["result"] == wanted
 
 
+@pytest.mark.guarantee
 def test_silence_that_a_model_bears_is_part_of_the_record(simple: World) -> None:
     """describe goes on without a party: resumed, even though the party is back, the result is the one that was published."""
     simple.approve(simple.study)
@@ -510,6 +516,7 @@ def test_one_coordinator_at_a_time_writes_a_transcript(simple: World, monkeypatc
     run(simple)
 
 
+@pytest.mark.guarantee
 def test_a_damaged_transcript_is_refused(simple: World) -> None:
     simple.approve(simple.study)
     run(simple)
@@ -546,6 +553,7 @@ def test_signatures_add_less_than_two_per_cent(tmp_path: Path) -> None:
     assert 100_000 < total < sum(map(sum, sent.values())) < total * 1.02
 
 
+@pytest.mark.guarantee
 def test_drive_over_signed_frames_rejects_a_reply_of_another_step(simple: World) -> None:
     """Signed by the right party for the right question, but not an answer to it: a party that lies."""
     simple.approve(simple.study)
@@ -559,6 +567,7 @@ def test_drive_over_signed_frames_rejects_a_reply_of_another_step(simple: World)
         drive(load("describe"), compile_study(simple.study), signed_exchange(simple.study, COORDINATOR, lying, 1.0))
 
 
+@pytest.mark.guarantee
 def test_a_locked_ledger_is_waited_for_and_then_refused(simple: World, monkeypatch) -> None:
     simple.approve(simple.study)
     monkeypatch.setattr("unpooled.privacy.ledger.failures.PATIENCE", 0.3)

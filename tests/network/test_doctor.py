@@ -49,6 +49,7 @@ def examined(network: Rehearsal, kit: str = "clinic", code: int = 2, study=None)
     return {one["what"]: one["words"] for one in found if not one["fine"] and one["what"] != "server"}
 
 
+@pytest.mark.slow
 def test_only_the_server_is_missing(network: Rehearsal) -> None:
     world = network.worlds["pride"]
     assert examined(network) == {
@@ -66,6 +67,7 @@ def test_only_the_server_is_missing(network: Rehearsal) -> None:
     assert "card, data, policy and ledger agree" in said
 
 
+@pytest.mark.slow
 def test_ailments_of_a_kit(network: Rehearsal, pristine: Rehearsal, monkeypatch) -> None:
     world = network.worlds["pride"]
     world.approve(world.study)
@@ -95,6 +97,7 @@ def test_ailments_of_a_kit(network: Rehearsal, pristine: Rehearsal, monkeypatch)
         assert words in examined(network)["certificate"]
 
 
+@pytest.mark.slow
 def test_ailments_of_a_party(network: Rehearsal) -> None:
     world = network.worlds["pride"]
     world.approve(world.study)
@@ -114,6 +117,7 @@ def test_ailments_of_a_party(network: Rehearsal) -> None:
     assert "no such data file" in examined(network)["party"]
 
 
+@pytest.mark.slow
 def test_ailments_of_a_study(network: Rehearsal) -> None:
     world = network.worlds["pride"]
     study = world.variant(coordinator="")
@@ -132,6 +136,7 @@ def test_ailments_of_a_study(network: Rehearsal) -> None:
     assert "the card of 'registry' holds no public key" in " ".join(said.split())
 
 
+@pytest.mark.slow
 def test_a_server_whose_clock_is_wrong(network: Rehearsal) -> None:
     """A server with this network's own certificate, which says that it is 1999."""
     kit = Kit.of(network.kits / "clinic")

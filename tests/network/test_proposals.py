@@ -271,6 +271,7 @@ def test_a_file_that_somebody_altered_is_refused_when_it_is_read(world: World) -
         proposals.read(file, name, key)
 
 
+@pytest.mark.slow
 def test_the_console_shows_who_proposed_it_and_approves_it(world: World) -> None:
     from consoles import console
 

@@ -83,6 +83,7 @@ def test_noise_aware_intervals_cover_what_they_say(n: int, epsilon: float) -> No
     assert rmse["aware"] <= rmse["naive"] * 1.05
 
 
+@pytest.mark.slow
 def test_intervals_cover_after_a_secure_sum_too() -> None:
     covered, _ = coverage(500, 1.0, sites=5)
     print(covered)
@@ -90,6 +91,7 @@ def test_intervals_cover_after_a_secure_sum_too() -> None:
     assert covered["naive"] < 0.5
 
 
+@pytest.mark.slow
 def test_forgetting_a_part_of_the_noise_is_caught(monkeypatch) -> None:
     """The control: without the noise of the cross moments, or with half of all of it, intervals are too short."""
     from unpooled.kernels import noisy_gram

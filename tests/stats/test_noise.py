@@ -18,6 +18,8 @@ from unpooled.kernels import sampler
 from unpooled.privacy import noise
 from unpooled.privacy.noise import KeySource
 
+pytestmark = pytest.mark.guarantee
+
 DRAWS = 400_000
 SCALES = [0.3, 1.0, 3.0, 100.0, 1000.0]
 
@@ -131,6 +133,7 @@ def test_agrees_with_opendp(scale: float) -> None:
 # --- the fast path never disagrees with the exact path -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_quantile_error_is_far_inside_the_band() -> None:
     """|computed / true - 1| stays below 2^-47 (the band is 2^-44), at random and at the branch points of AS 241."""
     rng = np.random.default_rng(1)
@@ -473,6 +476,7 @@ class Words(Injected):
         return self.lanes[0]
 
 
+@pytest.mark.slow
 def test_further_bits_decide_where_a_word_cannot() -> None:
     """One weight of 2^44, one of 2^44 / e: what is left of a word is the whole part of a uniform number below the envelope."""
     scores, envelope = np.array([0, -1]), (1 << sampler.CHOICE_POWER) + 2
@@ -497,6 +501,7 @@ def test_further_bits_decide_where_a_word_cannot() -> None:
         assert noise.choose(scores, 1.0, stream=Words([rest, envelope])) == (0 if taken else 1)
 
 
+@pytest.mark.slow
 def test_a_word_beyond_the_last_multiple_of_all_envelopes_is_passed_over() -> None:
     scores, total = np.zeros(3, dtype=np.int64), 3 * ((1 << sampler.CHOICE_POWER) + 2)
     last = (1 << 64) // total * total - 1  # the third envelope's last integer, which is above its weight
@@ -506,6 +511,7 @@ def test_a_word_beyond_the_last_multiple_of_all_envelopes_is_passed_over() -> No
     assert noise.choose(scores, 1.0, stream=Words([last + 1, last - 2])) == 2
 
 
+@pytest.mark.slow
 def test_a_choice_that_outlives_its_words_asks_for_the_next() -> None:
     class Late(Injected):
         def words(self, start: int, count: int, lane: int = 0) -> np.ndarray:
@@ -514,6 +520,7 @@ def test_a_choice_that_outlives_its_words_asks_for_the_next() -> None:
     assert noise.choose(np.zeros(3, dtype=np.int64), 1.0, stream=Late([])) == 1
 
 
+@pytest.mark.slow
 def test_a_choice_reads_scores_of_any_layout_and_needs_no_stream() -> None:
     scores = np.array([[0, 5], [100, 5], [0, 5]])
     assert noise.choose(scores[:, 0], 10.0) == 1

@@ -41,6 +41,7 @@ def error(n: int, epsilon: float, seed: int, *, sites: int = 1, **options) -> fl
     return float(np.sqrt(np.mean((model.predict(snv(fresh.spectra)) - fresh.response) ** 2)) / 0.4)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon", "most"), [(500, 1.0, 0.65), (5000, 1.0, 0.38), (5000, 10.0, 0.32)])
 def test_prediction_error_of_the_sound_form(n: int, epsilon: float, most: float) -> None:
@@ -52,6 +53,7 @@ def test_prediction_error_of_the_sound_form(n: int, epsilon: float, most: float)
     assert np.median(found) <= most
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_several_laboratories_pay_for_the_secure_sum_only() -> None:
     found = [error(5000, 1.0, seed, sites=3) for seed in range(6)]

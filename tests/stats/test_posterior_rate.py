@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.aggregation.moments import Moments
@@ -34,12 +35,14 @@ def distances(n: int, *, power: float = 0.0) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_n_times_the_distance_to_the_posterior_without_noise_does_not_rise() -> None:
     medians = [n * float(np.median(distances(n))) for n in SIZES]
     print(medians)
     assert max(medians) <= 2 * min(medians)
 
 
+@pytest.mark.slow
 def test_noise_that_grows_with_n_is_caught() -> None:
     """The control: noise that grows like the root of n, as a sum of n noisy rows would have it."""
     medians = [n * float(np.median(distances(n, power=0.5))) for n in SIZES]

@@ -29,6 +29,8 @@ from unpooled.privacy.accounting import (
 )
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 
+pytestmark = pytest.mark.guarantee
+
 EPSILONS = [1e-3, 1e-2, 0.1, 0.5, 1.0, 3.0, 10.0, 50.0, 1e3]
 DELTAS = [1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.05, 0.49]
 #: Strict: each of these asserts what should hold, fails today, and loses its mark when the code is mended.
@@ -182,6 +184,7 @@ def test_a_mixture_adds_rho() -> None:
     assert mixture.epsilon(1e-5) == pytest.approx(Composition([zcdp(rho)]).epsilon(1e-5), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_zcdp_conversion_is_exact_and_never_below() -> None:
     """Theorem F.23 in 50 digits, by bisection."""
     rng = np.random.default_rng(0)

@@ -84,6 +84,7 @@ def party(world: Path, query: str, ids: str | None = "id") -> None:
     )
 
 
+@pytest.mark.slow_but("query4", f"SELECT id, x FROM {PEOPLE} ORDER BY x DESC LIMIT 20")
 @pytest.mark.parametrize("query", BROKEN)
 def test_a_source_whose_check_is_bypassed_is_caught(world: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken control: the check of queries refuses nothing, and the attack sees others' rows move."""
@@ -109,6 +110,7 @@ def test_the_command_reports_a_violation_of_the_source(world: Path, monkeypatch:
     )
 
 
+@pytest.mark.slow_but("query1")
 @pytest.mark.parametrize("query", FINE)
 def test_a_source_that_is_row_by_row_passes_an_attack_with_power(world: Path, query: str) -> None:
     party(world, query)
@@ -121,6 +123,7 @@ def test_a_source_that_is_row_by_row_passes_an_attack_with_power(world: Path, qu
     assert pl.read_parquet(world / "people.parquet").equals(before), "only copies are changed"
 
 
+@pytest.mark.slow
 def test_without_an_id_one_row_may_move(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     party(world, f"SELECT x FROM {PEOPLE} WHERE age > 10", None)
     assert attack.attack_source(world / "ward/party.toml").violations == ()
@@ -130,6 +133,7 @@ def test_without_an_id_one_row_may_move(world: Path, monkeypatch: pytest.MonkeyP
     assert "2 rows of the result" in attack.attack_source(config).violations[0]
 
 
+@pytest.mark.slow
 def test_the_command_says_that_a_source_passed(world: Path) -> None:
     party(world, FINE[1])
     said = command(world, *AUDIT)
@@ -138,6 +142,7 @@ def test_the_command_says_that_a_source_passed(world: Path) -> None:
     assert (told["party"], told["violations"], told["not_attacked"]) == ("ward", [], "")
 
 
+@pytest.mark.guarantee
 def test_what_is_not_attacked_is_no_power_and_never_no_violation(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     party(world, FINE[0])
     monkeypatch.setattr(attack, "MOST_ROWS", 30)

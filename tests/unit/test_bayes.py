@@ -53,6 +53,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_it_clones_and_pickles_without_data() -> None:
     model = clone(PrivateBayesianRegression(**DECLARED, epsilon=5.0, random_state=1)).fit(X, Y, sites=SITES)
@@ -147,6 +148,7 @@ def test_a_plan_without_data_is_the_plan_of_the_fit(parameters: dict) -> None:
     assert single.plan(N, 3).hash == single.fit(X, Y).plan_.hash
 
 
+@pytest.mark.slow
 def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -189,6 +191,7 @@ def test_a_fit_keeps_the_budget_and_spends_it(aggregation: str, adjacency: str) 
             assert ratio == pytest.approx(wanted if aggregation == "distributed" else math.sqrt(wanted), rel=1e-3)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
@@ -328,6 +331,7 @@ def test_column_names_of_moments_become_feature_names() -> None:
 # --- categories and missing values --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_categories_and_missing_values_have_coefficients_of_their_own() -> None:
     rng = np.random.default_rng(4)
     n = 3000
@@ -384,6 +388,7 @@ def test_projected_ranges_lie_inside_the_declared_ones(fit_intercept: bool) -> N
     assert high == pytest.approx(data.mean(axis=0) + half, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_projection_helps_where_the_declared_ranges_are_far_too_wide() -> None:
     errors = {}

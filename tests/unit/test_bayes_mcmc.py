@@ -47,6 +47,8 @@ def grams_of(mcmc: ModuleType, draws: int) -> np.ndarray:
     return np.array(found[draws // 10 :])
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_the_latent_gram_keeps_its_law(mcmc: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     found = grams_of(mcmc, 6_000)
     assert found.mean(axis=0) == pytest.approx(ROWS * SIGMA, rel=0.12)
@@ -69,6 +71,7 @@ def test_without_noise_theta_has_the_conjugate_posterior(mcmc: ModuleType) -> No
     assert (mcmc.drawn_theta(X.T @ X, noisy, prior, noise, None)[1].diagonal() > spread.diagonal()).all()
 
 
+@pytest.mark.slow
 def test_the_whole_chain_comes_near_it(mcmc: ModuleType) -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(400, 2))

@@ -17,6 +17,8 @@ from unpooled.privacy.bounds import Bounds, Coding, Column, check, integer_grid
 from unpooled.privacy.bounds import coding as module
 from unpooled.privacy.table import Table
 
+pytestmark = pytest.mark.guarantee
+
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=100)
 GRID = 1 << 20
 SENTINEL = 987654.321
@@ -238,6 +240,7 @@ def test_no_coded_value_leaves_the_grid_and_rounding_never_goes_outward(span: tu
     assert (present[:, 0] == ~np.isnan(values)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @quick
 @given(

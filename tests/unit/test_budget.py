@@ -29,6 +29,8 @@ from unpooled.privacy import budget as module
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.unit import Unit
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(3)
 X, Y = RNG.uniform(-1, 1, (200, 4)), RNG.uniform(-1, 1, 200)
 LABELS = np.where(X[:, 0] > 0, 1, 0)
@@ -54,6 +56,7 @@ def test_fits_that_share_a_budget_are_composed_by_the_accountant_and_refused_whe
     assert len(budget.entries) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_every_estimator_and_describe_debit_it() -> None:
     options = {"epsilon": 0.1, "delta": 1e-6, "bounds": (-1, 1)}

@@ -66,6 +66,7 @@ def test_a_choice_does_not_depend_on_the_callers_decimal_context() -> None:
         assert on_the_boundary(1 / 3, 7, 1 << 250) == 0
 
 
+@pytest.mark.guarantee
 def test_a_choice_does_not_fail_on_the_callers_decimal_traps() -> None:
     with decimal.localcontext(decimal.Context(prec=28, traps=[decimal.Inexact])):
         on_the_boundary(0.1, 7, 0)
@@ -137,6 +138,7 @@ def test_a_response_bound_whose_steps_are_denormal_does_not_void_the_sensitivity
         [scored({"u": c, "v": u}, np.full(N, bound), PickRequest((), ()), response_bound=bound) for c in (u, moved)]
 
 
+@pytest.mark.guarantee
 @pytest.mark.filterwarnings("ignore")
 def test_a_request_that_fails_after_its_debit_is_no_equality_test_of_scores() -> None:
     """A score that overflows leaves a debited pick without a reply; the next request's refusal compares exact scores."""

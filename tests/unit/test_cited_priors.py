@@ -114,6 +114,7 @@ def cited(folder: Path, model: str, parameters: str, more: str = "run = 2") -> S
 # --- runs ----------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("bayes")
 @of_a_run
 @pytest.mark.slow
 def test_a_run_is_cited_by_what_predicts(ran: tuple) -> None:
@@ -205,6 +206,7 @@ def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
     assert set(earlier["coefficients"]) == NAMES
 
 
+@pytest.mark.slow
 def test_a_run_that_protects_nobody_is_cited_for_other_people_alone(tmp_path: Path) -> None:
     parties(tmp_path, *FEATURES, STAY)
     (tmp_path / "study.toml").write_text(text("bayes", 'response = "stay"', "simulation_seed = 1"))
@@ -265,6 +267,7 @@ def test_a_run_of_columns_at_several_parties_is_cited(tmp_path: Path, name: str)
     assert "Other people's data supplied the prior" in str(load("bayes").compile(study).statement)
 
 
+@pytest.mark.slow
 def test_a_run_of_classes_and_one_of_times_are_cited(tmp_path: Path) -> None:
     """Of classes with their constants, of times without the hazards of its intervals; both studies are planned and run."""
     for name, constants in (("multinomial", 3), ("survival", 0)):
@@ -278,6 +281,7 @@ def test_a_run_of_classes_and_one_of_times_are_cited(tmp_path: Path) -> None:
         assert "Other people's data supplied the prior" in str(load("glm").compile(study).statement)
 
 
+@pytest.mark.slow
 def test_an_effect_is_drawn_to_that_of_a_run_which_means_the_same(tmp_path: Path) -> None:
     """Whatever the effect rests on is the same there: outcome, treatment and its control, estimand, family, horizon."""
     (tmp_path / "noise").mkdir()
@@ -378,6 +382,8 @@ def test_the_lasso_starts_from_a_run_and_from_public_rows(tmp_path: Path, name: 
         with_cited("lasso", asked | {"response": "z"}, study.parties, tmp_path)
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_one_analysis_of_a_run_is_cited_by_name(tmp_path: Path) -> None:
     parties(tmp_path, *FEATURES, STAY)

@@ -21,6 +21,8 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (40, 4))
 ONE = np.where(np.arange(40) == 7, "yes", "no")  # one person alone is in the class "yes"
@@ -63,6 +65,7 @@ def fitted(name: str, y: np.ndarray, **changes: Any) -> Any:
     return clone(MODELS[name]).set_params(**changes).fit(X, y)
 
 
+@pytest.mark.slow_for("pride-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)
 def test_flipping_the_only_row_of_a_class_shows_in_releases_only(name: str) -> None:
@@ -74,6 +77,7 @@ def test_flipping_the_only_row_of_a_class_shows_in_releases_only(name: str) -> N
     assert set(vars(with_it)) == set(vars(without))
 
 
+@pytest.mark.slow_for("pride-cv")
 @pytest.mark.parametrize("name", MODELS)
 def test_classes_that_are_read_off_the_data_warn_give_the_row_away_and_void_the_statement(name: str) -> None:
     """The control: the same comparison catches derived classes."""
@@ -86,6 +90,7 @@ def test_classes_that_are_read_off_the_data_warn_give_the_row_away_and_void_the_
         fitted(name, NONE)
 
 
+@pytest.mark.slow_for("pride-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)
 def test_an_infinite_epsilon_never_warns(name: str) -> None:

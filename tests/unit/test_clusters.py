@@ -33,6 +33,8 @@ from unpooled.study.party import open_party
 from unpooled.study.sources.source import Source
 from unpooled.study.sources.table import BLOCK, SourceTable
 
+pytestmark = pytest.mark.guarantee
+
 #: Studies, and which of their passes go to the workers.
 PASSES = {
     "describe": {"_sums"},
@@ -70,6 +72,7 @@ def cases():
 # --- the same bits ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", PASSES)
 def test_releases_are_the_same_bits_in_memory_and_in_shards(name: str, cases, tmp_path: Path) -> None:
@@ -105,6 +108,7 @@ def studied(tables: dict[str, Table], model: str = "describe", parameters=None) 
     return bits(Study(model, cards, 1.0, 1e-6, parameters=parameters or {}, simulation_seed=3, derived=()), tables)
 
 
+@pytest.mark.slow
 def test_a_parquet_file_is_cut_by_its_rows_and_has_the_digest_of_the_whole(tmp_path: Path) -> None:
     path = rows_file(tmp_path)
     parts = rows_of_a_file(path, NAMES, rows=BLOCK, columns=COLUMNS)

@@ -152,6 +152,7 @@ def test_releases_are_the_same_bits_on_one_to_four_workers_one_of_which_is_kille
     assert {name: len(different) for name, different in found.items()} == dict.fromkeys(STUDIES, 1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(bool(why_not()), reason=why_not() or "a server is there")
 def test_ranges_of_a_database_are_the_same_bits(cluster: Cluster, tmp_path: Path) -> None:
@@ -188,6 +189,7 @@ class Dies:
         os._exit(1)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_of_a_shard_is_told_with_the_shard(cluster: Cluster, tmp_path: Path, monkeypatch) -> None:
     one = parts(rows_file(tmp_path, 100), cluster.engine)
     monkeypatch.setattr(cluster.cluster.scheduler, "allowed_failures", 0)
@@ -204,6 +206,8 @@ def _by_value(kind: type) -> type:
     return kind
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_party_file_names_a_cluster_over_tls_and_answers(cluster: Cluster, tmp_path: Path) -> None:
     said = cluster.said.moved(cluster.folder, tmp_path / "home")
     told = {name: getattr(said, name) for name in ("scheduler", "ca", "certificate", "key")}
@@ -221,6 +225,8 @@ def test_results_stay_inside_the_party_s_folder(cluster: Cluster) -> None:
         assert kept == "dict"
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_a_cluster_without_workers_is_refused_after_a_while(tmp_path: Path) -> None:
     from distributed import LocalCluster
 

@@ -45,6 +45,7 @@ def test_every_command_has_help_with_examples_that_parse(name: str, tmp_path: Pa
     assert set(EXAMPLES) == set(commands())
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_module_is_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "unpooled", "--version"], capture_output=True, text=True, check=True)
@@ -85,6 +86,7 @@ def test_checks_and_set_ups_as_data(world: Path) -> None:
     assert (told["rows"], told["card"]) == (3, "east/east.card.toml")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", MODELS)
 def test_a_new_study_is_commented_and_reads_back(model: str, world: Path) -> None:
     from unpooled.study.files import read_study
@@ -134,6 +136,7 @@ def test_every_reply_of_a_transcript_carries_its_partys_signature(tmp_path: Path
     )
 
 
+@pytest.mark.guarantee
 def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
     """V10: a mean that the coordinator made up was once replayed as if the party had said so."""
     world = two_parties(tmp_path)
@@ -238,6 +241,7 @@ def test_columns_that_differ_are_named() -> None:
 CARD = ("--card", "north/north.card.toml", "--card", "south/south.card.toml")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", ["bayes", "glm", "stacking"])
 def test_a_new_study_carries_its_formula(model: str, world: Path) -> None:
     from unpooled.study.files import read_study
@@ -257,6 +261,7 @@ def test_a_new_study_carries_its_formula(model: str, world: Path) -> None:
     assert "formula" not in read_study(world / "plain.toml").parameters
 
 
+@pytest.mark.slow
 def test_the_left_side_of_a_new_formula_is_the_response(world: Path) -> None:
     command(world, "new", "glm", "--formula", "old ~ C(sex, ref='m') * age", *CARD, "--out", "f.toml")
     shown = command(world, "plan", "f.toml")
@@ -282,6 +287,7 @@ def test_a_plan_without_a_formula_says_nothing_of_one(world: Path) -> None:
     assert "formula" not in json.loads(command(world, "plan", "study.toml", "--json"))
 
 
+@pytest.mark.slow
 def test_a_plan_shows_some_of_many_derived_columns_and_the_offset(world: Path) -> None:
     knots = ", ".join(str(k) for k in range(2, 40))
     words = f"old ~ bs(age, knots=[{knots}]) + offset(log(age + 1))"
@@ -370,6 +376,7 @@ def test_a_study_with_the_parameters_of_an_earlier_build_is_planned(model: str, 
     assert "epsilon = 1" in command(world, "plan", "earlier.toml")
 
 
+@pytest.mark.guarantee
 def test_a_formula_without_cards_is_read_all_the_same(world: Path) -> None:
     assert "written" in command(world, "new", "glm", "--formula", "anything * `at all`", "--out", "f.toml")
     assert "formula" in command(world, "new", "glm", "--formula", "anything *", "--out", "g.toml", code=2)

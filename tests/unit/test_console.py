@@ -68,6 +68,7 @@ NORTH = ("--config", "north/party.toml")
 # --- what an officer does
 
 
+@pytest.mark.slow
 def test_a_study_is_read_approved_run_and_withdrawn(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -99,6 +100,7 @@ def test_a_study_is_read_approved_run_and_withdrawn(world: Path) -> None:
     assert "not approved here" in command(world, "run", "study.toml", *PARTIES, "--out", "other", code=3)
 
 
+@pytest.mark.slow
 def test_a_declined_study_is_in_the_ledger_and_does_not_run(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -117,6 +119,7 @@ def test_a_declined_study_is_in_the_ledger_and_does_not_run(world: Path) -> None
     command(world, "run", "study.toml", *PARTIES)
 
 
+@pytest.mark.slow
 def test_a_study_without_room_in_the_budget_has_no_form_and_is_refused(world: Path) -> None:
     with_inbox(world, (world / "study.toml").read_text().replace("epsilon = 1.0", "epsilon = 2.0"))
     plan, before = plan_of(world), head(world)
@@ -139,6 +142,7 @@ def test_data_that_do_not_fit_the_card_are_found_when_it_is_approved(world: Path
     assert head(world) == before
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("fields", [{"by": ""}, {"reason": "  "}, {"by": "a\nb"}, {"reason": "x" * 5000}, {"by": "\x1b[2J"}])
 @pytest.mark.parametrize("action", ["approve", "decline"])
 def test_a_decision_needs_a_name_and_a_reason_of_one_line(world: Path, action: str, fields: dict[str, str]) -> None:
@@ -182,6 +186,8 @@ def test_the_ledger_still_speaks_of_a_study_whose_file_is_gone(world: Path) -> N
     assert [row.kind for row in decisions(world)] == ["approval", "withdrawal"]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_the_audit_and_the_preview_run_in_the_background_and_the_page_reloads_itself(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -198,6 +204,7 @@ def test_the_audit_and_the_preview_run_in_the_background_and_the_page_reloads_it
         assert head(world) == before
 
 
+@pytest.mark.guarantee
 def test_a_helper_decides_and_has_no_budget(world: Path, tmp_path: Path) -> None:
     config, card = create_helper(tmp_path / "registry", "registry")
     text = (world / "study.toml").read_text() + '[[party]]\ncard = "registry/registry.card.toml"\n'
@@ -259,6 +266,7 @@ def test_another_host_is_refused_and_does_not_use_the_ticket_up(world: Path, hos
         assert browser.ask("GET", "/", {"Host": f"localhost:{browser.port}"}).status == 200
 
 
+@pytest.mark.slow
 def test_a_form_of_another_site_changes_nothing(world: Path) -> None:
     plan, before = plan_of(world), head(world)
     with console(world / "north/party.toml") as browser:
@@ -309,6 +317,7 @@ def test_the_same_form_decides_where_the_door_is_broken(world: Path, monkeypatch
     assert [row.kind for row in decisions(world)] == ["approval"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_console_that_is_killed_while_it_approves_leaves_the_ledger_whole(world: Path) -> None:
     plan, config = plan_of(world), world / "north/party.toml"
@@ -347,6 +356,7 @@ def _sent(browser: Browser, plan: str, fields: dict[str, str]) -> None:
         browser.post(f"/plan/{plan}/approve", fields)
 
 
+@pytest.mark.slow
 def test_two_consoles_do_not_take_each_others_cookies_or_forms(world: Path) -> None:
     plan, before = plan_of(world), head(world)
     with console(world / "north/party.toml") as one, console(world / "north/party.toml") as other:
@@ -394,6 +404,7 @@ def rewritten(world: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new))
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_swapped_after_it_was_shown_is_not_approved(world: Path) -> None:
     plan, before = plan_of(world), head(world)
     with console(world / "north/party.toml") as browser:
@@ -419,6 +430,7 @@ def test_a_plan_that_is_swapped_after_it_was_shown_is_not_approved(world: Path) 
 HTML = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&amp;"
 
 
+@pytest.mark.guarantee
 def test_html_in_every_name_is_text(tmp_path: Path) -> None:
     world = two_parties(tmp_path)
     home = tmp_path / "north"
@@ -480,6 +492,7 @@ def test_files_that_cannot_be_read_say_why_and_hide_no_other(world: Path) -> Non
         assert "Traceback" not in shown
 
 
+@pytest.mark.slow
 def test_every_answer_forbids_scripts_styles_and_frames(world: Path) -> None:
     with console(world / "north/party.toml") as browser:
         plan = plan_of(world)
@@ -529,6 +542,7 @@ def test_a_page_that_fails_says_so_without_the_error(
     assert "a page failed with KeyError" in caplog.text
 
 
+@pytest.mark.guarantee
 def test_the_command_needs_its_extra_and_a_party(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cannot be read" in command(world, "party", "console", "--config", "none.toml", code=2)
     import sys
@@ -567,6 +581,7 @@ def test_contrast_of_every_colour_of_text_is_at_least_4_5() -> None:
 # --- what a data manager missed
 
 
+@pytest.mark.slow
 def test_a_study_of_which_too_little_is_expected_says_so_before_it_is_approved(world: Path) -> None:
     text = (
         (world / "study.toml")
@@ -585,6 +600,7 @@ def test_a_study_of_which_too_little_is_expected_says_so_before_it_is_approved(w
     assert "Warning: " in command(world, "party", "check", "study.toml", *NORTH)
 
 
+@pytest.mark.slow
 def test_approved_studies_that_have_not_run_are_counted(world: Path) -> None:
     text = (world / "study.toml").read_text()
     with_inbox(world, text.replace("epsilon = 1.0", "epsilon = 0.9"), "first")
@@ -627,6 +643,7 @@ def test_a_study_without_this_party_is_not_waiting(world: Path) -> None:
         assert "is no member of this study" in browser.get(f"/plan/{plan_of(world)}")
 
 
+@pytest.mark.slow
 def test_who_approved_is_still_there_after_a_withdrawal(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:

@@ -83,6 +83,7 @@ def test_a_link_that_poses_as_a_transcript_does_not_empty_the_ledger(world: Path
         (run / "transcript").unlink()
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run_that_goes_on_leaves_its_transcript_alone(world: Path) -> None:
     command(world, "party", "check", "study.toml", "--config", "north/party.toml", "--approve")
     command(world, "party", "check", "study.toml", "--config", "south/party.toml", "--approve")
@@ -104,6 +105,7 @@ def test_the_report_of_a_run_that_goes_on_leaves_its_transcript_alone(world: Pat
 # --- what lies in the inbox
 
 
+@pytest.mark.slow
 def test_a_file_without_end_hides_nothing_and_stops_no_page(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -123,6 +125,7 @@ def test_a_file_without_end_hides_nothing_and_stops_no_page(world: Path) -> None
             file.unlink()
 
 
+@pytest.mark.slow
 def test_a_study_that_takes_minutes_to_compile_holds_up_no_page(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, plan, compiled, ended = world / "north/inbox/people", plan_of(world), inbox.compile_study, threading.Event()
     (folder / "a.toml").write_text((folder / "study.toml").read_text().replace("epsilon = 1.0", "epsilon = 0.5"))
@@ -169,6 +172,7 @@ def test_no_model_is_loaded_before_the_policy_admits_it(world: Path, monkeypatch
 # --- who decided, and what they knew
 
 
+@pytest.mark.slow
 def test_a_page_from_before_a_decision_does_not_undo_it(world: Path) -> None:
     """Two people look at one study. One declines it; the other's page still says that nobody has decided."""
     plan = plan_of(world)
@@ -187,6 +191,7 @@ def test_a_page_from_before_a_decision_does_not_undo_it(world: Path) -> None:
     assert decisions(world) == [("withdrawal", "first"), ("approval", "first"), ("withdrawal", "first")]
 
 
+@pytest.mark.guarantee
 def test_a_form_that_is_sent_twice_decides_once(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -197,6 +202,7 @@ def test_a_form_that_is_sent_twice_decides_once(world: Path) -> None:
     assert decisions(world) == [("withdrawal", "a"), ("approval", "a")]
 
 
+@pytest.mark.guarantee
 def test_a_decision_while_the_data_are_read_is_not_undone(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data are held against the plan for minutes, perhaps; what somebody says meanwhile, here on the command line, counts."""
     from unpooled.protocol.party import Party
@@ -341,6 +347,7 @@ def test_the_same_plan_with_another_purpose_is_said_on_its_page(world: Path) -> 
 NAME = "<svg onload=alert(1)><script>\"'x<b"
 
 
+@pytest.mark.slow
 def test_html_in_the_names_of_another_party_is_text_in_every_figure(world: Path) -> None:
     """The names of parties, columns and categories of others stand in tables, in figures, in their titles and labels."""
     folder = world / "north/inbox/people"

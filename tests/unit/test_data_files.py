@@ -24,6 +24,8 @@ from unpooled.study.party import open_party
 from unpooled.study.reading import DataFormat
 from unpooled.study.sniff import read_or_words
 
+pytestmark = pytest.mark.guarantee
+
 GERMAN = "patient;alter;größe;raucher;aufnahme;krank\n" + "".join(
     f"{k:03d};{'NA' if k == 4 else f'{40 + k},5'};{150 + k},25;{('nie', 'früher')[k % 2]};{1 + k % 28:02d}.03.2020;{('ja', 'nein')[k % 2]}\n"
     for k in range(40)
@@ -412,6 +414,7 @@ DECLARED = (
 )  # fmt: skip
 
 
+@pytest.mark.long_for("wide")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("kind", FILES)

@@ -106,6 +106,7 @@ def test_a_seed_is_a_simulation_and_says_so() -> None:
     assert real.summaries_ != unpooled.describe(DATA, BOUNDS).summaries_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_intervals_cover_the_truth(epsilon: float) -> None:
     """95 % intervals of mean and sd, pooled and per site, over 300 simulated populations; 99.9 % binomial limits."""
@@ -166,6 +167,7 @@ BAD = [
 ]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("data", "bounds", "options", "error", "match"), BAD)
 def test_bad_input_gets_a_typed_error_that_holds_no_value(data, bounds, options, error, match) -> None:
     with pytest.raises(error, match=match) as caught:
@@ -212,6 +214,7 @@ def test_bounds_by_name_are_bounds() -> None:
     assert named.plan_.hash == unpooled.describe(DATA, BOUNDS, random_state=0).plan_.hash
 
 
+@pytest.mark.guarantee
 def test_published_calibration_and_trust_are_refused_by_this_model() -> None:
     import msgspec
 

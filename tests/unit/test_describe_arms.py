@@ -73,6 +73,7 @@ def test_of_fewer_than_two_the_interval_is_the_whole_range() -> None:
     assert ages["new"].high - ages["new"].low < 10
 
 
+@pytest.mark.guarantee
 def test_without_noise_it_is_the_table_of_pandas() -> None:
     data = frame()
     found = unpooled.describe(data, BOUNDS, by="arm", epsilon=math.inf, sites=np.repeat(["x", "y"], 2000))
@@ -184,6 +185,8 @@ def moved(layout: ArmsLayout, one, other) -> float:
     return float(np.linalg.norm((sums[0] - sums[1]) / widths))
 
 
+@pytest.mark.slow_for("replace")
+@pytest.mark.long_for("replace")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_no_row_moves_the_sums_farther_than_the_theorem_says(adjacency: str) -> None:
     asked = study(adjacency=adjacency)
@@ -207,6 +210,7 @@ def test_no_row_moves_the_sums_farther_than_the_theorem_says(adjacency: str) -> 
     assert 0.95 * most < found <= most * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_the_price_of_one_arm_alone_would_be_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: F.1 as if a row stayed in its arm, with the free factor on the squares of section 2."""
     monkeypatch.setattr(arms, "_WEIGHTS", (1.0, 1.0, math.sqrt(2.0)))

@@ -59,6 +59,7 @@ def test_without_noise_it_is_what_scikit_learn_says(classifier: unpooled.Private
     assert not found.statement_.holds
 
 
+@pytest.mark.slow
 def test_noise_widens_bands_and_moves_little(classifier: unpooled.PrivateGLM) -> None:
     wanted = roc_auc_score(SICK[TEST], classifier.decision_function(X[TEST]))
     held, widths = 0, []
@@ -163,6 +164,7 @@ def test_counts_of_a_log_link() -> None:
 # --- the band of the ROC curve ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_roc_band_holds_the_exact_curve_and_is_about_the_released_one(classifier: unpooled.PrivateGLM) -> None:
     exact = diagnose(classifier, X[TEST], SICK[TEST], epsilon=math.inf, cells=20)
     at = np.linspace(0.05, 0.95, 19)
@@ -190,6 +192,7 @@ def test_the_roc_band_holds_the_exact_curve_and_is_about_the_released_one(classi
     assert 0.05 < np.median(inner) < 0.95
 
 
+@pytest.mark.slow
 def test_the_roc_band_holds_the_curve_of_the_population() -> None:
     """Rows and noise are drawn again and again from shares of cells that are known: the band holds their own curve."""
     rng = np.random.default_rng(0)
@@ -213,6 +216,7 @@ def test_nothing_but_noise_has_a_band_too() -> None:
         assert np.mean(band.high - band.low) > 0.5
 
 
+@pytest.mark.slow
 def test_the_roc_band_is_in_figures_and_reports(
     classifier: unpooled.PrivateGLM, regression: unpooled.PrivateBayesianRegression
 ) -> None:

@@ -87,6 +87,7 @@ def farthest_of(rows: ShortRows) -> float:
     return max(float(np.linalg.norm(first - second)) for first, second in itertools.product(parts, parts))
 
 
+@pytest.mark.slow
 def test_a_round_for_the_direction_moves_by_two_clips_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theorem G.2; without the cut the search exceeds it."""
     rows = short_rows()
@@ -245,6 +246,7 @@ def test_every_plan_of_two_classes_has_the_histogram_once_and_spends_its_budget(
 # --- fits ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("4")
 @pytest.mark.parametrize("sites", [1, 4])
 def test_thirty_columns_that_span_three_directions_are_enough(sites: int) -> None:
     found = []

@@ -104,6 +104,7 @@ def test_the_table_has_a_credible_interval_and_no_test(fitted: unpooled.Treatmen
     assert panel.values == (effect.estimate,)
 
 
+@pytest.mark.slow_for("attribute")
 @pytest.mark.parametrize("unit", ["attribute", "household"])
 def test_under_every_unit_the_effect_is_drawn_from_what_its_rows_say(unit: str) -> None:
     """A prior changes nothing that is released: the rows alone say what they say without one."""
@@ -131,6 +132,7 @@ def test_an_effect_without_earlier_ones_has_its_test_and_plan() -> None:
         _ = found.drawn_
 
 
+@pytest.mark.slow
 def test_it_is_saved_and_starts_a_later_one(fitted: unpooled.TreatmentEffect, tmp_path: Path) -> None:
     """With the earlier fits as numbers; and its people pay for both, unless they are others."""
     before = fitted.as_prior()

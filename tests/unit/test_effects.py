@@ -27,6 +27,7 @@ REPLACE, ZERO = Adjacency.REPLACE, Adjacency.ZERO_OUT
 # --- sensitivities -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_contributions_of_two_arms_move_as_far_as_the_theorem_says_and_no_farther() -> None:
     """E.1, by brute force over pairs of rows; with c = 1 both arms cost what one sum does."""
     t = np.linspace(-1, 1, 41)
@@ -273,6 +274,7 @@ def test_an_effect_can_be_one_of_several_analyses_of_a_study() -> None:
     assert 3.9 < whole.plan_.epsilon(whole.plan_.study.delta) <= 4.0
 
 
+@pytest.mark.slow
 def test_outlooks_give_the_rows_that_an_effect_needs() -> None:
     model = unpooled.TreatmentEffect(
         "arm", outcome="stay", bounds={k: v for k, v in KNOWN.items() if k != "died"}, max_passes=20
@@ -322,6 +324,7 @@ def test_requests_with_other_numbers_than_planned_are_refused() -> None:
             Models.of(design, settings, design.further(SUMS))
 
 
+@pytest.mark.slow_for("{}", "{'estimand': 'ATT'}")
 @pytest.mark.parametrize("parameters", [{}, {"estimator": "iptw"}, {"estimand": "ATT"}, {"estimator": "g-formula"}], ids=str)
 @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
 def test_whatever_a_request_carries_no_row_moves_a_sum_farther(parameters: dict[str, Any]) -> None:
@@ -361,6 +364,7 @@ def test_whatever_a_request_carries_no_row_moves_a_sum_farther(parameters: dict[
             assert all(_moved(vector, a, b) <= reach * (1 + 1e-9) for a, b in itertools.combinations(found, 2)), name
 
 
+@pytest.mark.slow
 def test_an_effect_is_saved_and_drawn() -> None:
     import tempfile
 

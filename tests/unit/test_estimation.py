@@ -179,18 +179,8 @@ def test_every_parameter_of_every_estimator_is_tried() -> None:
     assert set(SHARED) <= set(WRONG)
 
 
-CASES = [
-    (name, parameter, wrong)
-    for name, (parameter, values) in itertools.product(ESTIMATORS, WRONG.items())
-    if parameter in made(name).get_params(deep=False)
-    for wrong in values
-    # Groups of a single row: that is said of the rows. Regression: None says that rows are split.
-    if not (parameter == "parties" and (name, wrong) in {("stacking-rows", 99), ("bayes", None)})
-]
-
-
-@pytest.mark.parametrize(("name", "parameter", "wrong"), CASES)
-def test_a_parameter_that_makes_no_sense_is_refused_by_name(name: str, parameter: str, wrong: object) -> None:
+def _refused(name: str, parameter: str, wrong: object) -> None:
+    """Hold that a fit and a plan refuse a value by the name of its parameter."""
     model = made(name, **{parameter: wrong})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -201,6 +191,18 @@ def test_a_parameter_that_makes_no_sense_is_refused_by_name(name: str, parameter
     assert not hasattr(model, "plan_")
     with pytest.raises(UsageError, match=parameter):
         model.plan(80, 6)
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_parameter_that_makes_no_sense_is_refused_by_name(name: str) -> None:
+    """Whatever estimator, parameter and value: a declaration of the parameter is what refuses."""
+    # Groups of a single row: that is said of the rows. Regression: None says that rows are split.
+    said_elsewhere = {("stacking-rows", 99), ("bayes", None)}
+    for parameter, values in WRONG.items():
+        if parameter in made(name).get_params(deep=False):
+            for wrong in values:
+                if parameter != "parties" or (name, wrong) not in said_elsewhere:
+                    _refused(name, parameter, wrong)
 
 
 @pytest.mark.parametrize("wrong", ["1", True, [1.0], None])
@@ -303,6 +305,7 @@ def test_an_indicator_counts_in_new_rows(name: str) -> None:
         assert added == pytest.approx(model.coef_.ravel()[indicator], abs=1e-9)
 
 
+@pytest.mark.slow_for("pride-counts")
 @pytest.mark.filterwarnings("ignore:The released (covariance|moments)")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_missing_value_that_is_not_declared_is_refused_in_new_rows(name: str) -> None:
@@ -341,6 +344,7 @@ def frames() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow_for("glm-classes-frame")
 @pytest.mark.parametrize("kind", frames())
 @pytest.mark.parametrize("name", MIXED)
 def test_text_and_booleans_are_categories(name: str, kind: str) -> None:
@@ -357,6 +361,7 @@ def test_text_and_booleans_are_categories(name: str, kind: str) -> None:
     assert decided(model, frame[:1]).shape == (1,)
 
 
+@pytest.mark.slow_for("pride-counts")
 @pytest.mark.parametrize("name", MIXED)
 def test_an_array_of_objects_holds_text_too(name: str) -> None:
     target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)
@@ -369,6 +374,7 @@ def test_an_array_of_objects_holds_text_too(name: str) -> None:
     assert decided(model, rows[:3].tolist()) == pytest.approx(decided(twin, frame[:3]))
 
 
+@pytest.mark.slow_for("pride", "glm-classes")
 @pytest.mark.parametrize("name", MIXED)
 def test_missing_values_beside_text(name: str) -> None:
     target = ESTIMATORS[name][2]
@@ -385,6 +391,7 @@ def test_missing_values_beside_text(name: str) -> None:
         refusing.fit(pl.DataFrame(holes), target)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("name", MIXED)
 def test_without_bounds_categories_are_read_off_the_data_with_a_warning(name: str) -> None:
     frame = pl.DataFrame({"sex": COLUMNS["sex"], "dose": COLUMNS["dose"]})
@@ -442,6 +449,7 @@ def test_no_message_holds_a_value_of_the_data(name: str) -> None:
 # --- columns by name -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("pride-counts")
 @pytest.mark.parametrize("name", MIXED)
 def test_the_columns_of_a_frame_are_matched_by_name(name: str) -> None:
     target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)
@@ -500,6 +508,7 @@ def test_columns_that_nobody_declared_are_named_before_what_they_hold() -> None:
     model.fit(frame[["age"]], rng.normal(size=50))
 
 
+@pytest.mark.guarantee
 def test_a_ledger_of_many_lines_prints_one(capsys: pytest.CaptureFixture[str]) -> None:
     """Y5: sixty thousand characters."""
     rng = np.random.default_rng(0)

@@ -82,6 +82,7 @@ def findings(folder: Path, *shapes: str) -> set[str]:
     return {str(message) for _, message in report.subject_objects(shacl.resultMessage)}
 
 
+@pytest.mark.long_for("bare")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries among each other
 @pytest.mark.parametrize("folder", ["crate", "bare"])
@@ -101,6 +102,7 @@ def test_a_crate_keeps_to_the_profile(ran: Path, folder: str) -> None:
     assert findings(ran / folder, "must", "should") >= LEFT_ASIDE
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries among each other
 def test_a_crate_that_breaks_the_profile_is_caught(ran: Path, tmp_path: Path) -> None:
@@ -117,6 +119,7 @@ def test_a_crate_that_breaks_the_profile_is_caught(ran: Path, tmp_path: Path) ->
         assert any(said in one for one in findings(tmp_path, "must")), said
 
 
+@pytest.mark.slow
 def test_a_library_reads_the_crate(ran: Path) -> None:
     from rocrate.rocrate import ROCrate
 
@@ -127,6 +130,7 @@ def test_a_library_reads_the_crate(ran: Path) -> None:
     assert inner.mainEntity.id == "study.toml"
 
 
+@pytest.mark.slow
 def test_the_crate_holds_what_may_be_shown_and_nothing_else(ran: Path) -> None:
     files = {str(path.relative_to(ran / "crate")): path for path in (ran / "crate").rglob("*") if path.is_file()}
     assert set(files) == {
@@ -147,6 +151,7 @@ def test_the_crate_holds_what_may_be_shown_and_nothing_else(ran: Path) -> None:
         assert data.encode() not in body
 
 
+@pytest.mark.slow
 def test_actions_are_those_of_ledgers_and_policies(ran: Path) -> None:
     assert typed(ran / "bare", "SignOff") == typed(ran / "bare", "DisclosureCheck") == {}
     signed = typed(ran / "crate", "SignOff")
@@ -160,6 +165,7 @@ def test_actions_are_those_of_ledgers_and_policies(ran: Path) -> None:
     assert mentioned == {"#run", *signed, *typed(ran / "crate", "DisclosureCheck")}
 
 
+@pytest.mark.slow
 def test_an_approval_that_was_withdrawn_failed(tmp_path: Path) -> None:
     world = two_parties(tmp_path)
     approve(world)
@@ -171,6 +177,7 @@ def test_an_approval_that_was_withdrawn_failed(tmp_path: Path) -> None:
     assert (found["name"], found["description"]) == ("Approval of the plan withdrawn by north", "a mistake")
 
 
+@pytest.mark.slow
 def test_a_plan_that_the_policy_lists_is_signed_by_the_organisation(tmp_path: Path) -> None:
     world = two_parties(tmp_path)
     plan = json.loads(command(world, "plan", "study.toml", "--json"))["plan"]
@@ -184,6 +191,7 @@ def test_a_plan_that_the_policy_lists_is_signed_by_the_organisation(tmp_path: Pa
     assert "endTime" not in found
 
 
+@pytest.mark.slow
 def test_refusals_write_nothing(ran: Path) -> None:
     assert "bare exists already" in command(ran, "crate", "study.run", "--out", "bare", code=2)
     assert "address of a licence" in command(ran, "crate", "study.run", "--license", "MIT", "--out", "x", code=2)
@@ -197,6 +205,7 @@ def test_refusals_write_nothing(ran: Path) -> None:
     assert not (ran / "x").exists()
 
 
+@pytest.mark.slow
 def test_a_note_that_tells_no_time_is_left_out(tmp_path: Path) -> None:
     world = two_parties(tmp_path)
     approve(world)

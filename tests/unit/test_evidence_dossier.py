@@ -96,6 +96,7 @@ def untraced(text: str, facts: Facts) -> list[str]:
     return [one for one in numerals(text) if one not in found | set(STRUCTURAL) | marks]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parties", [(), ("north",), ("north", "coast", "city")])
 def test_every_number_of_the_demos_dossier_is_one_of_plan_policy_ledger_or_cards(
     tour: Path, parties: tuple[str, ...]
@@ -106,6 +107,7 @@ def test_every_number_of_the_demos_dossier_is_one_of_plan_policy_ledger_or_cards
     assert untraced(text, facts) == []
 
 
+@pytest.mark.slow_but("97-98")
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("14063", "14064"), ("27.03", "27.04"), ("most 73", "most 973"), ("97", "98"), ("0.9767", "0.9766")],
@@ -119,6 +121,7 @@ def test_a_number_that_was_altered_is_caught(tour: Path, right: str, wrong: str)
     assert wrong.rsplit(maxsplit=1)[-1] in untraced(altered, facts)
 
 
+@pytest.mark.slow
 def test_the_table_of_releases_is_the_plan_row_by_row(tour: Path) -> None:
     facts = read(tour)
     lines = markdown(dossier(facts)).splitlines()
@@ -160,6 +163,7 @@ def words_of(text: str) -> list[str]:
     return html.unescape(re.sub(r"\\([^a-zA-Z0-9\s])", r"\1", "\n".join(lines))).split()
 
 
+@pytest.mark.slow
 def test_markdown_and_page_carry_the_same_text(tour: Path) -> None:
     made = dossier(read(tour, "north"))
     shown = Texts()
@@ -171,6 +175,7 @@ def test_markdown_and_page_carry_the_same_text(tour: Path) -> None:
 NAME, EVIL = "<img src=x onerror=alert(1)>", "</p><script>alert(1)</script> [x](javascript:alert(1)) | `a` $x$ &lt; 1. #"
 
 
+@pytest.mark.slow
 def test_names_with_markup_stay_text(world: Path) -> None:
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target
@@ -285,6 +290,7 @@ def test_a_study_that_links_rows_says_that_it_tells_exactly(tmp_path: Path) -> N
     assert "No row of data leaves" not in text
 
 
+@pytest.mark.slow
 def test_patients_words_are_short(tour: Path) -> None:
     blocks = patients(read(tour, "north")).blocks
     text = " ".join(line.text for block in blocks if hasattr(block, "lines") for line in block.lines)
@@ -341,6 +347,7 @@ def test_refusals_write_nothing(world: Path) -> None:
     assert not (world / "x").exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_findings_of_an_audit_are_those_of_the_audit(world: Path) -> None:
     command(world, "dossier", "study.toml", "--audit")

@@ -130,6 +130,8 @@ def orders(plan: Plan, rng: np.random.Generator) -> list[Release]:
     return made
 
 
+@pytest.mark.guarantee
+@pytest.mark.slow_for("1", "5", "6", "7")
 @pytest.mark.parametrize("seed", range(10))
 def test_no_prefix_of_any_plan_in_any_order_costs_more_than_the_ledgers_say(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -215,6 +217,7 @@ def test_a_row_is_in_one_part_of_each_plan_and_the_worst_choice_counts() -> None
     assert account([by_part(low + high), by_part(low)]).epsilon(0.0) == pytest.approx(1.9)
 
 
+@pytest.mark.guarantee
 def test_parts_of_several_kinds_are_all_tried() -> None:
     """Which part is worst depends on delta where one is Gaussian and the other pure."""
     gaussian, exact = Event(Kind.GAUSSIAN, 0.4), pure(0.6)
@@ -232,6 +235,7 @@ def test_parts_of_several_kinds_are_all_tried() -> None:
     assert many.epsilon(1e-5) >= Composition([gaussian] * 20).epsilon(1e-5)
 
 
+@pytest.mark.guarantee
 def test_every_analysis_parts_the_rows_in_its_own_way_and_the_worst_choices_add_up() -> None:
     """Two analyses that each use two parts of the rows: a row is in one part of each, and pays for both (Theorem F.26)."""
     cards = (Card("a", 9, (Column("x", 0.0, 1.0),)),)
@@ -300,6 +304,7 @@ EVENTS = st.one_of(
 PARTS = st.dictionaries(st.sampled_from(["", "one", "two", "three"]), st.lists(EVENTS, max_size=3), max_size=4)
 
 
+@pytest.mark.guarantee
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(plans=st.lists(PARTS, max_size=4), tried=st.integers(1, 8))
 def test_too_many_plans_to_try_are_counted_as_no_less_than_any_choice_and_no_more_than_everything(
@@ -341,6 +346,7 @@ def test_one_value_is_part_of_the_first_few_releases_and_a_record_of_all() -> No
     assert not Exposure().ordered
 
 
+@pytest.mark.guarantee
 def test_a_label_is_debited_where_it_costs_more_than_a_value() -> None:
     exposure = Exposure(label=pure(0.7))
     assert exposure.charge(pure(0.5), Unit.ATTRIBUTE, 0) == pure(0.7)
@@ -413,6 +419,7 @@ def test_equal_releases_are_one_line_of_a_ledger() -> None:
     assert record.event == Event(Kind.PURE, 0.1, 350)
 
 
+@pytest.mark.guarantee
 def test_of_tails_the_heavier_ones_cover_both_or_nothing_does() -> None:
     large, small = ((1, 0.5), (2, 0.25)), ((1, 0.3),)
     one, other = Event(Kind.PERTURBED, 0.1, 1, 0.0, large), Event(Kind.PERTURBED, 0.2, 1, 0.0, small)

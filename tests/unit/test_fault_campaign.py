@@ -22,6 +22,7 @@ from unpooled.testing.crashes import Campaign, DiskFault, campaign_of, points
 from unpooled.testing.disks import FailingDisk, Killed, failing
 
 pytestmark = [
+    pytest.mark.guarantee,
     pytest.mark.skipif(not sqlite_files.reachable(), reason="SQLite is part of this Python: its calls cannot be reached"),
 ]
 
@@ -88,6 +89,7 @@ def kept_values_without_fsync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DiskKeeper, "keep", _keep_without_sync)
 
 
+@pytest.mark.slow_for("kept_values_without_fsync-power lost-stacking, probabilities")
 @pytest.mark.parametrize(
     ("broken", "fault", "case"),
     [

@@ -56,6 +56,7 @@ def balances(count: int, unknown: int = -1, about: str = "study {}", time: int =
     return found
 
 
+@pytest.mark.slow
 def test_the_budget_chart_names_every_study_and_what_is_allowed() -> None:
     drawn = figures.budget(balances(3), ALLOWED, Spending(0.5, 0.5, 0))
     for text in (drawn.wide, drawn.narrow):
@@ -69,6 +70,7 @@ def test_the_budget_chart_names_every_study_and_what_is_allowed() -> None:
     assert figures.budget(balances(3), ALLOWED) == figures.budget(balances(3), ALLOWED)
 
 
+@pytest.mark.slow_for("200")
 @pytest.mark.parametrize("count", [0, 1, 200])
 def test_the_budget_chart_works_with_any_number_of_studies(count: int) -> None:
     drawn = figures.budget(balances(count), ALLOWED)
@@ -143,6 +145,7 @@ def test_who_holds_what_tells_columns_from_labels_and_parties_from_helpers() -> 
     assert "20 ids" in texts(figures.holdings(lone).wide)
 
 
+@pytest.mark.slow
 def test_of_very_many_holdings_the_first_are_drawn() -> None:
     columns = [tuple(Column(f"c{j}", 0.0, 1.0) for j in range(60) if j % 12 == k or (j >> k) % 2) for k in range(6)]
     cards = tuple(Card(f"lab {k}", 50, own) for k, own in enumerate(columns))
@@ -158,6 +161,7 @@ def outlook_of(kind: type[Outlook] = Outlook, **more: float) -> Outlook:
     return kind("bayes", 2000, 3, 1.0, points, math.nan, 0.1, "standard error of the effect", "R^2 0.3", **more)
 
 
+@pytest.mark.slow
 def test_an_outlook_is_a_figure_of_errors_and_of_power_where_it_knows_it() -> None:
     ((title, drawn),) = figures.outlook(outlook_of())
     assert title == "standard error of the effect against epsilon"

@@ -141,6 +141,7 @@ def test_a_file_that_stays_is_answered(world) -> None:
         assert spent(party) == 1
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_in_the_middle_of_a_step_is_refused_before_the_debit(world, change, monkeypatch) -> None:
     """After the values were read and added up."""

@@ -95,6 +95,7 @@ def shares_of_reach(seeds: int) -> dict[tuple[str, str, str], float]:
     return found
 
 
+@pytest.mark.slow
 def test_no_unit_moves_a_total_farther_than_its_reach() -> None:
     """Counts of columns by Theorem B.13, products of columns by Theorem B.5, residuals by F.2 and F.9.3."""
     found = shares_of_reach(60)
@@ -126,6 +127,7 @@ def trial(n: int, seed: int) -> tuple[Table, np.ndarray, np.ndarray]:
     return table, np.column_stack([arm, x, np.ones(n)]), y
 
 
+@pytest.mark.slow
 def test_a_large_budget_gives_the_least_squares_coefficient() -> None:
     table, design, y = trial(4000, 0)
     model = load("bayes")
@@ -281,6 +283,7 @@ def test_a_plan_without_a_focus_keeps_its_parameters() -> None:
         estimator(focus="x1").fit(np.zeros((50, 2)), np.zeros(50))
 
 
+@pytest.mark.guarantee
 def test_a_finished_study_is_an_estimator_with_the_same_table(tmp_path: Path) -> None:
     table, _, _ = trial(1500, 2)
     model = load("bayes")
@@ -300,6 +303,7 @@ def test_a_finished_study_is_an_estimator_with_the_same_table(tmp_path: Path) ->
     assert loaded == own
 
 
+@pytest.mark.guarantee
 def test_rows_of_a_household_have_clustered_errors() -> None:
     _, design, y = trial(3000, 3)
     X, ids = design[:, [1, 0]], np.repeat(np.arange(1500), 2)

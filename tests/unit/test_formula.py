@@ -181,6 +181,7 @@ def test_random_bytes_are_formulas_or_refused() -> None:
 # --- refusals ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("written109-more than 100,000 terms")
 @pytest.mark.parametrize(
     ("written", "words"),
     [
@@ -513,6 +514,7 @@ def test_the_dot_is_every_other_declared_column() -> None:
     assert closed.closed(["x"]) is closed
 
 
+@pytest.mark.slow
 def test_thousands_of_columns_are_read_by_the_dot() -> None:
     declared = {f"x{k}": (0.0, 1.0) for k in range(20_000)}
     assert len(Formula.parse("y ~ .").derive(declared).columns) == 20_000

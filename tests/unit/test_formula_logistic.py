@@ -188,6 +188,7 @@ def test_rows_without_names_have_numbered_columns() -> None:
     assert (model.predict(rows) == named.predict(FRAME.select("age", "dose"))).all()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("missing", ["absent", "indicator"])
 def test_missing_values_are_left_out_or_marked(missing: str) -> None:
     frame = FRAME.with_columns(
@@ -432,6 +433,7 @@ def test_a_product_that_is_counted_as_a_missing_number_is_caught(monkeypatch: py
     assert farthest(study, ("arm",), gone=True) > 1.1 * broken.sensitivity(Unit.ATTRIBUTE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 @pytest.mark.parametrize("formula", ["0 + I(age**2)", "0 + log1p(age)"])
@@ -473,6 +475,7 @@ def _worst(study: Study, mechanism: Any, unit: str, adjacency: str, scale: float
     return found
 
 
+@pytest.mark.guarantee
 def test_a_household_has_no_price_here() -> None:
     with pytest.raises(UsageError, match="household"):
         load("stacking").compile(asked("age * arm", unit="household"))

@@ -18,6 +18,9 @@ from unpooled.papers.frank_wolfe.blocks import logistic_search
 from unpooled.papers.frank_wolfe.noisy import noisy_vertices
 from unpooled.papers.frank_wolfe.problem import Problem
 
+# Where nothing is compiled yet, one worker compiles the kernels for all of these.
+pytestmark = pytest.mark.xdist_group("frank-wolfe")
+
 RADIUS, GROUPS = 2.0, 4
 
 
@@ -79,6 +82,8 @@ CASES = [
 # --- the optimum --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("0.2-False", "0.2-True")
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -128,6 +133,7 @@ def test_every_iterate_is_feasible_and_gaps_are_right(shape, name, rule, loss):
         assert values[-1] < values[0]
 
 
+@pytest.mark.slow_but("nice-blocks")
 @pytest.mark.parametrize("shape", ["ball", "blocks"])
 @pytest.mark.parametrize("name", ["all", "nice"])
 def test_the_logistic_loss_converges(shape, name):
@@ -157,6 +163,7 @@ def test_the_logistic_line_search_is_exact():
 # --- theory -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("ball-all-standard", "ball-uniform-standard")
 @pytest.mark.parametrize(("shape", "name", "rule"), CASES)
 def test_the_mean_excess_stays_under_theorem_1(shape, name, rule):
     blocks = BALL if shape == "ball" else LABELS
@@ -482,6 +489,7 @@ def test_later_picks_follow_the_gradient_of_their_round(blocks, contiguous):
         assert chisquare(*sums).pvalue > 1e-4
 
 
+@pytest.mark.slow_for("False-1-False", "False-4-False")
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("blocks", [1, 4])
 @pytest.mark.parametrize("search", [False, True])

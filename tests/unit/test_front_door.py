@@ -25,6 +25,8 @@ from unpooled.report.party import PartyView
 from unpooled.study.about import BudgetLeft
 from unpooled.study.party import DiskKeeper, create_party
 
+pytestmark = pytest.mark.guarantee
+
 TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
 
 COLUMNS = """\
@@ -82,6 +84,7 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # --- the analyst --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_result_in_words_as_csv_and_as_json(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
@@ -106,6 +109,7 @@ def test_a_result_in_words_as_csv_and_as_json(world: Path) -> None:
     assert "from the record that it sent" in Path(world / page["written"]).read_text()
 
 
+@pytest.mark.slow
 def test_a_result_that_was_changed_is_told(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)
@@ -139,6 +143,7 @@ def with_ids(folder: Path, shuffled: bool = False) -> None:
         (home / f"{name}.card.toml").write_text(card.replace("labels =", 'id = "patient"\nlabels =', 1))
 
 
+@pytest.mark.slow
 def test_rows_are_compared_wherever_every_card_names_an_id_column(columns: Path) -> None:
     from unpooled.study.files import read_study
 
@@ -164,6 +169,7 @@ def test_rows_are_compared_wherever_every_card_names_an_id_column(columns: Path)
     assert "unknown model" in command(columns, "plan", "study.toml", code=2)
 
 
+@pytest.mark.slow
 def test_a_shuffled_file_ends_the_study_before_anything_is_released(columns: Path) -> None:
     with_ids(columns, shuffled=True)
     (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nrun = 2'))
@@ -181,6 +187,7 @@ def test_rows_of_different_people_are_not_compared(world: Path) -> None:
     assert "Note:" not in command(world, "plan", "study.toml")
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_it_wastes(columns: Path) -> None:
     for name in ("clinic/party.toml", "clinic/clinic.card.toml"):
         file = columns / name
@@ -277,6 +284,7 @@ def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
     assert "name the file" in command(columns, "party", "export", "study.toml", *at, "--out", "own.txt", code=2)
 
 
+@pytest.mark.slow
 def test_the_ledger_says_when(columns: Path) -> None:
     from datetime import UTC, datetime
 
@@ -287,6 +295,7 @@ def test_the_ledger_says_when(columns: Path) -> None:
     assert (moment(0), moment(86400)) == ("", "1970-01-02 00:00")
 
 
+@pytest.mark.slow
 def test_a_party_that_keeps_nothing_says_so(columns: Path) -> None:
     (columns / "study.toml").write_text(COLUMNS.replace('"pride"', '"pride"\nrun = 2'))
     at = ("--config", "clinic/party.toml")
@@ -296,6 +305,7 @@ def test_a_party_that_keeps_nothing_says_so(columns: Path) -> None:
     assert "is not in study.toml" in command(columns, "party", "show", "study.toml", *at, code=2)
 
 
+@pytest.mark.slow
 def test_arrays_without_names_of_their_own_are_exported_as_arrays(columns: Path) -> None:
     from unpooled.study.files import read_study
     from unpooled.study.run import compile_study

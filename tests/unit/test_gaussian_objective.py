@@ -18,6 +18,8 @@ from unpooled.privacy.mechanisms import GaussianObjective, LossShape, LossSign, 
 from unpooled.privacy.noise import gaussian_vector
 from unpooled.privacy.unit import Unit
 
+pytestmark = pytest.mark.guarantee
+
 ONE_ROW = LossShape()
 RNG = np.random.default_rng(0)
 POINTS = np.sinh(8 * np.linspace(-1, 1, 10_001)) / math.sinh(8)  # dense about 0, where the determinants differ
@@ -71,10 +73,12 @@ def worst(law, count: int = 200) -> float:
     return largest
 
 
+@pytest.mark.slow
 def test_no_instance_exceeds_the_bound() -> None:
     assert 0.05 < worst(lambda left, m, replaces: bound(left, m, replaces=replaces)) <= 1.0
 
 
+@pytest.mark.slow
 def test_a_bound_for_half_the_gradient_is_exceeded() -> None:
     assert worst(lambda left, m, replaces: bound(left, m / 2, replaces=replaces)) > 1.0
 
@@ -102,6 +106,7 @@ def of_households(law, count: int = 40) -> float:
     return largest
 
 
+@pytest.mark.slow
 def test_no_household_exceeds_the_bound() -> None:
     def law(epsilon, k, penalty, m, replaces) -> float:
         return bound(epsilon - k * math.log1p(0.25 / penalty), m, LossShape(rows=k), replaces=replaces)
@@ -109,6 +114,7 @@ def test_no_household_exceeds_the_bound() -> None:
     assert 0.05 < of_households(law) <= 1.0
 
 
+@pytest.mark.slow
 def test_one_rows_determinant_or_the_root_of_the_rows_is_exceeded() -> None:
     def root(epsilon, k, penalty, m, replaces) -> float:
         return bound(epsilon - k * math.log1p(0.25 / penalty), m * math.sqrt(k) / 2, replaces=replaces)
@@ -194,6 +200,7 @@ def of_classes(law, count: int = 25, points: int = 301) -> float:
     return largest
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_no_softmax_exceeds_the_bound_and_with_a_scalar_jacobian_some_do() -> None:
@@ -279,6 +286,7 @@ def event(penalty: float, m: float, *, replaces: bool) -> Event:
     return Event(Kind.PERTURBED, math.log1p(0.25 / penalty), 1, 0.0, tails)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_two_fits_keep_to_their_composition_and_not_to_one_of_them() -> None:
     """Theorem S.12."""
@@ -311,6 +319,7 @@ def plane(one: np.ndarray, other: np.ndarray, penalty: float, scale: float, epsi
     return float(gap.sum() * (axis[1] - axis[0]) ** 2)
 
 
+@pytest.mark.slow
 def test_in_the_plane_two_rows_pull_apart_and_the_bound_holds() -> None:
     largest, short = 0.0, 0.0
     for seed in range(60):

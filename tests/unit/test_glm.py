@@ -39,6 +39,8 @@ from unpooled.privacy.sensitivity import unit_sums
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 
+pytestmark = pytest.mark.guarantee
+
 INF = math.inf
 MODEL = load("glm")
 COLUMNS = (Column("a", -1, 3), Column("c", categories=("u", "v")), Column("m", 0, 1, missing="indicator"))
@@ -144,6 +146,7 @@ def shares_of_reach(family: str, *, intercept: bool = True, seeds: int = 80) -> 
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", list(ROW_FAMILIES))
 def test_no_unit_moves_a_total_farther_than_its_reach(family: str) -> None:
@@ -161,6 +164,7 @@ def test_no_unit_moves_a_total_farther_than_its_reach(family: str) -> None:
         assert found[name, "replace", "record"] > least, name
 
 
+@pytest.mark.slow
 def test_without_a_constant_the_bounds_hold_too() -> None:
     assert max(shares_of_reach("poisson", intercept=False, seeds=30).values()) <= 1 + 1e-12
 
@@ -211,6 +215,7 @@ def test_the_closed_form_of_sums_in_a_cube_is_the_largest_of_a_search(count: int
 # --- nothing else matters ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("logistic")
 @pytest.mark.parametrize("family", list(ROW_FAMILIES))
 def test_totals_depend_on_no_order_of_rows_and_add_up_over_parties(family: str) -> None:
     rng = np.random.default_rng(3)
@@ -311,6 +316,7 @@ def test_without_noise_it_is_the_maximum_of_the_likelihood_with_exposures_and_of
         assert model.intercept_ == pytest.approx(truth[3] if constant else 0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_without_noise_it_equals_scikit_learn() -> None:
     strict: dict[str, Any] = {"tol": 1e-12, "max_iter": 10_000}
     pairs = {
@@ -341,6 +347,7 @@ def test_standard_errors_without_noise_are_those_of_the_likelihood() -> None:
     assert [t.term for t in terms] == ["x0", "x1", "x2", "(intercept)"]
 
 
+@pytest.mark.slow
 def test_every_way_to_add_up_gives_the_same_bits_without_noise() -> None:
     X, y, _, _ = simulated("poisson", 120)
     sites = np.arange(120) % 4
@@ -683,6 +690,7 @@ def test_the_model_of_a_study_predicts_with_its_exposures(tmp_path) -> None:
 # --- outlook, audit, scikit-learn --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     shape: dict[str, Any] = {"signal": 0.8, "correlation": 0.0, "ranges": 3.0, "quick": True}
     few, many = (glm("poisson").outlook(n, 3, rate=0.1, **shape) for n in (60, 5000))
@@ -698,6 +706,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert shifted.outlook(3000, 3, quick=True).error < 1
 
 
+@pytest.mark.long_for("gamma-replace")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize(
@@ -742,6 +751,7 @@ def test_studies_are_audited_in_every_unit(family: str, adjacency: str) -> None:
             assert all(reached[name] > value for name, value in least.items()), reached
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("rows", ["unit", "shorten"] if FULL else ["shorten"])

@@ -126,6 +126,7 @@ def test_no_unit_moves_a_total_farther_than_its_reach(classes: int) -> None:
         assert found[name, "replace", "record"] > least, name
 
 
+@pytest.mark.slow
 def test_one_column_and_no_constant_are_inside_too() -> None:
     assert max(shares_of_reach(3, COLUMNS[:1], seeds=40).values()) <= 1 + 1e-12
     assert max(shares_of_reach(3, COLUMNS[:1], intercept=False, seeds=40).values()) <= 1 + 1e-12
@@ -248,6 +249,7 @@ def glm(classes: int = 3, **changes: Any) -> PrivateGLM:
     return PrivateGLM("multinomial", **{"bounds": (-2, 3), "random_state": 0, "classes": list(range(classes)), **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 4])
 def test_without_noise_it_equals_scikit_learn(classes: int) -> None:
     X, y = simulated(classes=classes)
@@ -297,6 +299,7 @@ def test_standard_errors_without_noise_are_those_of_the_likelihood() -> None:
     assert (other["0: x0"].estimate, other["0: x0"].std_error) == pytest.approx((-one.estimate, one.std_error))
 
 
+@pytest.mark.slow
 def test_every_way_to_add_up_gives_the_same_bits_without_noise() -> None:
     X, y = simulated(120)
     found = {
@@ -352,6 +355,7 @@ def test_the_base_rates_alone_and_gradients_without_errors() -> None:
         model.summary()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_newton_steps_find_the_truth_and_their_intervals_cover_it() -> None:
     truth, hits, privacy = SLOPES[1:3] - SLOPES[0], [], []
@@ -400,6 +404,7 @@ def test_a_study_that_means_nothing_is_refused(words: str, parameters: dict[str,
         MODEL.compile(Study("glm", extra, 1.0, 1e-5, parameters=asked.parameters, derived=()))
 
 
+@pytest.mark.guarantee
 def test_labels_that_are_not_declared_are_refused_without_naming_them() -> None:
     X, y = simulated()
     with pytest.raises(DataError, match="none of the declared classes") as caught:
@@ -443,6 +448,7 @@ def test_the_model_of_a_study_predicts_classes_in_files(tmp_path) -> None:
     assert len(MODEL.panels(plan, result)) == 1
 
 
+@pytest.mark.slow
 def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     few, many = (glm().outlook(n, 3, signal=1.2, correlation=0.0, ranges=3.0, quick=True) for n in (60, 20_000))
     assert not few.worthwhile
@@ -468,6 +474,7 @@ def test_studies_are_audited_in_every_unit(adjacency: str) -> None:
             assert {"base", "descent", "score"} <= reached
 
 
+@pytest.mark.slow
 @parametrize_with_checks([PrivateGLM("multinomial", epsilon=INF, bounds=(-20, 20))])
 @pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning")
 def test_scikit_learns_own_checks(estimator, check) -> None:

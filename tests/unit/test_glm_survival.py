@@ -253,6 +253,7 @@ def test_without_noise_it_is_the_poisson_model_of_person_time() -> None:
     assert ours.hazard_ratios_ == pytest.approx(np.exp(ours.coef_))
 
 
+@pytest.mark.slow
 def test_a_structured_response_is_the_same_and_so_is_every_way_to_add_up() -> None:
     X, time, happened = simulated(200)
     y = np.array(list(zip(happened, time, strict=True)), dtype=[("died", bool), ("days", float)])
@@ -369,6 +370,7 @@ def test_the_life_table_alone_and_gradients_without_errors() -> None:
         model.summary()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_newton_steps_find_the_truth_and_their_intervals_cover_it() -> None:
     hits, privacy = [], []
@@ -475,6 +477,7 @@ def test_a_study_that_means_nothing_is_refused(words: str, parameters: dict[str,
         MODEL.compile(study(parameters=parameters, columns=columns))
 
 
+@pytest.mark.guarantee
 def test_requests_carry_what_the_plan_says() -> None:
     plan = MODEL.compile(study(parameters={"method": "newton"}, more=0))
     rng = np.random.default_rng(0)
@@ -532,6 +535,7 @@ def test_events_may_be_a_number_and_the_model_of_a_study_predicts_from_files(tmp
     assert "times" in drawn.wide
 
 
+@pytest.mark.slow
 def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     few, many = (glm().outlook(n, 3, signal=1.0, correlation=0.0, ranges=3.0, quick=True) for n in (60, 20_000))
     assert not few.worthwhile
@@ -540,6 +544,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert "survival" in many.model
 
 
+@pytest.mark.long_for("replace")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])

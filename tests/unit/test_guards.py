@@ -178,6 +178,7 @@ def test_every_row_with_coefficients_declares_what_becomes_of_them() -> None:
             assert load(name).coefficients in {declared[system], ""}
 
 
+@pytest.mark.guarantee
 def test_the_refusal_of_households_names_every_model_that_has_a_proof() -> None:
     """P14: the sentence was written by hand, and had forgotten effects."""
     columns = (Column("a", 0.0, 1.0), Column("y", 0.0, 1.0))

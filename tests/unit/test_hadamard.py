@@ -22,7 +22,8 @@ from unpooled.errors import UsageError
 from unpooled.kernels.hadamard import Srht, passes, srht
 from unpooled.kernels.hadamard import transform as kernel
 
-pytestmark = pytest.mark.minutes
+# Where nothing is compiled yet, one worker compiles the kernels for all of these.
+pytestmark = [pytest.mark.minutes, pytest.mark.xdist_group("hadamard")]
 
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=60)
 SIZES = (1, 2, 3, 5, 31, 32, 33, 64, 100, 200, 256, 257, 1000, 2048, 2049, 2592)
@@ -95,6 +96,7 @@ def test_integers_are_exact_up_to_the_bound(tau: int, dtype: type) -> None:
         assert found.dtype == (np.int32 if dtype is not np.int64 and largest * tau < 1 << 31 else np.int64)
 
 
+@pytest.mark.slow_for("1", "200")
 @pytest.mark.parametrize("tau", [1, 31, 200, 2592, 16384])
 def test_int32_sums_reach_the_last_value(tau: int) -> None:
     bound = ((1 << 31) - 1) // tau
@@ -108,6 +110,7 @@ def test_int32_sums_reach_the_last_value(tau: int) -> None:
     assert transform.apply(X, bound=bound + 1).dtype == np.int64
 
 
+@pytest.mark.slow_for("4097", "16384")
 @pytest.mark.parametrize("tau", BIG)
 def test_many_pieces(tau: int) -> None:
     X = RNG.integers(-1000, 1001, (2, tau))
@@ -129,6 +132,7 @@ def test_complete_transform_is_orthogonal(tau: int) -> None:
     np.testing.assert_allclose(np.linalg.norm(Y, axis=1), np.linalg.norm(X, axis=1), rtol=1e-12)
 
 
+@pytest.mark.slow_for("1", "3")
 @pytest.mark.parametrize("tau", SIZES)
 def test_every_row_of_pi_has_norm_one(tau: int) -> None:
     """Theorem P.1."""
@@ -155,6 +159,7 @@ def test_any_shape(tau: int, data: st.DataObject) -> None:
     assert np.array_equal(found, X.astype(np.int64) @ reference(transform))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: the module with one sign flipped, in each of its stages, must fail the comparison above."""
@@ -191,6 +196,7 @@ def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.Monk
 # --- rows are independent ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("20-float32", "300-float32")
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
 @pytest.mark.parametrize("tau", [20, 300, 2592, 9000])
 def test_blocks_threads_and_layouts_give_the_same_bits(tau: int, dtype: type) -> None:
@@ -297,6 +303,7 @@ def test_the_public_randomness_is_pinned() -> None:
     assert srht(np.eye(3, dtype=np.int8), 4, 0).tolist() == [[-1, -1, -1, -1], [1, -1, 1, -1], [1, 1, -1, -1]]
 
 
+@pytest.mark.slow
 def test_the_same_seed_in_another_process() -> None:
     program = (
         "import hashlib, numpy as np; from unpooled.kernels.hadamard import Srht; t = Srht.draw(2592, 130, 99);"

@@ -20,6 +20,8 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.protocol.conversation import OpenRequest, open_request
 from unpooled.protocol.messages import WIRE_VERSION, Array, encode, open_body, open_envelope
 
+pytestmark = pytest.mark.guarantee
+
 STUDY = Study("describe", (Card("a", 10, (Column("x", 0.0, 1.0),)),), 1.0, 1e-6, derived=())
 
 
@@ -121,6 +123,7 @@ def test_a_hostile_message_is_refused_after_linear_work(name: str) -> None:
     assert calls(lambda: refused(large, kind)) <= 4.5 * calls(lambda: refused(small, kind)) + 100
 
 
+@pytest.mark.slow_for("many nested parameters")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", HOSTILE)
 def test_memory_is_in_proportion_to_the_message(name: str) -> None:

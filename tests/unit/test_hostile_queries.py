@@ -433,6 +433,7 @@ def test_a_hostile_query_is_refused_by_name_and_with_a_remedy(worlds: Worlds, qu
     assert {path: path.stat().st_mtime_ns for path in worlds.here.iterdir()} == before
 
 
+@pytest.mark.slow_but("place5", "place15", "SELECT p.id, {0} AS x FROM 'people.parquet' p")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_hostile_expression_is_refused_at_every_place_of_an_allowed_query(worlds: Worlds, place: str) -> None:
     assert len(asked(worlds, place.format("abs(3)"), "id", publics(place))) >= 2, "the place itself is allowed"
@@ -531,6 +532,7 @@ def test_a_party_of_a_hostile_query_is_not_made(
     assert not (tmp_path / "p").exists(), "a refusal makes nothing"
 
 
+@pytest.mark.guarantee
 def test_rows_of_a_household_are_counted_against_its_declared_rows(worlds: Worlds, tmp_path: Path) -> None:
     config = party(worlds, tmp_path / "p", f"SELECT id, v AS x FROM {V}", None, household="id")
     with open_party(config) as opened:
@@ -552,6 +554,7 @@ def test_an_id_that_comes_twice_later_is_refused_before_anything_is_debited(worl
         assert not ledger.entries()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_an_id_of_a_file_has_one_row_unless_it_is_a_household(tmp_path: Path, kind: str) -> None:
     frame = pl.DataFrame({"id": ["a", "b", " a", None, None], "x": [1.0, 2.0, 3.0, 4.0, 5.0]})
@@ -665,6 +668,7 @@ class Grammar:
         return f"WITH w AS ({inner}) SELECT w.id, {self.number('w')} AS x FROM w"
 
 
+@pytest.mark.slow
 def test_no_query_of_a_random_grammar_moves_another_person(worlds: Worlds) -> None:
     accepted = refused = 0
     for seed in range(sized(4000, 160)):

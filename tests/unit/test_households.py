@@ -31,6 +31,8 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
 from unpooled.protocol.context import Context
 
+pytestmark = pytest.mark.guarantee
+
 COLUMNS = (Column("x", -1.0, 3.0), Column("z", 0.0, 1.0), Column("y", -2.0, 2.0))
 KINDS = {
     "describe": {},
@@ -465,6 +467,8 @@ def test_rows_per_household_goes_with_households() -> None:
     assert numpys.plan(100, 2).hash == numpys.set_params(rows_per_household=2).plan(100, 2).hash
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.minutes
 def test_plans_and_outlooks_count_households() -> None:
     model = unpooled.PrivateBayesianRegression(bounds=(-1, 1), y_bounds=(-2, 2), unit="household", rows_per_household=3)

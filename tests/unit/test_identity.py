@@ -50,6 +50,7 @@ def test_private_keys_are_not_printed() -> None:
     assert repr(CLINIC) == "Identity()"
 
 
+@pytest.mark.guarantee
 def test_a_card_takes_only_a_public_key() -> None:
     columns = (Column("age", 0.0, 1.0),)
     assert Card("clinic", 3, columns, key=CLINIC.public).key == CLINIC.public

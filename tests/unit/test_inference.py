@@ -178,6 +178,7 @@ def with_habit(method: str, seed: int, epsilon: float = 4.0) -> PrivateBayesianR
     return model.fit(frame, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_categories_that_add_up_to_the_constant_do_not_spoil_what_is_told_beside_them(method: str) -> None:
     """The noise along the one direction in which no row varies made standard errors of everything up to forty times as large."""
@@ -485,6 +486,7 @@ def test_estimates_of_a_file_of_the_first_build_are_told_by_their_flags() -> Non
     assert told.determined(asked).tolist() == [True, False, True, False, False]
 
 
+@pytest.mark.guarantee
 def test_the_darker_part_of_an_interval_is_what_is_left_of_the_error_without_privacy() -> None:
     """By the root of its share of the variance; nothing is darker where nobody knows what privacy adds."""
     lines = [

@@ -86,6 +86,7 @@ def test_allowed_coalitions_see_uniform_words_and_forbidden_ones_read_the_rows(p
     assert ("NOT against two parties of which one helped" in said) != helper
 
 
+@pytest.mark.slow
 def test_words_of_quite_other_rows_have_the_same_law() -> None:
     """All rows at one end of the bounds, or all at the other: what the receiver and the helper hold cannot tell which."""
     cards, tables = world(2, ROWS_OF_A_STUDY)
@@ -178,6 +179,7 @@ def read_by_nodes(monkeypatch: pytest.MonkeyPatch, nodes: int) -> tuple[int, lis
     return int(truth[row, column]), [value for value in range(-3000, 3001) if fits(value)]
 
 
+@pytest.mark.slow
 def test_two_nodes_would_read_a_row_of_the_third_party_and_so_all_members_are_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         truth, found = read_by_nodes(patch, 2)
@@ -188,6 +190,7 @@ def test_two_nodes_would_read_a_row_of_the_third_party_and_so_all_members_are_no
     assert MODEL.compile(study_of(cards)).design.aggregation.count == 4
 
 
+@pytest.mark.guarantee
 def test_a_party_that_plays_its_own_helper_reads_the_rows_and_no_such_study_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """P3 and P4: the check of members is what stands between; without it one organisation holds masked rows and masks."""
     cards, tables = world(2, ROWS_OF_A_STUDY)

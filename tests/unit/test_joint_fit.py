@@ -309,6 +309,7 @@ def test_a_rare_level_has_its_own_coefficient(share):
     assert broken < estimate.estimate - 0.1  # the control: its own deviation as the unit
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_with_noise():
     """Fifty intervals: a coarse check of what experiments/joint/coverage.py measures."""
     truth = {"arm: low - placebo": -0.4, "arm: high - placebo": -1.0, "sex: m - f": 0.3, "u": 0.4, "v": -0.2}
@@ -336,6 +337,7 @@ def test_moments_of_joint_rows_are_kept_in_files(tmp_path):
 # --- refusals --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_studies_that_it_does_not_answer_are_refused_by_name():
     u, v, y = number("u"), number("v"), number("y")
     good = {"a": [u], "b": [v, y]}

@@ -65,6 +65,7 @@ def test_without_noise_the_table_is_that_of_the_pooled_terms() -> None:
     assert "dose:w" in str(fit.anova())
 
 
+@pytest.mark.slow
 def test_noise_is_in_the_errors_and_frames_are_linked_first() -> None:
     data = frame(4000)
     ids = np.arange(len(data))
@@ -87,6 +88,7 @@ def test_even_parts_of_the_columns_that_a_formula_reads() -> None:
     assert [[c.name for c in card.columns] for card in fit.plan_.study.parties] == [["age", "(response)"], ["w"]]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("formula", "given", "words"),
     [

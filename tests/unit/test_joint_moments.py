@@ -25,6 +25,8 @@ from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Commitment, Dropped, Masked, Sealed, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 
+pytestmark = pytest.mark.guarantee
+
 
 def exact(study: Any, tables: Any, standards: Any) -> np.ndarray:
     """Return the exact products of the pooled table's coded rows."""

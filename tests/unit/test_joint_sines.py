@@ -38,6 +38,8 @@ from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 
+pytestmark = pytest.mark.guarantee
+
 Rounds = tuple[list[tuple[float, ...]], list[np.ndarray]]
 
 
@@ -669,6 +671,7 @@ def estimator(**more: Any) -> PrivateLinearRegression:
     return PrivateLinearRegression(**{**given, **more})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [{"west": [2, 0], "east": [1, 3]}, {"west": [], "east": [3, 2, 1, 0]}])
 def test_coefficients_come_in_the_order_of_the_data_whoever_holds_the_columns(held: dict[str, list[int]]) -> None:
     x, y, beta = made_up(3000)
@@ -697,6 +700,7 @@ def test_a_finished_study_is_an_estimator_that_predicts() -> None:
     assert [c.low for c in result.coefficients] == [None] * 6
 
 
+@pytest.mark.slow
 def test_without_errors_tables_are_refused_in_the_words_of_other_rounds() -> None:
     x, y, _ = made_up(400)
     by_sines = estimator(parties=2).fit(x, y)
@@ -713,6 +717,7 @@ def test_without_errors_tables_are_refused_in_the_words_of_other_rounds() -> Non
     assert np.isnan(by_sines.credible_interval()).all()
 
 
+@pytest.mark.slow
 def test_an_estimator_that_decides_takes_the_moments_where_they_are_worth_it() -> None:
     x, y, _ = made_up(400)
     assert estimator(parties=2, method="auto").fit(x, y).method_ == "sines"
@@ -754,6 +759,7 @@ def test_small_angles_first_find_a_rare_level_with_a_large_effect(early: bool, m
     assert (abs(found + 3.2) < 1.0) == early, found
 
 
+@pytest.mark.slow
 def test_the_outlook_plays_the_method_of_the_study() -> None:
     from unpooled.models.bayes.outlook import outlook
 

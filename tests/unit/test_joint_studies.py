@@ -17,6 +17,8 @@ from unpooled.study.files import read_card, read_party, read_study
 from unpooled.study.helper_files import is_helper, ledger_of, read_helper
 from unpooled.study.party import create_helper, open_party
 
+pytestmark = pytest.mark.guarantee
+
 STUDY = """\
 [study]
 model = "bayes"
@@ -100,6 +102,7 @@ def write(folder: Path, helpers: str = '["registry"]', *names: str, epsilon: flo
 PARTIES = ("--party", "east/party.toml", "--party", "west/party.toml", "--party", "registry/party.toml")
 
 
+@pytest.mark.slow
 def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> None:
     plan = command("plan", "study.toml")
     assert "registry for east and west" in plan
@@ -129,6 +132,8 @@ def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> Non
     assert "is not approved here" in command("run", "study.toml", *PARTIES, "--out", "again", code=3)
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_a_small_study_of_two_parties_goes_by_sines_unless_it_asks_for_a_table(folder: Path) -> None:
     write(folder, method="auto", epsilon=3.0)
     plan = command("plan", "study.toml")
@@ -165,6 +170,7 @@ def test_a_party_that_says_no_is_named_when_the_plan_is_made(folder: Path) -> No
     assert 'joint is "no"' in command("party", "card", "--config", "east/party.toml", code=2)
 
 
+@pytest.mark.slow
 def test_trust_names_the_helpers_whose_cards_the_study_has(folder: Path) -> None:
     for helpers, names in (('["other"]', ()), ("[]", ()), ('["registry"]', ("east", "west"))):
         write(folder, helpers, *names)
@@ -180,6 +186,7 @@ def test_trust_names_the_helpers_whose_cards_the_study_has(folder: Path) -> None
     assert study.delta == min(1e-5, 0.1 / 1500)
 
 
+@pytest.mark.slow
 def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     cards = [word for name in ("east", "west", "registry") for word in ("--card", f"{name}/{name}.card.toml")]
     command("new", "bayes", *cards, "--out", "new.toml")
@@ -199,6 +206,7 @@ def test_a_helper_is_made_once(tmp_path: Path) -> None:
     assert (config.read_bytes(), card.read_bytes()) == before
 
 
+@pytest.mark.slow
 def test_the_files_of_a_helper(folder: Path) -> None:
     config = folder / "registry" / "party.toml"
     assert is_helper(config)

@@ -11,6 +11,8 @@ from unpooled.kernels.field import MODULUS, decode, subtract
 from unpooled.privacy import field_words as words
 from unpooled.privacy.noise import Stream
 
+pytestmark = pytest.mark.guarantee
+
 SEED = bytes(range(32))
 
 

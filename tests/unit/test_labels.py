@@ -138,6 +138,7 @@ def plain_column(rows: Any) -> np.ndarray:
     return found
 
 
+@pytest.mark.slow
 @examples
 @given(values, held)
 def test_columns_are_those_of_a_reading_row_by_row(rows: list[Any], hold: Callable[[list[Any]], Any]) -> None:
@@ -166,6 +167,7 @@ def plain_code(column: Column, raw: np.ndarray, grid: int) -> tuple[np.ndarray, 
     return (np.column_stack([out, grid * ~present]) if column.missing == "indicator" else out), present[:, None]
 
 
+@pytest.mark.slow
 @examples
 @given(
     values,

@@ -41,7 +41,7 @@ from unpooled.protocol.party import Party
 
 MODEL = load("lasso")
 N = 40
-pytestmark = pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
+pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")]
 RNG = np.random.default_rng(11)
 VALUES = {name: RNG.uniform(-1, 1, N) for name in "uvwz"}
 Y = np.clip(VALUES["u"] - VALUES["w"] + 0.2 * RNG.normal(size=N), -2, 2)
@@ -274,6 +274,7 @@ def test_the_papers_server_update_leaves_the_ball() -> None:
     assert sum(map(abs, stepped({}, vertices[:1], gamma=1.0, radius=2.0).values())) == 2.0
 
 
+@pytest.mark.slow
 def test_without_noise_it_approaches_the_constrained_optimum() -> None:
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (400, 10))
@@ -610,6 +611,7 @@ def test_means_that_are_mostly_noise_count_as_zero() -> None:
     assert max(worst) <= 4.0  # the response's bound and the radius, whatever the noise
 
 
+@pytest.mark.slow
 def test_data_far_from_the_middle_need_a_constant() -> None:
     rng = np.random.default_rng(6)
     X = rng.uniform(0.2, 1.0, (5000, 6))
@@ -684,6 +686,7 @@ def test_studies_that_do_not_fit_are_refused(changes: dict, match: str) -> None:
         load(study(**changes).row).compile(study(**changes))
 
 
+@pytest.mark.slow
 def test_the_estimator_plans_predicts_and_speaks_the_datas_units() -> None:
     rng = np.random.default_rng(3)
     X = np.column_stack([rng.uniform(10, 30, 3000), rng.uniform(-1, 1, 3000), np.arange(3000) % 2])
@@ -800,6 +803,7 @@ def test_the_published_noise_of_picks_is_laplace_of_the_given_scale() -> None:
 # --- before any data ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None:
@@ -812,6 +816,7 @@ def test_recommended_settings_are_expected_to_do_better_and_can_be_set() -> None
     assert model.recommended(20_000, 100) == settings  # nothing is left to chance
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_outlook_is_what_happens() -> None:
     """Excess risk over simulated data sets of the planner's own kind, against its expectation: within a factor of 2."""

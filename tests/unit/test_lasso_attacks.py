@@ -32,7 +32,7 @@ from unpooled.study.party import DiskKeeper
 sys.path.insert(0, str(Path(__file__).parent))
 from test_lasso import MODEL, TABLES, VALUES, N, Y, ask, first_round, opened, picks_of, study, winner
 
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 
 def moments(u: float, shared: np.ndarray) -> tuple[np.ndarray, float]:

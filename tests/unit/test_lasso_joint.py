@@ -98,6 +98,7 @@ def test_a_ball_of_log_odds_bounds_the_classifier() -> None:
     assert abs(model.coef_).sum() <= 1 + 1e-6
 
 
+@pytest.mark.slow
 def test_the_response_stays_with_the_frame_that_has_it() -> None:
     X, y = frame(1000)
     ids = np.arange(1000)
@@ -166,6 +167,7 @@ def test_a_study_is_refused_by_name_too() -> None:
         ROW.compile(study(radius=2.0))
 
 
+@pytest.mark.slow
 def test_the_outlook_names_what_the_holder_can_fit_alone() -> None:
     model = lasso(epsilon=1.0, random_state=None)
     found = model.outlook(20_000, 7)

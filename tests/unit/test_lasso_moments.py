@@ -181,6 +181,7 @@ def correlated(n: int, seed: int, correlation: float, d: int = 24) -> tuple[np.n
     return X, np.clip(X @ truth + 0.2 * rng.normal(size=n) + 0.3, -2, 2), truth
 
 
+@pytest.mark.slow_for("0.5")
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_whole_rows_are_protected_and_something_is_learnt(correlation: float) -> None:
     errors = []
@@ -332,6 +333,7 @@ WORLDS = [
 ]
 
 
+@pytest.mark.slow
 def test_a_fit_by_what_is_believed_in_common_is_not_worse_than_the_mean() -> None:
     """Over shapes that were declared beforehand; nothing in common is the control, and so is the noisy matrix made positive."""
 
@@ -377,6 +379,8 @@ def test_no_plan_costs_more_than_was_asked() -> None:
     assert {only for _, only, _ in met} == {picks for _, _, picks in met} == {False, True}
 
 
+@pytest.mark.long_for("0.0-9")
+@pytest.mark.slow_for("0.0-1", "0.0-3", "0.0-9")
 @pytest.mark.parametrize("others", [1, 3, 9])
 @pytest.mark.parametrize("noise", [0.0, 0.7, 4.0, 30.0])
 def test_products_with_shortened_rows_are_a_known_part_of_the_exact_ones(noise: float, others: int) -> None:
@@ -463,6 +467,7 @@ def test_without_an_intercept_and_with_one_party() -> None:
     assert through.coef_ == pytest.approx(truth, abs=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_many_columns_are_chosen_among_first() -> None:
     X, y, truth = correlated(4000, 4, 0.0, d=200)
@@ -483,6 +488,7 @@ def _result(model: PrivateLasso, X: np.ndarray, y: np.ndarray):
     return model._run(asked, tables_of(asked, features, response)).outcome.result
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "request_of",
     [
@@ -508,6 +514,7 @@ def test_requests_beyond_the_plan_are_refused(request_of) -> None:
         getattr(standard_party, steps[type(request)])(Recorder(plan, "p0", table), request)
 
 
+@pytest.mark.guarantee
 def test_a_choice_beyond_what_is_kept_is_refused() -> None:
     plan = load("lasso").compile(study())
     kept, width = plan.design.kept["p1"], plan.design.widths["p1"]
@@ -524,6 +531,8 @@ def test_sums_fit_exact_integers() -> None:
     assert design_of(study(rows=10**6, epsilon=1.0)).longest("p1")[0] > 100
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_outlook_is_what_happens() -> None:
     """Squared errors of predictions against what was expected of the same shape."""

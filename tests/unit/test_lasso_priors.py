@@ -211,6 +211,7 @@ def test_a_study_without_earlier_models_keeps_its_plan() -> None:
 # --- fits ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("joint")
 @pytest.mark.parametrize(
     "more",
     [
@@ -249,6 +250,7 @@ def test_without_noise_the_rows_speak() -> None:
             assert model.fit(X, y).coef_ == pytest.approx(least.coef_, abs=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "joint"])
 def test_classes_are_drawn_too(method: str) -> None:
     from sklearn.metrics import log_loss
@@ -382,6 +384,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], said: str) -> 
         PrivateLasso(**{"epsilon": 1.0, "prior": GOOD, **BOUNDS, **changes}).plan(4000, SIZE)
 
 
+@pytest.mark.slow
 def test_earlier_models_are_weighed_where_columns_alone_are_not_worth_it() -> None:
     """Between two thresholds a study with earlier models releases moments, and one without them the mean."""
     between = 0

@@ -60,6 +60,7 @@ def same_in_other_units(y: float, columns: np.ndarray, **options) -> None:
     assert own.score(X, Y) > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radius", [None, 0.4])
 @pytest.mark.parametrize("method", ["moments", "frank-wolfe"])
 @pytest.mark.parametrize("scale", SCALES)
@@ -290,6 +291,7 @@ def test_a_model_that_the_former_version_saved_keeps_its_bound(tmp_path: Path) -
     assert unpooled.load(old.with_name("PrivateLassoClassifier")).plan_.design.parameters.bound == 1.0
 
 
+@pytest.mark.guarantee
 def test_only_the_sound_lasso_is_read_in_half_ranges() -> None:
     cards = (Card("a", 9, (Column("x", -1.0, 1.0),), ("y",)),)
     study = Study("lasso", cards, 1.0, 1e-5, parameters={"radius": 3.0, "response_bound": 2.0}, derived=())

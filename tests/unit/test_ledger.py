@@ -40,7 +40,7 @@ from unpooled.privacy.unit import Target, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("error")]
 
 PLAN, OTHER_PLAN = "ab" * 32, "cd" * 32
 REQUEST, OTHER_REQUEST = bytes(range(32)), bytes(range(1, 33))

@@ -151,6 +151,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_killed_twice_at_points_of_the_code(tmp_path: Path) -> None:
     """40 times, at full size 120. Opening, reserving and committing: the first death falls on evenly spaced lines, the second anywhere."""
     random, count, rounds = Random(1), 2, sized(60, 20)
@@ -179,6 +181,7 @@ def test_killed_twice_at_points_of_the_code(tmp_path: Path) -> None:
     assert set(heard) >= {0, 1}, "the deaths fell before and after the first sending"
 
 
+@pytest.mark.slow
 def test_two_processes_killed_at_any_moment_again_and_again(path: Path) -> None:
     # From outside, so also inside SQLite's own writing. The two share the ledger and die at different moments.
     witness, random, times = Witness(path), Random(2), sized(40, 15)
@@ -215,6 +218,7 @@ def test_a_database_rolled_back_by_one_row_after_a_crash_is_refused(path: Path) 
         Ledger.open(path)
 
 
+@pytest.mark.slow
 def test_eight_processes_race_for_the_last_budget(path: Path) -> None:
     for race in range(sized(10, 4)):
         fresh = path.with_name(f"race-{race}.db")
@@ -289,6 +293,7 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
         assert [entry.key.index for entry in ledger.entries()] == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_a_fork_never_falls_into_a_transaction(path: Path) -> None:
     """A child that inherited half a transaction would roll it back under its parent when it closes its copy."""
     with Ledger.open(path) as ledger:

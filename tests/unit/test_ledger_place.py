@@ -30,6 +30,8 @@ from unpooled.protocol.local import run_in_process
 from unpooled.study import budgets
 from unpooled.study.party import create_party, open_party
 
+pytestmark = pytest.mark.guarantee
+
 PLAN, REQUEST = "ab" * 32, bytes(range(32))
 ENDINGS = ("", ".anchor", ".key")
 OLD = Path(__file__).parents[1] / "data" / "ledger_0.1.0" / "north.ledger"

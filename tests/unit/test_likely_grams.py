@@ -74,6 +74,7 @@ def played(kind: str, n: int, d: int, noise: float, precision: float, sets: int,
     return np.mean(found, axis=0)
 
 
+@pytest.mark.slow
 def test_an_interval_holds_nineteen_of_twenty_slopes_of_the_prior() -> None:
     """Rows of length 1 whose Gram is hidden by the noise: 800 intervals."""
     held, error, variance, _, former, formerly = played("unit", 500, 20, 80.0, 1.0, 40)
@@ -83,6 +84,8 @@ def test_an_interval_holds_nineteen_of_twenty_slopes_of_the_prior() -> None:
     assert error < former
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unit", "box", "correlated", "of two widths", "not centred"])
 def test_intervals_are_calibrated_for_all_rows(kind: str) -> None:
     """From noise that is small to noise that hides everything."""
@@ -99,6 +102,7 @@ def test_intervals_are_calibrated_for_all_rows(kind: str) -> None:
     assert 0.7 < np.mean(spreads) < 1.1
 
 
+@pytest.mark.slow_for("1-True", "2-True")
 @pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize("d", [1, 2])
 def test_few_columns(d: int, constant: bool) -> None:

@@ -43,6 +43,8 @@ from unpooled.protocol.replies import check_reply
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.advice import advice
 
+pytestmark = pytest.mark.guarantee
+
 rbcl = pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 
@@ -113,6 +115,7 @@ def test_a_waterfall_matches_by_the_first_key_that_does() -> None:
 # --- the same bits, however it runs; crashes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_a_crash_after_any_message_costs_nothing_and_changes_nothing(parties: int) -> None:
     sets = [words(*range(k, k + 4)) for k in range(parties)]

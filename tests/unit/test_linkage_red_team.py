@@ -24,6 +24,8 @@ from unpooled.protocol.local import in_process
 from unpooled.protocol.messages import encode, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 
+pytestmark = pytest.mark.guarantee
+
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 # --- points -----------------------------------------------------------------------------------------------------------------------------
@@ -242,6 +244,8 @@ def far_from_even(counts: np.ndarray) -> float:
     return float(((counts - even) ** 2 / even).sum())
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_places_and_opaque_strings_say_nothing_about_who_is_who() -> None:
     """With other keys of the parties every place is as likely as any, and no string comes twice: none is a function of ids alone."""

@@ -28,6 +28,8 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
+pytestmark = pytest.mark.guarantee
+
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 RNG = np.random.default_rng(8)
@@ -94,6 +96,7 @@ def by_hand(model: Any) -> tuple[np.ndarray, np.ndarray]:
     return CLINIC[rows["clinic"]], rows["clinic"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_fit_to_frames_is_that_to_the_same_rows_aligned_by_hand(name: str) -> None:
     """Without noise, for noise is bound to the plan, which names the row map."""

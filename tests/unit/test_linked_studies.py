@@ -22,6 +22,8 @@ from unpooled.study.linked_party import linked_party
 from unpooled.study.party import create_party, open_party
 from unpooled.study.run import compile_study, run_study
 
+pytestmark = pytest.mark.guarantee
+
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 COLUMNS = {"clinic": Column("age", 0.0, 100.0), "lab": Column("crp", 0.0, 300.0), "registry": Column("income", 0.0, 9.0)}

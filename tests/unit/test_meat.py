@@ -121,6 +121,7 @@ def test_an_id_whose_rows_are_at_two_parties_is_shortened_by_its_rows_there() ->
         assert np.linalg.norm(found) > 990 * math.sqrt(count)
 
 
+@pytest.mark.guarantee
 def test_rows_without_ids_are_each_their_own() -> None:
     table = Table({"a": [1.0, 2.0, 3.0]})
     assert table.owners.tolist() == [0, 1, 2]
@@ -245,6 +246,7 @@ def test_what_a_covariance_means_for_a_study() -> None:
         covariance_of("cluster", study("record"))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("family", ["linear", "poisson"])
 def test_a_table_names_its_covariance_and_a_method_without_scores_refuses_it(family: str) -> None:
     rng = np.random.default_rng(3)

@@ -45,6 +45,8 @@ from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 from unpooled.protocol.identity import Identity
 
+pytestmark = pytest.mark.guarantee
+
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 
 

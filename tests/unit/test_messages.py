@@ -48,6 +48,8 @@ from unpooled.protocol.replies import check_reply
 from unpooled.protocol.step import Step
 from unpooled.protocol.transcript import Transcript
 
+pytestmark = pytest.mark.guarantee
+
 PLAN = "0" * 64
 
 

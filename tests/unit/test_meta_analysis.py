@@ -354,6 +354,7 @@ card = "south/south.card.toml"
 """
 
 
+@pytest.mark.slow
 def test_a_study_over_files_pools_sites_and_gives_them_constants(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)
     for name, n in (("north", 6000), ("south", 5000)):

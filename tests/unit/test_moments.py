@@ -160,6 +160,7 @@ def test_moments_of_the_largest_values_are_exact() -> None:
     assert int(total[0, 0]) == 5000 * ((1 << 20) - 1) ** 2
 
 
+@pytest.mark.slow_for(*(f"{n}-{width}" for n in (1024, 1048576, 4194304) for width in (127, 128, 129)))
 @pytest.mark.parametrize("width", [1, 3, 4, 5, 6, 7, 8, 13, 39, 40, 41, 127, 128, 129])
 @pytest.mark.parametrize("largest", [1 << 10, 1 << 20, 1 << 22])
 def test_products_by_squares_are_those_of_integers(width: int, largest: int) -> None:

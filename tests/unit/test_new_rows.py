@@ -16,6 +16,8 @@ from unpooled.privacy.unit import Target, Unit
 from unpooled.study.files import read_card, read_study
 from unpooled.study.party import create_party
 
+pytestmark = pytest.mark.guarantee
+
 PRIOR = '[[parameters.prior]]\nname = "2024"\ncoefficients = { c0 = 4.0, l0 = 4.0 }\n'
 STUDY = f"""\
 [study]
@@ -73,6 +75,7 @@ def ran(folder: Path, study: str, homes: tuple[str, ...]) -> None:
     command(folder, "run", study, "--force", *(word for home in homes for word in ("--party", f"{home}/party.toml")))
 
 
+@pytest.mark.slow
 def test_new_rows_are_predicted_at_the_parties_and_charged(columns: Path) -> None:
     for name in NAMES:
         said = command(

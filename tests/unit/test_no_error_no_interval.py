@@ -65,6 +65,7 @@ def is_level(term: str) -> bool:
     return " = " in term
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("asked", WAYS, ids=str)
 def test_nothing_is_printed_without_a_standard_error(model: object, asked: dict[str, object]) -> None:
     """FINDINGS W1: an unused level and a constant column are in no table, and neither is a level by itself."""
@@ -148,6 +149,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
+@pytest.mark.long_for("glm")
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_every_command_prints_one_table_and_no_interval_of_a_level(ran: Path, model: str) -> None:
     """W16: `run` printed .546 and `result` .558 of one study."""
@@ -183,6 +186,8 @@ def test_every_command_prints_one_table_and_no_interval_of_a_level(ran: Path, mo
     assert not any(is_level(words) or "never" in words for words in drawn)
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_a_contrast_of_a_run(ran: Path, model: str) -> None:
     (line,) = (line for line in command(ran, "result", f"{model}.run").splitlines() if line.startswith("arm: b - a"))
@@ -222,6 +227,7 @@ def test_a_figure_has_a_mark_for_every_line_and_for_nothing_else(model: object) 
             assert term.conf_low <= low <= term.estimate <= high <= term.conf_high
 
 
+@pytest.mark.guarantee
 def test_lines_and_tables_say_the_same(model: object) -> None:
     lines = [term.line for term in model.summary().terms]
     rows = as_rows(lines)

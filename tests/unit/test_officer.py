@@ -12,6 +12,8 @@ from commands import PARTIES, approve, command, two_parties
 
 from unpooled.study.files import read_card
 
+pytestmark = pytest.mark.guarantee
+
 NORTH = ("--config", "north/party.toml")
 
 
@@ -20,6 +22,7 @@ def world(tmp_path: Path) -> Path:
     return two_parties(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_withdrawn_study_does_not_run_here_and_can_be_approved_again(world: Path) -> None:
     approve(world)
     assert "nothing of it had been released" in command(world, "party", "withdraw", "study.toml", *NORTH)

@@ -20,6 +20,8 @@ from unpooled.study.files import read_card, read_study
 from unpooled.study.finished import Run
 from unpooled.study.saved import HOMES
 
+pytestmark = pytest.mark.guarantee
+
 OLD = Path(__file__).parents[1] / "data" / "format_0.2.0"
 NORTH = ("--config", "north/party.toml")
 TARGET = Target(1.0, 1e-6, Unit.RECORD)
@@ -81,6 +83,7 @@ def test_tables_of_models_that_were_saved_without_a_covariance_assume_what_they_
         assert (found.covariance, found.meat, found.nuisance) == (Covariance.MODEL, None, ())
 
 
+@pytest.mark.slow
 def test_a_whole_run_is_read_from_its_record(world: Path) -> None:
     run = Run.read(world / "whole.run")
     assert (run.recomputed, run.agrees) == (False, True)

@@ -115,6 +115,7 @@ def test_a_formula_sees_the_owners_of_its_table(held: tuple[Party, list[str]]) -
     agrees(seen, ids)
 
 
+@pytest.mark.slow
 def test_the_same_scores_are_released_wherever_rows_are_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the order of rows nor the way they are held changes a bit of a clustered study, where every row of an id counts."""
     monkeypatch.setattr(cluster_tables, "DaskEngine", lambda *_: Here())
@@ -144,6 +145,7 @@ def test_tables_without_ids_number_their_rows(tmp_path: Path) -> None:
         assert sum(block[0].size for block in one.blocks(one.names[:1])) == size
 
 
+@pytest.mark.guarantee
 def test_some_rows_of_ids_keep_their_ids_and_count_anew() -> None:
     table = BoundedTable(Table({"a": np.arange(6.0)}), ["x", "y", "x", "x", "z", "y"], 2)
     kept = table["a"].astype(int).tolist()

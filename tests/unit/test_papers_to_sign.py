@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +41,9 @@ from unpooled.study.approving import counted_in, waiting_plans
 from unpooled.study.columns_read import trial_of, watched
 from unpooled.study.party import open_account
 from unpooled.testing.cases import Case
+
+#: A run of every case, which all tests share.
+pytestmark = pytest.mark.xdist_group("papers to sign")
 
 for folder in ("contract", "network"):
     sys.path.insert(0, str(Path(__file__).parents[1] / folder))
@@ -89,6 +93,10 @@ class Papers:
     @cached_property
     def dossier(self) -> str:
         return markdown(dossier(self.facts))
+
+    @cached_property
+    def report(self) -> str:
+        return report_page(self.facts.run)
 
     @cached_property
     def told(self) -> list[tuple[str, str, int, Any]]:
@@ -148,8 +156,16 @@ def papers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return _made[name]
 
 
-each_run = pytest.mark.parametrize("papers", RUNS, indirect=True)
-each_joint_run = pytest.mark.parametrize("papers", JOINT, indirect=True)
+#: The first run of every kind; the others are slow.
+FIRST = {kind: name for name, kind in reversed(RUNS.items())}.values()
+
+
+def over(names: Iterable[str]) -> pytest.MarkDecorator:
+    marked = [pytest.param(name, marks=() if name in FIRST else pytest.mark.slow) for name in names]
+    return pytest.mark.parametrize("papers", marked, indirect=True)
+
+
+each_run, each_joint_run = over(RUNS), over(JOINT)
 
 
 def most(text: str) -> int:
@@ -199,11 +215,12 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
         assert all(made[name, party] <= size * times for party in one.parties)
         if times == 1 and not any(r.exposure.alternative or r.exposure.together for r in papers.plan.releases):
             assert {made[name, party] for party in one.parties} == {size}
-    for text in (papers.dossier, report_page(papers.facts.run)):
+    for text in (papers.dossier, papers.report):
         for one in in_words(papers.plan):
             assert one.size in text
 
 
+@pytest.mark.guarantee
 @each_run
 def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
     """The columns are those that the parties' tables were asked for in a run over the very data."""
@@ -277,6 +294,7 @@ def test_masked_rows_go_to_whom_the_papers_say_and_hold_the_columns_that_they_sa
     assert {helper for *_, helper, _ in masked} == {"registry"}
 
 
+@pytest.mark.guarantee
 def test_columns_outside_the_formula_are_not_said_to_travel_under_masks(tmp_path: Path) -> None:
     """Report and console listed all declared columns as sent under masks, also those that the formula leaves out."""
     case = CASES["bayes, columns"]()
@@ -286,7 +304,7 @@ def test_columns_outside_the_formula_are_not_said_to_travel_under_masks(tmp_path
     assert told == {"east": "age", "west": "dose, pressure"}
     assert trial_of(papers.plan).read == {"east": ("age",), "west": ("dose", "pressure")}
     assert "Declared and not read: smoker." in papers.dossier
-    assert "<td>age</td><td>west</td>" in re.sub(r' (data-l|class)="[^"]*"', "", report_page(papers.facts.run))
+    assert "<td>age</td><td>west</td>" in re.sub(r' (data-l|class)="[^"]*"', "", papers.report)
     domain = record(papers.facts, ANSWERS)["deployment"]["dp_variant"]["data_domain"]
     assert "The study reads: east: age; west: dose, pressure." in domain
 
@@ -303,7 +321,7 @@ def test_the_good_colour_stands_only_where_nobody_is_left_out_of_the_promise(pap
         assert statement.strength == "caution"
     html = document_page(dossier(papers.facts))
     assert f'<section class="verdict {statement.strength}">' in html
-    assert f'<section class="verdict {statement.strength}">' in report_page(papers.facts.run)
+    assert f'<section class="verdict {statement.strength}">' in papers.report
 
 
 @each_run
@@ -332,6 +350,7 @@ def test_a_study_that_ran_waits_no_more_at_any_member(papers: Papers) -> None:
             assert waiting_plans(party) == ()
 
 
+@pytest.mark.guarantee
 def test_a_study_that_was_approved_and_not_run_waits(tmp_path: Path) -> None:
     case = CASES["bayes, columns"]()
     world = make_world(
@@ -387,6 +406,7 @@ def test_the_register_says_of_the_arithmetic_what_the_statement_says(papers: Pap
     assert "Federated" in made["deployment_model"]["model_name"]
 
 
+@pytest.mark.guarantee
 @each_run
 def test_the_console_shows_the_same_as_the_dossier(papers: Papers) -> None:
     facts = facts_of(papers.plan)

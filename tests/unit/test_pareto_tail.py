@@ -48,6 +48,8 @@ def test_an_interval_that_knows_of_the_tail_covers_where_the_clipped_mean_does_n
     assert without < 0.6  # .3 is expected
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_intervals_cover_under_every_law(law: str) -> None:
     """Clips, noise of the counts, and units that are right or a tenth off."""

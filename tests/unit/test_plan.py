@@ -32,6 +32,8 @@ from unpooled.privacy.study import Whole
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import _shared, column_named, columns_of_parties
 
+pytestmark = pytest.mark.guarantee
+
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
 CARDS = (Card("clinic", 500, COLUMNS), Card("lab", 300, COLUMNS))
@@ -279,6 +281,7 @@ def test_the_order_of_a_dictionary_and_a_journey_do_not_change_the_hash() -> Non
         assert Plan(arrived, Split.VERTICAL, ()).hash == Plan(start, Split.VERTICAL, ()).hash
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_other_processes_compute_the_same_hash() -> None:
     program = """
@@ -370,6 +373,7 @@ def test_a_value_pays_at_every_party_that_declares_its_column(seed: int) -> None
     assert made.epsilon(1e-5, ATTRIBUTE) == pytest.approx(gaussian_epsilon(1e-5, math.sqrt(dearest)), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_many_columns_are_composed_in_one_pass() -> None:
     columns = tuple(Column(f"t{j}", 0.0, 1.0) for j in range(40_000))
     cards = (Card("a", 9, columns[:20_001]), Card("b", 9, columns[20_000:]))

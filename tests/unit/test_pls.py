@@ -76,6 +76,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", range(1, 11))
 def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     ours, wanted = PrivatePLSRegression(count, **EXACT).fit(X, Y), PLSRegression(count, scale=False).fit(X, Y)
@@ -92,6 +93,7 @@ def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     assert set(sites.communication_) == set(SITES)
 
 
+@pytest.mark.slow
 def test_it_clones_and_pickles_without_data() -> None:
     model = clone(PrivatePLSRegression(**DECLARED, epsilon=5.0, random_state=1)).fit(SMALL, TARGET, sites=LABELS)
     back = pickle.loads(pickle.dumps(model))
@@ -267,6 +269,7 @@ def test_noise_is_that_of_the_specification(adjacency: str) -> None:
 # --- plans, statements, refusals ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -297,6 +300,7 @@ def test_the_basis_and_the_reference_are_part_of_the_plan() -> None:
     assert len(set(plans)) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_an_infinite_epsilon_never_warns_and_missing_bounds_always_do() -> None:
     with warnings.catch_warnings():
@@ -375,6 +379,7 @@ def test_extreme_declarations_are_refused_before_any_data() -> None:
         PrivatePLSRegression(**{**DECLARED, "reference": np.full(12, 1e308), "bounds": (-1e100, 1e100)}).plan(600, 12)
 
 
+@pytest.mark.guarantee
 def test_studies_that_do_not_fit_are_refused() -> None:
     plan = PrivatePLSRegression(**DECLARED).plan(600, 12, sites={"a": 300, "b": 300})
     study, compiled = plan.study, load("pls").compile
@@ -456,6 +461,7 @@ def rows_of_sites() -> dict[str, int]:
     return {str(name): int((name == LABELS).sum()) for name in np.unique(LABELS)}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("step", ["exact", "moments-fragment", "moments-noisy", "moments-total", "moments-agree"])
 def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> None:
     """A coordinator that asks for exact moments under an approved sound plan gets a refusal, and no charge."""
@@ -477,6 +483,7 @@ def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> No
     assert party.ledger.entries() == ()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) -> None:
     from unpooled.aggregation.messages import LocalRequest
@@ -494,6 +501,7 @@ def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) 
     assert party.ledger.entries() == ()
 
 
+@pytest.mark.guarantee
 def test_real_policies_refuse_exact_moments_and_published_models() -> None:
     from unpooled.privacy.unit import Target
 
@@ -609,12 +617,14 @@ def test_a_signal_below_its_noise_gives_the_public_mean_and_says_so() -> None:
     assert reconstruction(model.x_weights_, np.eye(12)[:, :2], 5).prominence == 0
 
 
+@pytest.mark.guarantee
 def test_a_response_that_does_not_vary_is_given_its_mean() -> None:
     model = PrivatePLSRegression(epsilon=math.inf).fit(SMALL, np.full(600, 3.0))
     assert "does not vary" in model.fallback_
     assert model.predict(SMALL) == pytest.approx(np.full(600, 3.0))
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_chosen_number_of_components_is_one_that_is_tried() -> None:
     for epsilon in (3.0, 30.0, math.inf):
@@ -660,6 +670,7 @@ def test_published_without_noise_is_ordinary_pls() -> None:
     assert not hasattr(ours, "moments_")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("sd", ["sigma", "sigma^2"])
 def test_published_noise_has_the_papers_deviations(sd: str) -> None:
     layout = ComponentsLayout(60, 5, 2)
@@ -753,6 +764,7 @@ def test_the_attack_succeeds_on_an_unprotected_model() -> None:
     assert min(attacks(model)) > 10
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 @pytest.mark.parametrize("basis", ["none", "dct"])

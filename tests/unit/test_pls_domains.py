@@ -220,6 +220,7 @@ def test_with_noise_a_second_instrument_is_predicted_better() -> None:
     assert same.coef_ == pytest.approx(source.adapted(target).coef_)
 
 
+@pytest.mark.slow
 def test_what_noise_explains_is_not_penalised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of the same rows differ by noise alone: the penalty leaves that out, in the median of 9 draws. A control penalises it."""
     X, y = world()[0][60:1560], world()[2][60:1560]

@@ -85,6 +85,12 @@ def farthest(design: PlsDesign, unit: Unit, adjacency: Adjacency, tries: int = 4
     return found
 
 
+@pytest.mark.slow_for(
+    "record-replace-refinement",
+    "record-zero-out-refinement",
+    "attribute-replace-refinement",
+    "attribute-zero-out-refinement",
+)
 @pytest.mark.parametrize("method", ["gradient", "refinement", "direction"])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
@@ -138,6 +144,7 @@ def test_a_direction_takes_all_coordinates_for_alike() -> None:
     assert not standard.middle.any()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_small_study_learns_a_direction_where_one_release_learns_nothing() -> None:
     """k is 2.6: a fit has no moments, and its errors without a signal are those of the mean."""

@@ -115,6 +115,7 @@ def test_two_responses_are_audited(unit: str, adjacency: str) -> None:
     assert max(report.largest.values()) > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_second_response_as_heavy_as_the_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the root of two both together are longer than one (Theorem C.5)."""
@@ -197,6 +198,7 @@ def test_ranges_of_responses() -> None:
     assert len(plan.study.parties[0].columns) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_outlook_of_several_is_that_of_one_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outlooks, "RUNS", 3)

@@ -110,6 +110,7 @@ def test_no_unit_moves_a_total_of_several_responses_farther_than_its_reach(unit:
     assert found["scales"] > (0.99 if unit is Unit.RECORD else 0.49)
 
 
+@pytest.mark.slow_but("record-replace")
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
 def test_no_unit_moves_a_total_of_several_directions_farther_than_its_reach(unit: Unit, adjacency: Adjacency) -> None:
@@ -119,6 +120,7 @@ def test_no_unit_moves_a_total_of_several_directions_farther_than_its_reach(unit
     assert 0.7 < min(found.values()) <= max(found.values()) <= 1 + 1e-9
 
 
+@pytest.mark.slow
 def test_responses_that_are_cut_one_by_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of Theorem C.8: each response cut to C by itself, the gradients of all of them are up to sqrt(q) C long."""
 
@@ -132,6 +134,7 @@ def test_responses_that_are_cut_one_by_one_are_caught(monkeypatch: pytest.Monkey
     assert min(found["base"], found["length"]) > 1.5
 
 
+@pytest.mark.slow
 def test_rows_of_the_shortest_value_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the last part of Theorem C.8: residuals are cut for the longest of a record's rows, one for each response."""
 
@@ -217,6 +220,7 @@ def test_lines_of_each_response_are_those_of_it_alone_where_nothing_is_cut() -> 
     assert np.array_equal(whole, sum(parts))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_small_studies_of_two_responses_learn_a_direction_of_each() -> None:
     """k of each is 1.8. What is learnt of the first says nothing of the second, which has its mean or something as good."""

@@ -85,6 +85,7 @@ def test_no_spectrum_moves_whitened_moments_farther_than_planned(scale: float) -
     assert max(_moved(loose, one, other, design.radius) for one in ends for other in ends) > 10 * bound
 
 
+@pytest.mark.slow
 def test_a_signal_about_its_noise_is_used_and_components_lead_to_the_posterior() -> None:
     _, basis, reference, norm = _whitened_case()
     data = make_spectra(900, kind="corn", seed=5, pure_seed=3)

@@ -118,6 +118,7 @@ def texts(n: int, columns: int, seed: int):
     return X, np.where(rng.random(n) < 1 / (1 + np.exp(-2 * u / u.std())), "well", "ill")
 
 
+@pytest.mark.slow_for("unit")
 @pytest.mark.parametrize("rows", ["unit", "shorten"])
 def test_moments_say_the_direction_and_rounds_its_length(rows: str, tmp_path) -> None:
     X, y = texts(3000, 8, 1)
@@ -143,6 +144,7 @@ def test_moments_say_the_direction_and_rounds_its_length(rows: str, tmp_path) ->
         assert model.decision_function(X) == pytest.approx(X @ model.coef_[0] + model.intercept_)
 
 
+@pytest.mark.guarantee
 def test_without_noise_moments_rank_nearly_as_scikit_learn_does() -> None:
     X, y = texts(4000, 10, 2)
     model = made(bounds=Bounds(norm=1.0), method="moments", epsilon=math.inf).fit(X[:2000], y[:2000])
@@ -178,6 +180,7 @@ def scores(model: PrivateLogisticRegression, X, y) -> tuple[float, float]:
     return roc_auc_score(y == "well", p), log_loss(y == "well", p)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_it_does_not_matter_over_how_many_sites_rows_are_split() -> None:

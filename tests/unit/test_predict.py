@@ -18,6 +18,8 @@ from unpooled.privacy.unit import Target
 from unpooled.study.party import create_party
 from unpooled.study.run import compile_study
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(5)
 
 
@@ -59,6 +61,7 @@ def predicted(folder: Path, *words: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(command(folder, "predict", "study.run", "--data", "new.csv", *words))))
 
 
+@pytest.mark.slow
 def test_a_regression_predicts_rows_by_name_with_their_standard_deviations(tmp_path: Path) -> None:
     folder = study(tmp_path, "bayes", 'response = "y"\nmethod = "moments"')
     fresh = new_rows(50).with_columns(patient=pl.int_range(50).cast(pl.String))  # another order of columns, and one more
@@ -90,6 +93,7 @@ def test_a_regression_predicts_rows_by_name_with_their_standard_deviations(tmp_p
     assert [float(row["prediction"]) for row in predicted(folder)] == pytest.approx(shifted)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_what_does_not_fit_is_refused_without_a_value(tmp_path: Path) -> None:
     folder = study(tmp_path, "bayes", 'response = "y"\nmethod = "gradient"')
@@ -196,6 +200,7 @@ def test_a_run_that_protects_nobody_is_no_source_for_its_own_people(tmp_path: Pa
     assert compile_study(read_study(later)).statement.holds
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
     from unpooled.errors import StudyError

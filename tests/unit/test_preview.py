@@ -80,6 +80,7 @@ def test_columns_of_the_same_people_share_their_factor_and_labels_follow_it() ->
     assert "for the whole person.</strong>" in page
 
 
+@pytest.mark.slow
 def test_every_figure_and_table_is_marked_and_the_promise_is_the_plan_s_own() -> None:
     plan = plan_of()
     page = preview(plan)
@@ -161,6 +162,7 @@ def test_other_releases_than_the_plan_has_are_named(monkeypatch: pytest.MonkeyPa
     assert found.differences == ("With fewer rows the model would choose other releases than this plan has, and it did.",)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page_and_opens_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = two_parties(tmp_path)
     ledgers = {path: path.read_bytes() for path in world.rglob("*") if path.is_file() and "ledger" in path.name}

@@ -37,6 +37,8 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Unit
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(0)
 N = 300
 X = RNG.uniform(-1, 1, (N, 12))
@@ -233,6 +235,7 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
     return tables
 
 
+@pytest.mark.long_but("gaussian-record")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(ROWWISE))
@@ -296,6 +299,7 @@ def test_calibration_brings_a_noisy_sketch_closer_to_the_truth() -> None:
     assert np.linalg.norm(quiet - truth) < 1e-3 * np.linalg.norm(truth)
 
 
+@pytest.mark.long
 @pytest.mark.minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", ["local-cv"])  # the paper has no marginal likelihood
@@ -566,6 +570,7 @@ def test_the_published_solver_reports_a_gap_that_bounds_its_distance_to_the_clos
         assert distance <= math.sqrt(2 * gap / penalty) + 1e-12 * np.linalg.norm(exact)
 
 
+@pytest.mark.slow
 def test_the_published_classifier_has_a_gap_where_its_dual_has_no_intercept() -> None:
     labels = np.where(np.median(Y) < Y, "ill", "healthy")
     options = {"parties": 2, "epsilon": math.inf, "delta": 0.05, "calibration": "published", **FIXED}
@@ -733,6 +738,7 @@ def test_the_published_form_standardises_by_the_datas_own_moments() -> None:
     np.testing.assert_allclose(own.rows * own.deviation + own.mean, np.column_stack([(values - 4) / 4, np.full(40, 0.5)]))
 
 
+@pytest.mark.slow_but("squared")
 @pytest.mark.parametrize("loss", ["squared", "huber", "logistic"])
 def test_published_coefficients_move_by_at_most_the_closed_form(loss: str) -> None:
     """Brute force over random and extreme replaced rows (values and response), with and without received columns (Theorem P.5)."""
@@ -839,6 +845,7 @@ def test_without_bounds_it_warns_and_promises_nothing() -> None:
     assert not model.statement_.holds
 
 
+@pytest.mark.slow_for("local-cv")
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 def test_penalties_are_chosen_sensibly(alpha: str) -> None:
     loud = Y + 30 * RNG.normal(size=N)

@@ -205,6 +205,7 @@ def test_the_two_older_estimators_are_rows_of_this_one(family: str) -> None:
 # --- parties -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("family", [each for each in ALL if each != "quantile"])
 def test_sketches_that_lose_nothing_give_the_pooled_fit(family: str) -> None:
     """Four columns at each of two parties, four columns of an orthogonal sketch: G is known, and every party finds its part of the pooled fit."""
@@ -219,6 +220,7 @@ def test_sketches_that_lose_nothing_give_the_pooled_fit(family: str) -> None:
         np.testing.assert_allclose(at_one, pooled.predict(X[:20]), rtol=1e-5)
 
 
+@pytest.mark.slow_for("multinomial-local-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 @pytest.mark.parametrize("family", ALL if FULL else ["poisson", "quantile", "cox", "multinomial"])
@@ -234,6 +236,7 @@ def test_without_noise_the_parties_are_close_to_the_pooled_rows(family: str, alp
     assert set(score[2].alpha_) == {"party0", "party1"}
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_budget_buys_nearness() -> None:
     """The other party's columns measure one thing that one's own hardly show: only its sketch tells how much it counts."""
@@ -450,6 +453,7 @@ def largest_move(family: str, **declared: Any) -> float:
     return largest
 
 
+@pytest.mark.slow_for("quantile", "multinomial")
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_published_coefficients_move_by_at_most_the_closed_form(family: str) -> None:
     """Theorem P.11."""
@@ -465,6 +469,7 @@ def test_a_bound_below_the_responses_is_caught(family: str, wrong: dict[str, Any
     assert largest_move(family, **wrong) > 1
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_publishing_is_planned_within_the_budget(family: str) -> None:
     y = np.array(["0", "1", "2"])[np.arange(N) % 3] if family == "multinomial" else np.clip(RESPONSES[family], None, 4.0)
@@ -557,6 +562,7 @@ def study_of(cards: tuple[Card, ...], **parameters: Any) -> Study:
     return Study("pride", cards, 1e4, 1e-6, unit="attribute", parameters=parameters, simulation_seed=1, derived=())
 
 
+@pytest.mark.guarantee
 def test_studies_take_the_family_by_either_name() -> None:
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = tuple(Card(name, N, columns, ("y",)) for name in ("a", "b"))

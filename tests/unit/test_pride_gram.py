@@ -29,6 +29,8 @@ from unpooled.models.pride.local import RegressionCalibration, random_folds
 from unpooled.models.pride.parameters import automatic_size
 from unpooled.privacy.plan import Card, Study
 
+pytestmark = pytest.mark.guarantee
+
 SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40), (60, 3, 4), (50, 2, 3)]
 
 
@@ -252,11 +254,14 @@ def excess(parties: int, columns: int) -> float:
     return float(max(found))
 
 
+@pytest.mark.slow_but("2-1")
+@pytest.mark.long_for("8-1", "8-3")
 @pytest.mark.parametrize(("parties", "columns"), [(2, 1), (8, 1), (4, 2), (8, 3)])
 def test_parties_of_few_columns_do_not_explain_the_response_once_for_each_of_them(parties: int, columns: int) -> None:
     assert excess(parties, columns) < 1.1
 
 
+@pytest.mark.slow
 def test_believing_nothing_in_common_where_nothing_is_known_is_far_worse_than_the_mean(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -322,6 +327,7 @@ def test_a_sketch_without_noise_comes_close_to_the_pooled_ridge_and_one_that_los
     assert np.mean([((b - pooled) ** 2).sum() for b in found]) / (pooled**2).sum() < 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_no_data_end_the_fit() -> None:
     """Constant columns, one column, two rows, columns that are multiples of each other, a constant response: all are fitted."""
@@ -457,6 +463,7 @@ def test_at_a_small_epsilon_it_does_not_count_the_response_once_for_every_party(
     assert means["gram"] < 0.6 * min(means["calibrated"], means["plain"])
 
 
+@pytest.mark.slow_for("options12")
 @pytest.mark.minutes
 @pytest.mark.parametrize(
     "options",

@@ -11,6 +11,8 @@ from unpooled import PrideClassifier, PrideRegressor, PrivatePLSRegression
 from unpooled.errors import UsageError
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.minutes
 def test_a_field_is_worth_a_study_at_large_epsilon_only() -> None:
     outlook = PrideRegressor(parties=4, bounds=(-1, 1), epsilon=0.3).outlook(
@@ -28,6 +30,7 @@ def test_a_field_is_worth_a_study_at_large_epsilon_only() -> None:
     assert outlook.to_dict()["nothing_released"] == outlook.nothing_released
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_categories_and_classes_are_made_up_too() -> None:
     bounds = {"a": (0, 1), "b": ["u", "v", "w"], "c": (0, 5), "d": (-1, 1)}
@@ -52,6 +55,7 @@ def test_assumptions_are_checked() -> None:
             model.outlook(100, 6, **wrong)
 
 
+@pytest.mark.slow
 def test_plain_names_where_there_is_nothing_to_expect() -> None:
     pls = PrivatePLSRegression(calibration="published", basis="none", n_components=1, bounds=(-1, 1), y_bounds=(-1, 1))
     with pytest.raises(UsageError, match="no outlook"):

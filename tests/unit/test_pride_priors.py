@@ -42,6 +42,8 @@ from unpooled.study.record import write_record
 from unpooled.testing.cases import Case
 from unpooled.testing.cases import parties as people_of
 
+pytestmark = pytest.mark.guarantee
+
 KINDS = ("good", "useless", "misleading")
 ASKED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4)}
 
@@ -185,6 +187,7 @@ def test_opposite_models_have_no_mean() -> None:
     assert [one.weights.tolist() for one in centres(design, design.parts[0], [])] == [[0.5, 0], [0, 0.5], [1, 0], [0, 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("correlation", [0.0, 0.5])
 def test_a_good_model_is_found_and_another_costs_next_to_nothing(kind: str, correlation: float) -> None:
@@ -206,6 +209,7 @@ def test_a_good_model_is_found_and_another_costs_next_to_nothing(kind: str, corr
     assert (np.mean(found) > 0.8) == (kind == "good")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["logistic", "poisson", "negative-binomial"])
 def test_other_families_take_the_nearest_model(family: str) -> None:
     for kind in KINDS:
@@ -469,6 +473,7 @@ def test_every_form_of_a_prior_is_the_same_numbers(tmp_path: Any) -> None:
     assert framed.coef_ == pytest.approx(found[0].coef_)
 
 
+@pytest.mark.slow
 def test_classes_take_public_rows_and_fitted_classifiers() -> None:
     X, _, slopes = rows(400, 6, 10)
     y = np.where(X @ slopes + 0.3 * np.random.default_rng(0).logistic(size=400) > 0, "ill", "well")
@@ -522,6 +527,7 @@ def test_coefficients_of_pride_are_no_prior_of_anybody() -> None:
             kind(prior=model, **ASKED, **more).plan(100, 4)
 
 
+@pytest.mark.slow
 def test_a_study_without_noise_is_drawn_too_and_an_outlook_is_not() -> None:
     X, y, slopes = rows(200, 6, 13)
     for more in ({}, {"sketch_dim": 2}, {"sketch_dim": 0}, {"public": [1, 5]}, {"unit": "record"}):

@@ -178,6 +178,7 @@ def predicted(study: Study, keepers: dict[str, MemoryKeeper], names: str, fitted
     return run.kept[names[0]].kept(new.hash, "predictions")
 
 
+@pytest.mark.guarantee
 def test_a_missing_party_is_refused_in_words() -> None:
     study, keepers = finished()
     assert predicted(study, keepers, "abc").shape == (40,)
@@ -214,6 +215,7 @@ def finished_study() -> Study:
     )
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("calibration", "sketch", "wanted"),
     [
@@ -262,6 +264,7 @@ def ran(folder: Path, study: str, homes: tuple[str, ...]) -> None:
     command(folder, "run", study, "--force", *(word for home in homes for word in ("--party", f"{home}/party.toml")))
 
 
+@pytest.mark.guarantee
 def test_a_finished_study_predicts_by_the_commands_of_the_sound_form(tmp_path: Path) -> None:
     fresh, truth = rows(400, 5)
     study = STUDY

@@ -120,6 +120,7 @@ def test_every_planned_sketch_has_a_reader_and_every_reader_all_sketches(seed: i
     assert plan.epsilon(DELTA) <= 1.0
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 @pytest.mark.parametrize("seed", range(60))
 def test_the_whole_budget_goes_to_what_is_read(seed: int, unit: str) -> None:
@@ -164,6 +165,7 @@ def test_the_only_party_that_estimates_pays_nothing_and_the_others_need_less_noi
     assert not again.kept["b"].has(new.hash, "predictions")
 
 
+@pytest.mark.guarantee
 def test_only_who_is_named_predicts() -> None:
     from unpooled.models.pride.messages import PredictRequest
     from unpooled.privacy.ledger import Ledger

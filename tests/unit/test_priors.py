@@ -278,6 +278,7 @@ def test_a_plan_spends_its_budget_and_says_what_it_assumes() -> None:
 # --- fits ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_but("0.1-400")
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 400), (0.5, 400), (1.0, 400), (3.0, 400)])
 def test_a_good_model_helps_and_a_bad_one_is_left(epsilon: float, count: int) -> None:
     alone, good, bad = (error(prior, epsilon, count) for prior in (None, GOOD, BAD))
@@ -288,6 +289,7 @@ def test_a_good_model_helps_and_a_bad_one_is_left(epsilon: float, count: int) ->
         assert good[0] < alone[0]
 
 
+@pytest.mark.slow
 def test_of_several_models_the_good_one_gets_the_weight() -> None:
     for epsilon, count in ((0.6, 400), (1.0, 4000)):
         found, weight = error({"good": GOOD, "bad": BAD}, epsilon, count)
@@ -329,6 +331,7 @@ def test_tables_have_credible_intervals_and_no_tests() -> None:
     assert "<th>deviation</th>" in table._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_column_that_never_varies_has_no_line() -> None:
     """Of it the release tells nothing, and its interval would be that of the belief."""
     X, y = rows(2000, 0)
@@ -341,6 +344,7 @@ def test_a_column_that_never_varies_has_no_line() -> None:
         assert np.isnan(model.credible_interval()[3]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "count"), [(1.0, 1500), (3.0, 1500), (10.0, 1000)])
 def test_rows_of_different_precision_are_drawn_too(epsilon: float, count: int) -> None:
     """A row of weight w has a variance of 1 / w; what a prior costs and releases is what it is without weights."""
@@ -396,6 +400,8 @@ def test_another_prior_of_the_same_release_is_free() -> None:
         PrivateLinearRegression.from_moments(model.moments_, prior={"z": 1.0})
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_hold_the_slopes_about_as_often_as_they_say() -> None:
     for prior in (GOOD, {**GOOD, "x0": 0.5, "x3": 0.1}, BAD):
         inside = []
@@ -478,6 +484,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], words: str) ->
         PrivateLinearRegression(**{**OWN, "epsilon": 1.0, **changes}).plan(400, 5, {"a": 200, "b": 200})
 
 
+@pytest.mark.slow
 def test_columns_of_several_parties_are_drawn_from_their_joint_release() -> None:
     far: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
     weights: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
@@ -516,6 +523,7 @@ def classes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 LOGISTIC = {f"x{j}": float(2 * b) for j, b in enumerate(SLOPES)} | {"(intercept)": -0.5}
 
 
+@pytest.mark.slow_but("3.0-gradient")
 @pytest.mark.parametrize(("epsilon", "method"), [(0.3, "gradient"), (3.0, "gradient"), (15.0, "newton")])
 def test_classes_are_drawn_to_earlier_models(epsilon: float, method: str) -> None:
     from sklearn.metrics import log_loss
@@ -559,6 +567,7 @@ def test_counts_and_amounts_are_drawn_too_and_tables_are_credible() -> None:
         PrivateGLM(bounds=(-1, 1), classes=(0, 1), prior=truth, ridge=1.0, fit_intercept=False).plan(400, 3)
 
 
+@pytest.mark.slow
 def test_counts_with_an_exposure_an_offset_or_weights_are_drawn_too() -> None:
     truth, b = {"x0": 0.8, "x1": -0.5, "x2": 0.2, "(intercept)": -1.5}, np.array([0.8, -0.5, 0.2])
     found: dict[str, list[float]] = {}
@@ -592,6 +601,7 @@ def of_times(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return X, np.minimum(until, 365), until <= 365
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (6.0, "newton")])
 def test_times_are_drawn_to_log_hazard_ratios(epsilon: float, method: str) -> None:
     truth = np.array([0.8, -0.5, 0.2])
@@ -631,6 +641,7 @@ def test_rounds_of_times_tell_nothing_of_how_intervals_differ() -> None:
     assert np.linalg.eigvalsh(told[2:, 2:])[:2] == pytest.approx([0.0, 0.0], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_of_slopes_that_a_step_on_times_does_not_tell_rounds_still_tell() -> None:
     """Correlated columns and a small budget hide directions of the step; a misleading model must not fill them."""
     slopes, asked = np.array([0.7, -0.6, 0.5, -0.4]), {"epsilon": 0.7, "delta": 1e-6, "bounds": (-8, 8)}
@@ -648,6 +659,7 @@ def test_of_slopes_that_a_step_on_times_does_not_tell_rounds_still_tell() -> Non
     assert np.mean(off["bad"]) < 2 * np.mean(off["none"]) + 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (8.0, "newton")])
 def test_several_classes_are_drawn_to_coefficients_of_each(epsilon: float, method: str) -> None:
     from sklearn.metrics import log_loss
@@ -730,6 +742,7 @@ def test_public_rows_of_classes_and_a_fitted_logistic_regression() -> None:
 # --- spectra -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_spectra_are_drawn_to_public_ones_with_responses() -> None:
     """The public rows that make the basis have responses, too: they are the first earlier model of a small study."""
     from unpooled import Bounds, PrivatePLSRegression
@@ -850,6 +863,7 @@ def test_coordinates_keep_predictions() -> None:
     assert constant == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_an_outlook_leaves_earlier_models_out() -> None:
     """Before the data nobody knows how good they are, and made-up rows would know nothing of them."""
     for asked in ({}, {"method": "weights"}):

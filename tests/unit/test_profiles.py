@@ -143,6 +143,8 @@ def test_every_class_has_a_curve_against_another_one() -> None:
     assert [title.split(":")[0] for title in titles[1:]] == ["q", "r"]
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_the_middle_of_the_band_holds_the_true_curve() -> None:
     """Sixty seeded data sets and fits of a curve that the spline can be: about nineteen of twenty intervals hold it."""
     formula, beta = "ns(dose, knots=[5])", np.array([1.5, -0.5])
@@ -272,6 +274,7 @@ def test_what_has_no_curve_of_its_own_is_refused() -> None:
 # --- figures and tables ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reports_have_a_panel_of_each_curve(noisy: PrivateLinearRegression) -> None:
     result = noisy_result(noisy)
     first, panel = BAYES.panels(noisy.plan_, result)

@@ -19,6 +19,8 @@ from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import ROWWISE, Target
 from unpooled.protocol.messages import check_reply_type, encode, open_body, open_envelope
 
+pytestmark = pytest.mark.guarantee
+
 # --- the codec --------------------------------------------------------------------------------------------------------------
 
 
@@ -26,6 +28,7 @@ def test_the_message_that_holds_everything_may_be_registered() -> None:
     check_reply_type(Everything)
 
 
+@pytest.mark.slow
 @examples(50)
 @given(messages)
 def test_a_message_comes_back_as_it_was(message: tuple[str, str, int, Everything]) -> None:

@@ -99,6 +99,7 @@ def fit(model: str, make: Callable[[], dict], **more: object) -> object:
     return kind(**{**WELL, **own, **make(), **more}).fit(X, response)
 
 
+@pytest.mark.slow
 @NAMED
 def test_a_diagnosis_promises_nothing_where_its_model_promised_nothing(model: str, make: Callable, holds: bool) -> None:
     fitted = fit(model, make)
@@ -130,6 +131,7 @@ def test_a_budget_counts_no_fit_that_promises_nothing(model: str, make: Callable
     assert (budget.entries, budget.spent) == ((), 0.0)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("more", [{"random_state": 0}, {"epsilon": math.inf}, {"bounds": None}], ids=str)
 def test_a_budget_counts_no_description_that_promises_nothing(more: dict) -> None:
     budget = Budget(100.0, 1e-3)
@@ -305,6 +307,7 @@ def check_pair(name: str, taken: str, made: str, state: str) -> None:
         assert len(budget.entries) == 3
 
 
+@pytest.mark.slow_but("PrivateLasso", "PrivateLassoClassifier", "PrivateLogisticRegression")
 @pytest.mark.parametrize("name", KINDS)
 def test_no_consumer_of_a_producer_that_promises_nothing_holds(name: str) -> None:
     """Every producer with every parameter: when it is sound, and in one of the states in which it promises nothing, in turn."""
@@ -451,6 +454,7 @@ def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkey
     assert dearer is (not all(origin.rows == "others" for origin in origins))
 
 
+@pytest.mark.slow
 def test_one_analysis_of_a_cited_run_is_cited_by_name_and_not_without_a_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -565,6 +569,7 @@ def study(*origins: ReleasedInput, **changes: object) -> Study:
 EVENTS = {unit: PastEvent(unit, "", "GAUSSIAN", 0.5, 2) for unit in Unit}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("input_", INPUT_WORDS)
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 def test_a_price_joins_once_for_every_draw_and_never_for_other_people(input_: str, unit: str) -> None:
@@ -612,6 +617,7 @@ def test_alternatives_of_an_earlier_plan_are_no_sum() -> None:
     )
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "change",
     [
@@ -681,6 +687,7 @@ def handed_out(model: object) -> dict[str, object]:
     return found
 
 
+@pytest.mark.guarantee
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("model", ["moments", "pls", "glm", "logistic", "lasso"])
 def test_nothing_that_a_hollow_fit_hands_out_is_a_prior_that_holds(model: str, tmp_path: Path) -> None:
@@ -715,6 +722,7 @@ def test_nothing_that_a_hollow_fit_hands_out_is_a_prior_that_holds(model: str, t
         )
 
 
+@pytest.mark.guarantee
 def test_numbers_keep_their_origins_through_arithmetic() -> None:
     from unpooled.privacy.origin import origins_of, sourced, unsourced
 

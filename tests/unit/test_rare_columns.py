@@ -68,6 +68,7 @@ def test_rare_and_skewed_columns_keep_their_coefficients(family: str) -> None:
     assert np.mean(np.abs(found) < 1.96) > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / found.size)
 
 
+@pytest.mark.slow
 def test_columns_clipped_at_four_deviations_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: one in fifty is seven deviations from its mean, and cut to four it had nearly twice its coefficient."""
     families = ("poisson", "survival")
@@ -153,10 +154,12 @@ def tails(seed: int) -> list[float]:
     return [(t.estimate - true) / t.std_error for t, true in zip(model.summary().terms, (0.4, 0.0), strict=True)]
 
 
+@pytest.mark.slow
 def test_long_tails_of_a_response_are_not_cut_where_the_noise_allows() -> None:
     assert np.abs(np.mean([tails(seed) for seed in range(8)], axis=0)).max() < 1.5
 
 
+@pytest.mark.slow
 def test_cutting_them_at_three_deviations_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "_CLIP_ROOT", 0.0)
     slope, _ = np.abs(np.mean([tails(seed) for seed in range(8)], axis=0))  # the constant is mended by the law of the tail
@@ -177,6 +180,7 @@ def variance(seed: int) -> float:
     return PrivateBayesianRegression(method="refinement", **own).fit(x[:, None], y).summary().residual_variance
 
 
+@pytest.mark.slow
 def test_squares_of_long_tails_count_where_the_noise_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.mean([variance(seed) for seed in range(4)]) == pytest.approx(1, abs=0.06)
     monkeypatch.setattr(rounds, "_SQUARE_ROOT", 0.0)

@@ -130,6 +130,8 @@ def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, s
     return found
 
 
+@pytest.mark.long_for("categories-False", "indicator-True", "indicator-False")
+@pytest.mark.slow
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_no_unit_moves_a_total_farther_than_its_reach(kind: str, intercept: bool) -> None:
@@ -306,6 +308,7 @@ def test_wild_requests_are_refused(spoil) -> None:
         public_numbers(layout, spoil(good), 0)
 
 
+@pytest.mark.guarantee
 def test_deviations_and_scales_take_no_settings() -> None:
     class Nothing:
         design = None
@@ -344,6 +347,7 @@ def test_the_form_follows_from_rows_budget_and_columns_alone() -> None:
         assert 0 < schedule.step <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 def test_where_noise_is_small_one_release_of_moments_stands_in_the_place_of_rounds(weighted: bool) -> None:
     rng = np.random.default_rng(3)
@@ -517,6 +521,7 @@ def test_moments_about_rounds_are_saved_and_read(tmp_path) -> None:
     assert again.moments_ == fit.moments_
 
 
+@pytest.mark.guarantee
 def test_prior_and_noise_may_be_given_afterwards() -> None:
     X, y = made(3000)
     moments = model(method="refinement", epsilon=5.0).fit(X, y).moments_
@@ -538,6 +543,7 @@ def test_the_mean_is_the_mean() -> None:
 # --- rounds that are lost -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_round_with_too_few_parties_ends_the_study_and_what_was_released_is_debited() -> None:
     from tests.unit.test_totals import parties_of, run, study_of
 
@@ -563,6 +569,7 @@ def test_scales_below_their_noise_are_taken_for_the_noise() -> None:
     assert CONSTANT < 1
 
 
+@pytest.mark.slow
 def test_outlook_says_what_to_expect_before_data() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -590,6 +597,7 @@ def test_outlook_says_what_to_expect_before_data() -> None:
             asked.outlook(100, 2, **wrong)
 
 
+@pytest.mark.slow
 def test_outlook_is_near_what_is_measured() -> None:
     rng = np.random.default_rng(4)
     errors = []

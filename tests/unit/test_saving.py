@@ -17,6 +17,8 @@ from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.study.saved import HOMES
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (200, 4))
 Y = X[:, 0] - X[:, 2]

@@ -15,6 +15,8 @@ from unpooled.errors import ProtocolError
 from unpooled.privacy.noise import Stream
 from unpooled.protocol.identity import Identity
 
+pytestmark = pytest.mark.guarantee
+
 CLINIC, LAB, HOME = (Identity(letter * 32) for letter in (b"c", b"l", b"h"))
 RNG = np.random.default_rng(0)
 EXTREME = np.array([0, 1, -1, 2**63 - 1, -(2**63), 2**62, -(2**62), 12345], dtype=np.int64)
@@ -88,6 +90,7 @@ def views(shares: list[bytes], size: int):
         yield secure_sum.opened(rest).astype(np.uint64)
 
 
+@pytest.mark.slow_for("5")
 @pytest.mark.minutes
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 def test_fewer_than_all_nodes_see_uniform_words_that_do_not_depend_on_the_data(nodes: int) -> None:

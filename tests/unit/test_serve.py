@@ -28,6 +28,8 @@ from unpooled.cli.asked import column_of
 from unpooled.cli.serve import Service
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
+pytestmark = pytest.mark.guarantee
+
 WARDS = ("a", "b", "c")
 BOUNDS = {"age": [0, 128], "ward": list(WARDS)}
 
@@ -165,6 +167,7 @@ def test_levels_are_compared_with_the_first_one_that_the_asker_names(data: dict[
     assert told["references"] == {"ward": "c"}
 
 
+@pytest.mark.slow
 def test_a_method_without_standard_errors_has_coefficients_alone(data: dict[str, Any]) -> None:
     for model, more in (("glm", {"method": "gradient"}), ("linear", {"method": "gradient", "y_bounds": [0, 1]})):
         call = fit(data, arguments=more | {"epsilon": 1.0})
@@ -355,6 +358,7 @@ def test_commands_that_are_misspelt_or_endless_are_usage_errors(world: Path) -> 
         assert said in found["message"], words
 
 
+@pytest.mark.slow
 def test_the_model_of_a_run_answers_like_a_fit(world: Path) -> None:
     text = (world / "study.toml").read_text().replace('model = "describe"', 'model = "bayes"')
     (world / "study.toml").write_text(f'{text}\n[parameters]\nresponse = "age"\n')
@@ -388,6 +392,7 @@ def talk(process: Any, raw: bytes) -> dict[str, Any]:
     return json.loads(process.stdout.readline())
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_process_answers_until_its_input_ends(process: Any, data: dict[str, Any]) -> None:
     assert talk(process, line({"call": "hello"}))["ok"]["process"] == process.pid

@@ -76,6 +76,7 @@ def as_nobody(place: Path, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @needs_root
 def test_every_kernel_is_imported_without_a_place_for_a_cache_and_none_is_made_up(place: Path) -> None:
@@ -85,6 +86,7 @@ def test_every_kernel_is_imported_without_a_place_for_a_cache_and_none_is_made_u
     assert not list(place.rglob("*.nbc"))
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @needs_root
 def test_a_private_folder_that_is_named_is_used(place: Path) -> None:

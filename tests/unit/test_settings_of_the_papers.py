@@ -208,6 +208,7 @@ def test_every_record_may_be_a_client() -> None:
     assert ours / theirs == pytest.approx(np.full(ours.size, math.sqrt(60 / 59)), rel=1e-3)
 
 
+@pytest.mark.guarantee
 def test_a_study_of_one_record_is_refused() -> None:
     study = CALLS["bayes"]().plan_.study
     one = msgspec.structs.replace(study.parties[0], rows=1)

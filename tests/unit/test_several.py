@@ -35,6 +35,8 @@ from unpooled.study.files import read_study
 from unpooled.study.finished import Run
 from unpooled.study.run import compile_study
 
+pytestmark = pytest.mark.guarantee
+
 ANALYSES = """\
 [[analysis]]
 name = "baseline"
@@ -65,6 +67,7 @@ def world(tmp_path: Path) -> Path:
 # --- in files -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_study_of_two_analyses_from_plan_to_report(world: Path) -> None:
     for path in (world / "study.toml", world / "north/party.toml", world / "south/party.toml"):
         path.write_text(path.read_text().replace("epsilon = 1.0", "epsilon = 30.0"))
@@ -182,6 +185,7 @@ def test_a_wrong_study_is_refused_before_anything_is_charged(world: Path, what: 
     assert not (world / "study.run").exists()
 
 
+@pytest.mark.slow
 def test_each_analysis_must_be_worth_its_share(world: Path) -> None:
     text = (world / "study.toml").read_text().replace("epsilon = 1.0", "epsilon = 0.01")
     (world / "study.toml").write_text(text)
@@ -328,6 +332,7 @@ def test_random_shares_of_random_models_cost_what_was_asked_and_ledgers_say_what
     assert spent == pytest.approx(plan.statement.epsilon_per_unit["record"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_an_analysis_without_a_result_leaves_the_others(monkeypatch: pytest.MonkeyPatch, world: Path) -> None:
     """Its budget is spent, its table says why, and everything else goes on."""
     real = coordinator.load
@@ -401,6 +406,7 @@ def died(**changes):
     return unpooled.PrivateGLM("logistic", bounds=KNOWN, formula="died ~ arm + age", classes=(0, 1), **changes)
 
 
+@pytest.mark.slow
 def test_fits_of_a_study_are_right_and_share_one_statement() -> None:
     data = frame()
     study = unpooled.Study({"b": baseline, "stay": stay(), "died": died()}, epsilon=8.0).fit(
@@ -427,6 +433,7 @@ def test_an_estimator_of_a_study_can_be_saved_and_predicts(tmp_path: Path) -> No
     assert np.array_equal(again.predict(data[["age", "arm"]][:5]), study["stay"].predict(data[["age", "arm"]][:5]))
 
 
+@pytest.mark.slow
 def test_the_same_study_gives_the_same_numbers_and_other_shares_other_ones() -> None:
     data = frame()
     fits = [

@@ -37,6 +37,8 @@ from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Array, Nothing, Signed, encode, open_envelope
 from unpooled.protocol.party import Party
 
+pytestmark = pytest.mark.guarantee
+
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, (900, 6))
 WORDS = np.array(["ill", "tired", "well"])

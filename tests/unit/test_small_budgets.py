@@ -240,6 +240,8 @@ def over(own: np.ndarray, mean: np.ndarray) -> tuple[float, float]:
     return ratio, float((own - ratio * mean).std() / math.sqrt(own.size) / mean.mean())
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_columns_that_say_nothing_cost_next_to_nothing(monkeypatch) -> None:
     """n mu is 100, k about 6. Rounds of gradients, the rule before, lose to the mean here; a length that is always believed costs more."""
@@ -253,6 +255,7 @@ def test_columns_that_say_nothing_cost_next_to_nothing(monkeypatch) -> None:
     assert more.mean() > 3 * more.std() / math.sqrt(more.size)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("shape", "square", "most"), [("independent", 0.3, 0.95), ("independent", 0.8, 0.65), ("one factor", 0.3, 0.9)]
@@ -316,6 +319,8 @@ def test_rounds_along_slopes_count_by_their_precision(monkeypatch: pytest.Monkey
     assert lengths[-1] < 0.9 - 1e-3
 
 
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_gradients_of_columns_that_say_nothing_cost_little(monkeypatch) -> None:
     """n mu is 200, k about 12. A length that was taken as it was measured, or slopes with less noise than they have, cost more."""

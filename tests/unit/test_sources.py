@@ -58,6 +58,7 @@ def cases():
     return {name: CASES[name]() for name in MODELS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ["describe", "bayes", "glm", "pride"])
 def test_a_table_is_the_same_bits_as_in_memory(name: str, way: str, cases, tmp_path: Path) -> None:
@@ -74,6 +75,7 @@ def test_a_table_is_the_same_bits_as_in_memory(name: str, way: str, cases, tmp_p
                 assert outside[column].tobytes() == inside[column].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["in_parquet", "in_sqlite"])
 @pytest.mark.parametrize("name", MODELS)
 def test_releases_are_the_same_bits_as_in_memory(name: str, way: str, cases, tmp_path: Path) -> None:
@@ -85,6 +87,7 @@ def test_releases_are_the_same_bits_as_in_memory(name: str, way: str, cases, tmp
     assert bits(case.study, tables) == bits(case.study, case.tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODELS if rows_are_split(name)])
 def test_permuted_rows_are_the_same_bits_where_rows_are_split(name: str, cases, tmp_path: Path) -> None:
     case = cases[name]
@@ -640,6 +643,7 @@ def test_in_a_column_split_a_query_says_its_order(query: str, fine: bool, tmp_pa
         assert "ORDER BY row_id" in t.unordered
 
 
+@pytest.mark.guarantee
 def test_a_column_split_study_refuses_a_query_without_an_order(cases, tmp_path: Path) -> None:
     case = cases["pride"]
     sources = {name: in_parquet(frame(inside), name, tmp_path) for name, inside in case.tables.items()}
@@ -684,6 +688,7 @@ def test_the_public_class() -> None:
     assert os.environ.get("UNPOOLED_CLINIC_PASSWORD") is None
 
 
+@pytest.mark.guarantee
 def test_the_command_line_sets_up_a_party_of_a_query_and_the_doctor_looks_at_it(tmp_path: Path, monkeypatch) -> None:
     from typer.testing import CliRunner
 

@@ -64,6 +64,7 @@ def cases():
 # --- the same bits -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "permuted"),
     [("describe", False), ("bayes", False), ("pride", False), ("stacking", False), ("describe", True), ("bayes", True)],
@@ -86,6 +87,7 @@ def test_releases_are_the_same_bits_as_in_memory(name: str, permuted: bool, serv
     assert bits(case.study, tables) == bits(case.study, case.tables)
 
 
+@pytest.mark.slow
 def test_rows_without_an_order_are_given_one(server: Postgres) -> None:
     rows = pl.DataFrame({"a": np.random.default_rng(0).permutation(5000).astype(float)}).with_columns(b=pl.col("a") + 0.5)
     stored(server, rows, "heap")
@@ -98,6 +100,7 @@ def test_rows_without_an_order_are_given_one(server: Postgres) -> None:
     t.verify()
 
 
+@pytest.mark.slow
 def test_kinds_of_columns(server: Postgres) -> None:
     server.run(
         "DROP TABLE IF EXISTS kinds; CREATE TABLE kinds (i int, b bigint, n numeric(10,3), f real, t text, v varchar(5), y boolean, d date, m timestamp, "
@@ -120,6 +123,7 @@ def test_kinds_of_columns(server: Postgres) -> None:
         assert "4711" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "words"),
     [
@@ -152,6 +156,7 @@ def test_wrong_credentials(password: str | None, server: Postgres, monkeypatch, 
     assert str(server.port) not in written
 
 
+@pytest.mark.slow
 def test_credentials_of_a_file(server: Postgres, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.delenv("UNPOOLED_CLINIC_PASSWORD")
     server.run("DROP TABLE IF EXISTS few; CREATE TABLE few AS SELECT g::float AS a FROM generate_series(1, 3) AS g;")
@@ -162,6 +167,7 @@ def test_credentials_of_a_file(server: Postgres, monkeypatch, tmp_path: Path) ->
     assert t["a"].tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_a_reader_cannot_write_and_a_missing_table_is_named_as_such(server: Postgres) -> None:
     opened = asking(server, "SELECT 1 AS a").connection()
     import duckdb
@@ -227,6 +233,7 @@ def fragile(server: Postgres) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_in_the_middle_and_one_that_comes_back(server: Postgres, tmp_path: Path) -> None:
     fragile(server)
     with open_party(party_of(server, tmp_path, "SELECT a, b FROM clinic.fragile")) as party:
@@ -254,6 +261,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_table_that_changes_is_refused_and_nothing_is_debited(change: str, server: Postgres, tmp_path: Path) -> None:
     fresh(server)
@@ -270,6 +278,7 @@ def test_a_table_that_changes_is_refused_and_nothing_is_debited(change: str, ser
         server.run(f"GRANT pg_read_all_data TO {READER};")
 
 
+@pytest.mark.slow
 def test_a_table_that_stays_is_answered_again(server: Postgres, tmp_path: Path) -> None:
     fresh(server)
     config = party_of(server, tmp_path, "SELECT a, b FROM clinic.visits")

@@ -308,6 +308,7 @@ def test_the_perturbation_has_a_gamma_norm_and_a_uniform_direction(size: int) ->
         assert stats.kstest(angles, stats.uniform(-math.pi, 2 * math.pi).cdf).pvalue > 1e-3
 
 
+@pytest.mark.guarantee
 def test_laplace_ball_refuses_a_scale_that_is_none() -> None:
     assert not laplace_ball(0.0, 3).any()
     with pytest.raises(UsageError, match="finite"):
@@ -374,6 +375,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
 # --- estimators -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_any_two_labels_and_nothing_else() -> None:
     words = np.where(Y == 1, "ill", "well")
     model = PrivateLogisticRegression(epsilon=math.inf, bounds=(-1, 1)).fit(X, words)
@@ -481,6 +483,7 @@ def test_transfer_pulls_every_block_to_its_prior() -> None:
     assert few.score(X, Y) > 0.8
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("options", "match"),
     [
@@ -621,6 +624,7 @@ def test_a_missing_party_stops_the_study() -> None:
         drive(MODEL, plan, without_b)
 
 
+@pytest.mark.guarantee
 def test_steps_of_other_plans_are_refused() -> None:
     plan, made = opened(study("public-weights", parameters={"importance": {"c": 0.0}}))
     refused(plan, made["c"], PlanMismatch, "no low-level model", "block")
@@ -632,11 +636,13 @@ def test_steps_of_other_plans_are_refused() -> None:
         ask(plan, made["a"], "block", index=1)
 
 
+@pytest.mark.guarantee
 def test_predictions_need_a_model_that_was_released() -> None:
     plan, made = opened(study("trusted"))
     refused(plan, made["a"], UsageError, "nothing named", "entrust")
 
 
+@pytest.mark.guarantee
 def test_the_holder_refuses_features_that_do_not_fit() -> None:
     plan, made = opened(study("trusted"))
     high = design_of(plan.study).high_rows(N)
@@ -679,6 +685,7 @@ EXTREMES = list(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_every_extreme_fit_reaches_the_residual_that_its_plan_names() -> None:
     """G15: 335 of 555 such fits were refused for not being minimised, before any debit; which ones depended on data and noise."""
@@ -706,6 +713,7 @@ def test_every_extreme_fit_reaches_the_residual_that_its_plan_names() -> None:
                 assert mpmath.norm(gradient) <= mechanism.residual * n, EXTREMES[k]
 
 
+@pytest.mark.guarantee
 def test_an_ordinary_fit_keeps_its_fine_residual() -> None:
     (mechanism,) = fits(study(), [Fit(10, 5000, 1.0)], 1.0)
     assert mechanism.residual == 1e-10
@@ -736,6 +744,7 @@ def test_no_extreme_study_ends_without_a_debit(penalty: float, epsilon: float) -
         assert np.isfinite(fit.coef_).all()
 
 
+@pytest.mark.guarantee
 def test_a_fit_over_other_rows_than_planned_is_refused(monkeypatch) -> None:
     plan, made = opened(study())
     monkeypatch.setattr(steps, "_part", lambda *_: np.arange(5))
@@ -757,6 +766,7 @@ def test_a_minimiser_is_released_by_its_own_mechanism_only() -> None:
         desk.release("predictions", Objective(lambda b: b, ()))
 
 
+@pytest.mark.guarantee
 def test_random_state_is_an_integer_or_nothing() -> None:
     assert seed_of(np.random.RandomState(3)) == np.random.RandomState(3).randint(2**31)
     assert seed_of(None) is None

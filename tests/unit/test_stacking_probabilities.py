@@ -50,6 +50,8 @@ from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Nothing, encode, open_envelope
 from unpooled.protocol.party import Party
 
+pytestmark = pytest.mark.guarantee
+
 MODEL = load("stacking")
 N = 60
 HELD = {"a": ("u", "v"), "b": ("w",), "c": ("z",)}
@@ -122,6 +124,7 @@ def farthest(adjacency: Adjacency, unit: Unit, count: Any) -> float:
     return moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
 def test_no_row_value_or_label_moves_counts_by_more_than_priced(adjacency: Adjacency, unit: Unit) -> None:
@@ -322,6 +325,7 @@ def test_saved_and_fitted_again_they_predict_with_equal_bits(tmp_path, options: 
 # --- what follows --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_factor_of_a_sum_is_right_for_normal_scores_of_this_correlation() -> None:
     """Theorem S.17, in numbers: the slope of the classes on the sum of what scores of two normal classes say."""
     rng, n = np.random.default_rng(5), 400_000
@@ -423,6 +427,8 @@ def test_columns_that_tell_nothing_cost_little_over_the_base_rate(parties: int) 
     assert np.mean(excess) < 0.02
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_the_outlook_plays_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = PrivateStackingClassifier(3, epsilon=1.0, **OPTIONS)
     made = []

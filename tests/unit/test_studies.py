@@ -27,6 +27,8 @@ from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study, write_card
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
+pytestmark = pytest.mark.guarantee
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
@@ -61,6 +63,7 @@ def test_a_study_from_plan_to_ledger(world: Path) -> None:
     assert "no room" in over
 
 
+@pytest.mark.slow
 def test_results_of_a_study_are_right(world: Path) -> None:
     (world / "study.toml").write_text(STUDY.replace('"describe"', '"describe"\nsimulation_seed = 1'))
     assert "seed" in command(world, "party", "check", "study.toml", "--config", "north/party.toml", code=3)
@@ -270,6 +273,7 @@ def test_times_that_no_calendar_has_are_no_error() -> None:
     assert moment(1.7e9) == "2023-11-14 22:13"
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_the_demo_is_a_tour_that_ends_with_a_report(world: Path) -> None:
     shown = command(world, "demo", "--epsilon", "2", "--out", "tour")
@@ -293,6 +297,7 @@ def test_version_and_help(world: Path) -> None:
     assert "nonsense" in command(world, "nonsense", code=2)
 
 
+@pytest.mark.slow
 def test_the_installed_command_runs(world: Path) -> None:
     script = Path(sys.executable).parent / "unpooled"
     done = subprocess.run(
@@ -464,6 +469,7 @@ def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
     assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id", "--new-budget")
 
 
+@pytest.mark.slow
 def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
     words = command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1")
     assert "no violation" in words
@@ -476,6 +482,7 @@ def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
     assert "VIOLATIONS" in command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1", code=1)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_run_becomes_a_page(world: Path) -> None:
     approve(world)
@@ -498,6 +505,7 @@ def test_a_purpose_is_a_printable_line(world: Path, purpose: str) -> None:
     assert "\x1b" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import getpass
@@ -564,6 +572,7 @@ def test_a_card_whose_path_no_file_system_takes_is_refused(tmp_path: Path) -> No
         read_study(tmp_path / "study.toml")
 
 
+@pytest.mark.slow
 def test_the_file_systems_refusals_are_words(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES)

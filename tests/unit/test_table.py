@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from unpooled.errors import DataError, UsageError, listed
 from unpooled.privacy.table import BLOCK_ROWS, Table, is_complete
 
+pytestmark = pytest.mark.guarantee
+
 
 @pytest.mark.parametrize(
     ("columns", "words"),

@@ -115,6 +115,7 @@ def farthest(statistic, unit: Unit, adjacency: Adjacency, rows: int = 1) -> floa
     return max(distances)
 
 
+@pytest.mark.slow_but("attribute-1-replace", "attribute-1-zero-out")
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize(("unit", "rows"), [(Unit.RECORD, 1), (Unit.ATTRIBUTE, 1), (Unit.HOUSEHOLD, 3)])
 def test_sensitivity_is_that_of_brute_force(unit: Unit, rows: int, adjacency: Adjacency) -> None:
@@ -197,6 +198,7 @@ def test_totals_that_contradict_the_rows_are_refused_at_once_and_unused_in_a_stu
     assert "publish" in str(plan.not_protected[0])
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -278,6 +280,7 @@ def test_mantel_haenszel_without_noise_is_that_of_the_textbook() -> None:
     assert found.effect("common risk difference").value == pytest.approx(difference[0] / difference[1])
 
 
+@pytest.mark.slow
 def test_counts_have_the_public_totals() -> None:
     data = trial()
     totals = {"arm": {arm: int((data["arm"] == arm).sum()) for arm in BOUNDS["arm"]}}

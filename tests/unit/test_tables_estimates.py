@@ -64,6 +64,7 @@ def test_counts_with_public_sums_have_the_noise_that_is_claimed(margin: bool) ->
     np.testing.assert_allclose(shown, values, atol=1e-6)  # none is negative
 
 
+@pytest.mark.slow
 def test_nearest_counts_are_possible_and_nearest() -> None:
     """By hand, and against alternating projections with Dykstra's correction."""
     sums = np.array([[1.0, 1, 1, 1], [1, 1, 0, 0]])
@@ -204,6 +205,7 @@ def test_a_table_with_noise_alone_is_refused_and_an_effect_is_found() -> None:
     assert (p[0].tolist(), q[0].tolist()) == ([0.5, 0.5], [0.85, 0.15])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "levels", "rows", "epsilon"),
     [((0.5, 0.5), (0.9, 0.1), 1500, 1.0), ((0.5, 0.3, 0.2), (0.5, 0.3, 0.15, 0.05), 4000, 0.8)],
@@ -228,6 +230,7 @@ def test_the_size_of_the_test_is_nominal_and_a_naive_one_is_not(
     assert naive > 80
 
 
+@pytest.mark.slow
 def test_effects_cover_with_noise_and_without_it_in_the_variance_they_do_not() -> None:
     """Coverage of all five effects over three sites, and of an odds ratio whose variance forgets the noise."""
     plan, rng = plan_of(2, 2, 1500, 0.7, sites=3), np.random.default_rng(9)

@@ -15,6 +15,8 @@ from unpooled.privacy.accounting import Composition, gaussian_curve, gaussian_de
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.tails import TailSum, edges_of, log_moment, summed, survival
 
+pytestmark = pytest.mark.guarantee
+
 REPLACED = ((1, 0.5), (2, 0.25))
 TAILS = [((1, 0.25),), REPLACED, ((2, 1.0), (2, 0.7)), ((1, 3.0), (4, 1.5)), ((9, 0.05),)]
 

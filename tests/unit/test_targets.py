@@ -33,6 +33,7 @@ def counts(seed: int, ratio: float) -> dict[str, float]:
     return found | {"dispersion": model.dispersion_}
 
 
+@pytest.mark.slow
 def test_counts_that_vary_more_than_poissons() -> None:
     found = [counts(seed, 6.0) for seed in range(sized(40, 6))]
     assert np.mean([one["dispersion"] for one in found]) == pytest.approx(6.0, rel=0.2)
@@ -41,6 +42,7 @@ def test_counts_that_vary_more_than_poissons() -> None:
     assert 0.4 < z.std() < 1.4
 
 
+@pytest.mark.slow
 def test_a_step_that_takes_the_old_means_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         coordinator,
@@ -77,6 +79,7 @@ def test_an_intercept_without_the_law_of_the_tail_is_caught(monkeypatch: pytest.
     assert np.mean([skewed(seed) for seed in range(6)]) < -1.2
 
 
+@pytest.mark.guarantee
 def test_robust_errors_are_those_of_unequal_spread() -> None:
     X, rng = rows(0, 6000)
     y = (X @ SLOPES + rng.normal(size=6000) * np.exp(0.5 * X[:, 0])).clip(-30, 30)

@@ -38,6 +38,7 @@ def test_g5_scaled_rows_vary_at_most_as_the_curvature_says() -> None:
         assert (least_margin(2.5 * sandwich, 2.5 * inverse) >= -1e-9) == holds
 
 
+@pytest.mark.slow
 def test_p7_sketches_less_their_noise_are_unbiased_for_the_gram_matrix() -> None:
     """Theorem P.7: the mean of Z Z' less the known noise is X X' for the sketch that a study draws; without that subtraction it is not."""
     n, p, m, sigma, runs = 12, 8, 4, 0.7, 4000

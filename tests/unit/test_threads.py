@@ -179,6 +179,7 @@ def test_a_source_on_threads_is_the_same_bits_as_a_table_in_memory(count: int, m
     assert layout.statistic(source).tobytes() == layout.statistic(permuted).tobytes()
 
 
+@pytest.mark.slow
 def test_releases_of_a_large_source_are_the_same_bits_on_one_thread_and_on_two_and_in_memory(monkeypatch, tmp_path) -> None:
     n = 70_000
     query = f"SELECT i, sin(i) AS a, CASE WHEN i % 9 = 0 THEN NULL ELSE cos(i * 3) END AS b, sin(i * 7) * 5 AS y FROM range({n}) AS t(i) ORDER BY i"

@@ -50,6 +50,8 @@ from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, Nothing, Partial, Released, Sealed, encode, open_body, open_envelope
 from unpooled.protocol.party import Party
 
+pytestmark = pytest.mark.guarantee
+
 MODEL = load("bayes")
 COLUMNS = (Column("a", -1.0, 3.0), Column("y", -4.0, 4.0))
 ROWS = 5
@@ -192,6 +194,7 @@ def test_the_opened_sum_is_the_plain_sum(monkeypatch, n: int, tolerate: int, gon
     assert not wire.issued(Released)
 
 
+@pytest.mark.slow
 @examples(25)
 @given(sums())
 def test_whoever_is_lost_the_sum_of_the_others_is_opened_or_nothing_is(asked: Sum) -> None:
@@ -1065,6 +1068,7 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
     return found
 
 
+@pytest.mark.long_but("distributed", "local, rounds")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:

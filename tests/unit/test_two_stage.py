@@ -109,6 +109,7 @@ def test_a_treatment_of_two_levels_is_one_endogenous_column() -> None:
     assert [line.estimate, constant.estimate] == pytest.approx(np.linalg.solve(w.T @ x, w.T @ values["y"]), abs=0.01)
 
 
+@pytest.mark.slow
 def test_its_noise_is_that_of_moments_that_are_drawn_again() -> None:
     """Both stages of the kernel, over draws of a small noise of the moments."""
     rng = np.random.default_rng(2)
@@ -170,6 +171,7 @@ def test_a_weak_instrument_has_no_line_and_the_table_says_why() -> None:
     assert "valid only if they move the response through dose alone" in str(strong)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_hold_the_truth_with_noise() -> None:
     truth = {"dose": 1.0, "age": 2.0, "arm: b - a": 0.8, "arm: c - a": 0.0, "(intercept)": 1.0}

@@ -44,6 +44,7 @@ def test_an_admissible_epsilon_becomes_a_plain_float(epsilon: float) -> None:
     assert type(check_epsilon(epsilon)) is float
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("delta", [math.nan, -1e-9, 1, 1.5, math.inf, 1e-31, 1e-320, True, "0", None])
 def test_an_unfit_delta_is_refused(delta: object) -> None:
     with pytest.raises(UsageError, match="delta"):
@@ -56,6 +57,7 @@ def test_an_admissible_delta_becomes_a_plain_float(delta: float) -> None:
     assert type(check_delta(delta)) is float
 
 
+@pytest.mark.guarantee
 def test_an_integer_too_large_for_a_float_is_refused_like_any_other() -> None:
     with pytest.raises(UsageError, match="epsilon"):
         check_epsilon(10**400)

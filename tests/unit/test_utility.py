@@ -83,6 +83,7 @@ def asked(world: Path, name: str, *, force: bool = False) -> None:
     run(world / f"{name}.toml", parties, force=force, **options)
 
 
+@pytest.mark.slow
 def test_run_refuses_before_any_party_is_asked_and_force_runs(world: Path, capsys) -> None:
     before = {path: path.read_bytes() for path in world.rglob("*") if path.is_file()}
     with pytest.raises(Refusal, match=r"no more than a mean.*--force"):
@@ -94,12 +95,14 @@ def test_run_refuses_before_any_party_is_asked_and_force_runs(world: Path, capsy
     assert "has run before" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
     asked(world, "rich")
     assert (world / "rich.run" / "result.txt").is_file()
 
 
+@pytest.mark.slow
 def test_plan_warns(world: Path, capsys) -> None:
     for name, utility_too in (("poor", False), ("poor", True), ("rich", False)):
         plan(world / f"{name}.toml", as_json=False, utility=utility_too, preview=False, out=None)
@@ -186,6 +189,7 @@ def test_averages_are_of_one_kind_and_few_rows_count_as_many() -> None:
     assert all(p.low <= p.error <= p.high for p in points)
 
 
+@pytest.mark.slow
 def test_shapes_of_made_up_columns() -> None:
     rng = np.random.default_rng(0)
     for shape in SHAPES:
@@ -256,6 +260,8 @@ OUTLOOKS = {
 }
 
 
+@pytest.mark.slow_but("perturbation", "lasso")
+@pytest.mark.long_for("pride")
 @pytest.mark.parametrize("name", OUTLOOKS)
 def test_noise_never_seems_to_help(name: str) -> None:
     """W15: "without privacy" stood at .50 below a private .469, for one was a median and the other a mean of other studies."""

@@ -31,6 +31,8 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
 
+pytestmark = pytest.mark.guarantee
+
 INF = math.inf
 FEATURES = (Column("a", -1, 3), Column("c", categories=("u", "v")))
 WEIGHT, HOURS = Column("w", 0.0, 4.0), Column("hours", 0.5, 8)
@@ -142,6 +144,7 @@ def shares_of_reach(family: str, seeds: int) -> dict[tuple[str, str, str], float
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", RESPONSES)
 def test_no_unit_moves_a_weighted_total_farther_than_its_reach(family: str) -> None:
     found = shares_of_reach(family, sized(300, 60))
@@ -152,6 +155,7 @@ def test_no_unit_moves_a_weighted_total_farther_than_its_reach(family: str) -> N
         assert found[name, "replace", "record"] > 0.45, name
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_clipped_and_a_weight_that_counts_as_one_value_are_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -287,6 +291,7 @@ def test_several_classes_with_equal_weights_are_those_without_and_doubled_rows_c
     assert ours == pytest.approx(theirs, rel=1e-4)
 
 
+@pytest.mark.long_for("linear-refinement", "logistic-newton")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "method"), [("linear", "refinement"), ("linear", "moments"), ("logistic", "newton"), ("poisson", "newton")]
@@ -338,6 +343,7 @@ def study(model: str, columns: tuple[Column, ...], **changes: Any) -> Study:
     return Study(model, cards, changes.pop("epsilon", 2.0), 1e-5, parameters=parameters, derived=(), **changes)
 
 
+@pytest.mark.long_for("glm-replace-attribute")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "adjacency", "unit"),
@@ -415,6 +421,7 @@ def test_rounds_step_by_the_sum_of_weights_and_not_by_the_number_of_rows(weight:
     assert model.fit(X, y, weights=np.full(4000, weight)).coef_ == pytest.approx([0.5, -0.4, 0.3], abs=0.03)
 
 
+@pytest.mark.slow_for("glm")
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_an_outlook_plays_weights(model: str) -> None:
     response = Column("y", -4, 6) if model == "bayes" else RESPONSES["logistic"]

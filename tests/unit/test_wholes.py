@@ -35,7 +35,10 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Whole
 from unpooled.privacy.unit import ROWWISE, Target, Unit
 
-pytestmark = pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning", "ignore::unpooled.BudgetWarning")
+pytestmark = [
+    pytest.mark.guarantee,
+    pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning", "ignore::unpooled.BudgetWarning"),
+]
 COLUMNS = (Column("a", 0, 1), Column("b", 0, 1), Column("y", 0, 1))
 KEYS = [f"{digit:x}" * 64 for digit in range(1, 10)]
 DELTA = 1e-5

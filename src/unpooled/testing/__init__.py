@@ -10,6 +10,7 @@ words behind it. Further names of the module are optional:
 * ``ESTIMATORS`` and ``SHOWN``: estimators whose attributes are held to their classification (:mod:`unpooled.testing.shown`).
 * ``PAIRS``: a file of pairs of neighbours that an earlier audit kept (:mod:`unpooled.audit.pairs`), which are replayed first.
 * ``ONLY``: names of cases by the name of a test that is too dear to run over all of them.
+* ``SLOW`` and ``LONG``: names of cases by the name of a test, which gets the mark of that name there.
 
 Tests are run at reduced size; the variable ``UNPOOLED_FULL=1`` runs them at full size.
 """
@@ -28,13 +29,15 @@ if any(find_spec(name) is None for name in ("pytest", "hypothesis")):
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from unpooled.testing.cases import Case
 
 #: The markers of the tests, where the package that runs them has not declared them itself.
 MARKERS = {
     "slow": "statistics, wild messages, crashes, many shapes",
+    "long": "the longest of them",
     "minutes": "tests that take long",
-    "no_cover": "not measured by coverage",
 }
 
 
@@ -59,10 +62,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture, found in (("case", cases.cases_of), ("form", cases.forms_of), ("variant", cases.variants_of)):
         if fixture in metafunc.fixturenames and fixture not in given:
             made = found(metafunc.module)
-            only = getattr(metafunc.module, "ONLY", {}).get(metafunc.function.__name__, made)
-            metafunc.parametrize(
-                fixture, [pytest.param(made[name], id=name) for name in made if name in only], indirect=True
-            )
+            only = _listed(metafunc, "ONLY", made)
+            marks = {mark: _listed(metafunc, mark.upper(), ()) for mark in ("slow", "long")}
+            given_to = {name: [getattr(pytest.mark, mark) for mark in marks if name in marks[mark]] for name in only}
+            named = [pytest.param(made[name], id=name, marks=given_to[name]) for name in made if name in only]
+            metafunc.parametrize(fixture, named, indirect=True)
+
+
+def _listed(metafunc: pytest.Metafunc, which: str, default: Collection[str]) -> Collection[str]:
+    """Return the names of cases that this list of the module has for a test."""
+    names: Collection[str] = getattr(metafunc.module, which, {}).get(metafunc.function.__name__, default)
+    return names
 
 
 def _names(said: str | tuple[str, ...] | list[str]) -> list[str]:

@@ -40,19 +40,16 @@ def test_a_completed_study_costs_what_it_states(variant: Case) -> None:
             assert max(said.values()) == pytest.approx(plan.epsilon(delta, unit), rel=1e-9)
 
 
-@pytest.mark.no_cover
 def test_a_study_cut_anywhere_and_asked_in_any_order_has_debited_what_was_released(variant: Case) -> None:
     found = audit_account(load(variant.model), variant.study, variant.tables, registry=load, orders=sized(3, 1))
     assert not found, found[0]
 
 
-@pytest.mark.no_cover
 def test_a_coordinator_that_asks_otherwise_than_planned_gets_nothing(case: Case) -> None:
     found = audit_orders(load(case.study.row), case.study, case.tables, registry=load)
     assert not found, found[0]
 
 
-@pytest.mark.no_cover
 def test_a_policy_that_admits_a_study_bounds_what_it_states(variant: Case) -> None:
     plan, delta = load(variant.model).compile(variant.study), variant.study.delta
     for unit in plan.units:

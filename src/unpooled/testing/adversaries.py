@@ -28,7 +28,6 @@ def attacked(study: Study, runs: int, rows: int = 8) -> dict[str, Power]:
     return {power.attack: power for power in attack_study(model, fitted, population, registry=load, runs=runs)}
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_attacks_are_right_without_noise_and_no_better_than_the_claim_with_it(case: Case) -> None:
     found = attacked(case.study, 12)
@@ -37,7 +36,6 @@ def test_attacks_are_right_without_noise_and_no_better_than_the_claim_with_it(ca
     assert not any(power.refutes for power in found.values())
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_log_ratio_says_no_more_than_the_truth(case: Case) -> None:
     """E exp(-log ratio) is 1 under the first world. One seed in few may lie off; a wrong sign or scale of any part lies far off."""

@@ -28,8 +28,8 @@ from unpooled.testing.processes import COORDINATOR, REFUSED, SILENCE, World, ent
 
 
 def forking(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark a test that forks, which coverage does not measure."""
-    return pytest.mark.no_cover(pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")(test))
+    """Mark a test that forks."""
+    return pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")(test)
 
 
 @forking
@@ -104,7 +104,6 @@ def test_files_that_may_not_grow_refuse_in_words_and_nothing_is_lost(case: Case,
     world.inspect(calm, over=True)
 
 
-@pytest.mark.no_cover
 @pytest.mark.skipif(not sqlite_files.reachable(), reason="SQLite is part of this Python: its calls cannot be reached")
 def test_a_fault_at_any_call_of_the_disk_costs_nothing_and_changes_nothing(case: Case, tmp_path: Path) -> None:
     """Parties, their ledgers and the coordinator in one process, which one fault meets at one of its calls of the file layer."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
-
 from unpooled.audit.account import fresh_parties
 from unpooled.models import load
 from unpooled.protocol.conversation import find_step
@@ -39,7 +37,6 @@ def spoken(case: Case) -> Spoken:
     return Spoken(sent, came)
 
 
-@pytest.mark.no_cover
 def test_messages_are_read_or_refused(case: Case) -> None:
     """The coordinator reads a damaged reply, or refuses it."""
     row, said = load(case.model), spoken(case).replies
@@ -55,7 +52,6 @@ def test_messages_are_read_or_refused(case: Case) -> None:
     assert len(answers) >= 5
 
 
-@pytest.mark.no_cover
 def test_a_party_answers_or_refuses_and_a_refusal_leaves_no_trace(case: Case) -> None:
     """A party that has answered the honest requests says nothing new to damaged ones."""
     said = spoken(case).requests

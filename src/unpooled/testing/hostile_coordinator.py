@@ -44,7 +44,6 @@ def pieces(case: Case) -> tuple[list[tuple[str, bytes, str]], list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(sized(3, 1)))
 def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed: int) -> None:
     model, rng = load(case.model), np.random.default_rng(seed)
@@ -93,7 +92,6 @@ def test_nothing_unplanned_comes_back_and_no_budget_is_exceeded(case: Case, seed
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.parametrize("seed", range(sized(2, 1)))
 def test_wild_payloads_are_answered_within_the_plan_or_refused_in_words(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)

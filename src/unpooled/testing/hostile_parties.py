@@ -64,7 +64,6 @@ def outcome(case: Case, place: tuple[Ask, int], mutant: bytes) -> str:
     return "a result"
 
 
-@pytest.mark.no_cover
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 def test_any_reply_ends_in_words_or_in_a_result(form: Case) -> None:

@@ -26,7 +26,6 @@ def statistic(act) -> bytes:
     return np.ascontiguousarray(numbers).tobytes()
 
 
-@pytest.mark.no_cover
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 def test_no_two_statistics_share_their_noise(case: Case) -> None:
     stage, moved = Stage(load(case.model), case.study, load), 0

@@ -113,7 +113,6 @@ def deviations(drawn: DrawnAct) -> np.ndarray | None:
     return None
 
 
-@pytest.mark.no_cover
 def test_noise_has_the_planned_law_and_differs_between_keys(case: Case) -> None:
     assert not audit_noise(load(case.model), case.study, case.tables, registry=load, keys=KEYS)
 
@@ -124,7 +123,6 @@ def test_every_act_has_a_key_of_its_own_in_every_run(runs: list[Notes]) -> None:
     assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.no_cover
 def test_another_statistic_under_the_same_key_gets_unrelated_noise(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two answers of one ledger that was rolled back must not differ by the change of the data alone."""
     changed = dict(case.tables)

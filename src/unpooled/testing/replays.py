@@ -30,7 +30,6 @@ def quick(study: Study) -> Study:
     return msgspec.structs.replace(study, parameters={**study.parameters, **given})
 
 
-@pytest.mark.no_cover
 def test_every_model_passes_on_its_own_data(case: Case, request: pytest.FixtureRequest) -> None:
     """The case's own data are audited under its own unit, kept pairs first; data that are made up under the other one."""
     kept = getattr(request.module, "PAIRS", None)
@@ -43,7 +42,6 @@ def test_every_model_passes_on_its_own_data(case: Case, request: pytest.FixtureR
         assert max(report.largest.values()) > 0.3  # the bound is not vacuous
 
 
-@pytest.mark.no_cover
 def test_one_person_at_every_party_attains_no_more_than_is_promised(case: Case) -> None:
     """All that the study releases, composed for a person who changes everywhere at once, against its statement and every ledger."""
     found = audit_whole(quick(case.study), rows=20, rounds=sized(6, 1))
@@ -61,7 +59,6 @@ def offered(model: Model, study: Study) -> bool:
     return True
 
 
-@pytest.mark.no_cover
 def test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing(case: Case) -> None:
     """Made-up data are audited under the other unit or the other adjacency, in turn from case to case; at full size under all of them."""
     model = load(case.model)

@@ -69,7 +69,6 @@ def check_estimator(run: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_every_model_has_a_page(case: Case, tmp_path: Path) -> None:
     if not FULL and ", " in case.name:
         pytest.skip("at full size: this case is a variant of another one of its model")

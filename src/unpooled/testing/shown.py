@@ -111,7 +111,6 @@ DIGESTS = {"at", "time", "date", "fingerprint", "digest", "previous", "link", "d
 CONSTANT = {"alpha_", "duality_gap_", "reliability_"}
 
 
-@pytest.mark.no_cover
 def test_every_attribute_is_what_the_table_says(
     fitting: Fitting, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from unpooled.study.finished import Run
 from unpooled.testing.cases import Case, ran
 
 
-@pytest.mark.no_cover
 def test_every_byte_of_a_study_is_a_release_public_or_entrusted(case: Case) -> None:
     model = load(case.model)
     study, tables = made_up(model, case.study, 12)
@@ -24,12 +23,10 @@ def test_every_byte_of_a_study_is_a_release_public_or_entrusted(case: Case) -> N
     assert audit_transcript(model, study, tables, others, registry=load) == []
 
 
-@pytest.mark.no_cover
 def test_no_salt_and_no_fragment_occurs_twice(case: Case) -> None:
     assert audit_sealed(load(case.study.row), case.study, case.tables, registry=load) == []
 
 
-@pytest.mark.no_cover
 @pytest.mark.minutes
 def test_a_run_leaves_no_value_behind(
     case: Case, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]

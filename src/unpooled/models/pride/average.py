@@ -110,12 +110,11 @@ def kernels(problem: GramProblem, *, fit_intercept: bool, path: Sequence[float] 
         (math.log(UNUSED) + likelihood(curve, outside), setting.without_sketches(curve, outside)),
         (used, setting.without_sketches(inside, beyond)),
     ]
-    if problem.calibration is not None:
-        for assumed in path:
-            if not problem.reliability(assumed, sure=True).any():
-                continue  # what the own columns explain of the sketches is no direction of its own
-            features = setting.features(problem.calibrated(assumed, sure=True))
-            found.append((used + problem.likelihood(assumed), setting.kernel(features, inside, beyond)))
+    for assumed in path:
+        if not problem.reliability(assumed, sure=True).any():
+            continue  # what the own columns explain of the sketches is no direction of its own
+        features = setting.features(problem.calibrated(assumed, sure=True))
+        found.append((used + problem.likelihood(assumed), setting.kernel(features, inside, beyond)))
     return found
 
 
