@@ -45,12 +45,10 @@ def main() -> None:  # noqa: C901, PLR0915 - one table
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card, Study
     from unpooled.protocol.context import Context
-    from unpooled.study.cluster.scheduler import DaskEngine
     from unpooled.study.cluster.section import EngineSection
-    from unpooled.study.cluster.shards import ROW_NUMBER, file_address
-    from unpooled.study.cluster.table import ClusterTable
-    from unpooled.study.sources.source import Source
-    from unpooled.study.sources.table import SourceTable
+    from unpooled.study.cluster.table import ClusterTable, DaskEngine
+    from unpooled.study.cluster.work import ROW_NUMBER, file_address
+    from unpooled.study.sources.table import Source, SourceTable
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])

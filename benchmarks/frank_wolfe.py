@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import csc_array, random_array
 
 from unpooled.kernels.columns import Columns
-from unpooled.kernels.solution import Solution
+from unpooled.kernels.newton import Solution
 from unpooled.papers.frank_wolfe import Sampling, frank_wolfe
 
 STEPS, ROUNDS, TAU = 300, rounds(5), 64

@@ -27,7 +27,8 @@ from pathlib import Path
 import numpy as np
 from board import note
 
-from unpooled.linkage import MODEL, group
+from unpooled.linkage import MODEL
+from unpooled.linkage import masking as group
 from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource

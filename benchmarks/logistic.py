@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 from unpooled import Bounds, PrivateLogisticRegression
 from unpooled.kernels.logistic import logistic_minimum
-from unpooled.kernels.solution import Solution
+from unpooled.kernels.newton import Solution
 
 ROWS, COLUMNS, PENALTY, ROUNDS = 100_000, 50, 1e-3, rounds(5)
 SOLVERS, TOLERANCES = ("lbfgs", "newton-cholesky", "newton-cg"), (1e-4, 1e-6, 1e-8)

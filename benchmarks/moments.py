@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from board import note, rounds
 
-from unpooled.aggregation.layout import MomentsLayout
+from unpooled.linear.layout import MomentsLayout
 from unpooled.privacy.bounds import Column
 from unpooled.study.data import read_table
 

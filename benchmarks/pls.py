@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
-from unpooled.kernels.kernel_pls import Centred, cross_validated
+from unpooled.kernels.pls import Centred, cross_validated
 from unpooled.models.pls.plan import design_of
 from unpooled.privacy.table import Table
 

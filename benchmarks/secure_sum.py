@@ -17,8 +17,8 @@ from board import note, rounds
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from unpooled.aggregation import secure_sum
 from unpooled.protocol.identity import Identity
+from unpooled.totals import secure_sum
 
 SIZE, CLIENTS, NODES, ROUNDS = 1_000_000, 10, 2, rounds(5)
 CONTEXT, PURPOSE = b"plan", (b"release",)

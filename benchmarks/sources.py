@@ -44,10 +44,10 @@ def sums(path: Path) -> float:
 
 
 def moments(path: Path, rows: int, way: str) -> dict[str, float]:
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.bounds import Column
     from unpooled.study.data import read_table
-    from unpooled.study.sources.source import Source
+    from unpooled.study.sources.table import Source
 
     layout = MomentsLayout.of(tuple(Column(name, -3.0, 3.0) for name in NAMES), NAMES[-1], 4 * rows)
     layout.statistic(read_table(path.with_name("small.parquet"), NAMES))  # compiles

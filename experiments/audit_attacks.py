@@ -14,11 +14,11 @@ import msgspec
 from experiments.common import write_table
 
 from unpooled.audit.attacks import attack_study
-from unpooled.audit.made_up import made_up
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
+from unpooled.study.made_up import made_up
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contract"))
 

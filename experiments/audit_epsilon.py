@@ -3,7 +3,7 @@
 The studies are the small ones of ``tests/contract/cases.py`` and, for households, of ``tests/audit/test_audited_households.py``, with twelve made-up
 rows a party, so that one of them matters. For each, the worst of some neighbours is looked for (the largest sum of squares of what moved over
 what is declared); then the study is run many times over either, with fresh noise. The attacker knows both and the likelihood ratio of everything
-that was released (:mod:`unpooled.audit.likelihood`). A threshold is chosen on one half of the runs and judged on the other, by Clopper and
+that was released (:mod:`unpooled.audit.attacks`). A threshold is chosen on one half of the runs and judged on the other, by Clopper and
 Pearson at a confidence of 99.9 % for the whole table (Bonferroni). An audited epsilon above its claim would refute it.
 
 Where no request depends on an earlier release, all runs give the mechanisms the same, and a run is its draws. Every attack has its share of the
@@ -28,16 +28,14 @@ import msgspec
 import numpy as np
 from experiments.common import RESULTS, write_figure, write_table
 
-from unpooled.audit.empirical import empirical_epsilon
-from unpooled.audit.likelihood import LikelihoodRatio
-from unpooled.audit.made_up import made_up
+from unpooled.audit.attacks import LikelihoodRatio, empirical_epsilon
 from unpooled.audit.neighbours import bases, changed_once, changed_tables, neighbours, searchable
-from unpooled.audit.shares import share
-from unpooled.audit.stage import Stage, StagedRun
+from unpooled.audit.stage import Stage, StagedRun, share
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.study.made_up import made_up
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contract"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "audit"))

@@ -15,7 +15,7 @@ from experiments.cells import kept
 from experiments.common import run, write_table
 from scipy import stats
 
-from unpooled.audit import joint_laws
+from unpooled.audit import presence as joint_laws
 from unpooled.audit.presence import audit_noise
 from unpooled.models import load
 

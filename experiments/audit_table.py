@@ -13,9 +13,9 @@ import numpy as np
 from experiments.cells import kept
 from experiments.common import run, write_figure, write_table
 
-from unpooled.aggregation.drawing import ACCENT, INK, OTHER, SOFT, new_figure
-from unpooled.audit.likelihood import LikelihoodRatio
+from unpooled.audit.attacks import LikelihoodRatio
 from unpooled.audit.stage import Stage
+from unpooled.inference.summary import ACCENT, INK, OTHER, SOFT, new_figure
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.common import run, write_table
 from scipy import stats
 
-from unpooled.aggregation.linear_rounds import clip_of, square_of
+from unpooled.linear.schedule import clip_of, square_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

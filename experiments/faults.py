@@ -1,7 +1,7 @@
 """Faults at the calls by which every contract case writes to disk: one fault, then a run without one to its end.
 
 No space, a read-only disk, writes that are torn, processes that are killed before a call or within a write, and losses of power, at calls of the parties'
-ledgers (SQLite's own included), of kept values, of the transcript and of the results; ``unpooled.testing.crashes`` has the invariant. The reduced
+ledgers (SQLite's own included), of kept values, of the transcript and of the results; ``unpooled.testing.processes`` has the invariant. The reduced
 size tries up to twelve calls for each fault, evenly spread; ``--full`` tries all of them.
 """
 
@@ -21,7 +21,7 @@ from experiments.cells import kept  # noqa: E402 - found through the line above
 from experiments.common import run, write_table  # noqa: E402 - found through the line above
 from test_hostile_parties import STUDIES  # noqa: E402 - found through the line above
 
-from unpooled.testing.crashes import FINDINGS, Campaign, DiskFault, campaign_of, points  # noqa: E402 - found through the line above
+from unpooled.testing.processes import FINDINGS, Campaign, DiskFault, campaign_of, points  # noqa: E402 - found through the line above
 
 #: Calls that one fault is tried at, at reduced size.
 POINTS = 12

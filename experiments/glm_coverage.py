@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.summary import SummaryTerm
+    from unpooled.inference.summary import SummaryTerm
 
     Found = tuple[list[bool], float, float]
 

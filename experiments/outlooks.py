@@ -20,8 +20,7 @@ import numpy as np
 from experiments.common import run, write_table
 
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.estimation.made_up import SHAPES, made_up_rows
-from unpooled.estimation.outlook import Outlook
+from unpooled.estimation.outlook import SHAPES, Outlook, made_up_rows
 from unpooled.models.glm.made_up import Assumed, losses, made_up
 from unpooled.models.glm.result import GlmResult
 from unpooled.privacy.bounds import Column

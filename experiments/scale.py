@@ -103,10 +103,9 @@ def secure_sum(parties: int, tolerate: int, features: int) -> dict[str, float]:
 
 def one_pass(path: str, columns: int) -> dict[str, float]:
     """Second moments of the columns of a file, read by a query on one thread."""
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.bounds import Column
-    from unpooled.study.sources.source import Source
-    from unpooled.study.sources.table import SourceTable
+    from unpooled.study.sources.table import Source, SourceTable
 
     names = tuple(f"x{j}" for j in range(columns))
     layout = MomentsLayout.of(tuple(Column(name, -3.0, 3.0) for name in names), names[-1], 1 << 28)

@@ -15,8 +15,7 @@ from unpooled.privacy.plan import Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import SourceTable
+from unpooled.study.sources.table import Source, SourceTable
 
 
 def frame(table: Table) -> pl.DataFrame:

@@ -16,11 +16,10 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Target
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import encode
-from unpooled.study.cluster.shards import ROW_NUMBER, file_address
 from unpooled.study.cluster.table import ClusterTable
-from unpooled.study.cluster.work import ShardAnswer, ShardTask, serve
+from unpooled.study.cluster.work import ROW_NUMBER, ShardAnswer, ShardTask, file_address, serve
 from unpooled.study.party import create_party
-from unpooled.study.sources.source import Source
+from unpooled.study.sources.table import Source
 
 COLUMNS = (Column("a", -3.0, 3.0), Column("b", -3.0, 3.0, missing="absent"), Column("y", -9.0, 9.0))
 NAMES = tuple(column.name for column in COLUMNS)

@@ -4,15 +4,15 @@ import math
 
 import numpy as np
 
-from unpooled.aggregation.columns.decoded import moments_of, standards_of
-from unpooled.aggregation.columns.limits import JointBudget
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS
-from unpooled.aggregation.totals import Total
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
+from unpooled.products.design import JointBudget
+from unpooled.products.moments import moments_of, standards_of
+from unpooled.products.sums import CONSTANT_STEPS
+from unpooled.totals.total import Total
 
 ARMS = ("placebo", "low", "high")
 QUIET = JointBudget(math.inf)

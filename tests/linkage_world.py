@@ -15,8 +15,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import ROW_MAP, MemoryKeeper
+from unpooled.protocol.identity import ROW_MAP, Identity, MemoryKeeper
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import encode
 from unpooled.protocol.party import Party

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.bayes._blr import Blr
 from scipy.stats import rankdata
 
-from unpooled.kernels.noisy_gram import naive_posterior
+from unpooled.kernels.noisy import naive_posterior
 from unpooled.papers.bayes import moments_box_as_published
 
 #: Share of epsilon and delta for the marginal variances; what takes the place of a variance that noise made negative.

@@ -10,12 +10,12 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.moments import Moments
 from unpooled.models.bayes.coordinator import posterior
 from unpooled.models.bayes.projection import best_multiple, thresholds
 from unpooled.privacy.table import Table
+from unpooled.totals.total import Total
 
 #: The supplement names no delta.
 DELTA, SITES = 1e-4, 10

@@ -10,7 +10,7 @@ from experiments.bayes._blr import PAPER, Blr, ball, cell, unit_rows
 from experiments.cells import kept
 from experiments.common import run, write_table
 
-from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.linear.fit import LinearFit
 
 COVERAGE = ((500, 0.5), (500, 1.0), (500, 10.0), (5000, 0.1), (5000, 1.0), (50_000, 1.0))
 SETTINGS = ((10_000, 5.0), (1000, 5.0), (1000, 1.0))

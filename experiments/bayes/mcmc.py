@@ -21,7 +21,7 @@ from experiments.cells import kept
 from experiments.common import run, write_table
 
 from unpooled import Bounds, PrivateLinearRegression
-from unpooled.aggregation.moments import Moments
+from unpooled.linear.moments import Moments
 
 D, ROWS, NORM, Y_BOUND, NOISE, DELTA = 3, 2000, 4.0, 6.0, 0.25, 1e-5
 EPSILONS, DRAWS, NORMAL = (0.1, 1.0, 10.0), 10_000, 1.6449

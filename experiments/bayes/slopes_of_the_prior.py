@@ -12,7 +12,7 @@ from experiments.cells import kept
 from experiments.common import run, write_table
 
 from unpooled import Bounds
-from unpooled.aggregation.moments import Moments
+from unpooled.linear.moments import Moments
 
 SHAPES = ((200, 2, 0.5), (500, 5, 0.1), (500, 5, 0.5), (500, 5, 2.0), (2000, 5, 0.3), (2000, 20, 3.0), (20_000, 20, 1.0))
 KINDS = ("unit", "box", "correlated", "not centred", "two widths", "neighbours")

@@ -15,8 +15,8 @@ import numpy as np
 from experiments.cells import kept
 from experiments.common import run, write_table
 
-import unpooled.aggregation.linear_rounds as schedules
 from unpooled import PrivateLinearRegression
+from unpooled.linear import schedule as schedules
 
 SHAPES = ("independent", "one factor", "skewed", "heavy-tailed", "near copy")
 SIZES = (

@@ -15,7 +15,7 @@ from experiments.cells import kept
 from experiments.common import run, write_table
 from experiments.effects.designs import Design, played
 
-from unpooled.aggregation.priors import EarlierModel
+from unpooled.inference.priors import EarlierModel
 from unpooled.models.effects.declared import DeclaredEffect
 from unpooled.models.effects.earlier import drawn_effect
 from unpooled.models.effects.result import EffectNumber

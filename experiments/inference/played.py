@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import unpooled
-from unpooled.estimation.imagined import imagine
+from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models import load
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table

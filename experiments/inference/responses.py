@@ -12,9 +12,8 @@ from experiments.inference.designs import CURVED, LOG_LINKS, PARTIES, REPEATED, 
 from scipy.special import expit, ndtr
 
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.plan import Card, Household, Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table
 
 FAMILIES = ("regression", "logistic", "poisson", "negative-binomial", "gamma", "survival", "multinomial")
 RESIDUALS = ("t3 residuals", "exponential residuals", "lognormal residuals", "gamma .3 residuals")

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.common import run, write_table
 from experiments.inference.survival_tests import DESIGNS, EPSILONS, SIZES, planned, table
 
-from unpooled.kernels import survival_tests
+from unpooled.kernels import survival as survival_tests
 
 RATIO, FULL, REDUCED = 0.8, 500, 60
 

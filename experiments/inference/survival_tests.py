@@ -15,7 +15,7 @@ import numpy as np
 from experiments.common import RESULTS, run, write_table
 from scipy.stats import norm
 
-from unpooled.kernels import survival_tests
+from unpooled.kernels import survival as survival_tests
 from unpooled.models.survival import MODEL
 from unpooled.models.survival.comparing import DRAWS
 from unpooled.privacy.bounds import Column

@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 from experiments.common import run, write_table
 
-from unpooled.aggregation.columns.decoded import standards_of
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS
-from unpooled.aggregation.totals import Total
 from unpooled.models.describe.columns import JointParameters, summary_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.design import JointDesign
+from unpooled.products.moments import standards_of
+from unpooled.products.sums import CONSTANT_STEPS
+from unpooled.totals.total import Total
 
 SHAPES, CELLS = ("normal", "skewed", "heavy-tailed"), ((3000, 1.0), (3000, 3.0), (30_000, 1.0))
 FULL, REDUCED = 500, 150

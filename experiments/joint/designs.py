@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.limits import JointBudget
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.design import JointBudget, JointDesign
 
 NORMAL, FACTOR, SKEWED, HEAVY, BINARY, LEVELS = (
     "normal",

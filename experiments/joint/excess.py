@@ -21,11 +21,11 @@ from experiments.joint.played import play
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from unpooled.aggregation.columns.limits import JointBudget
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.design import JointBudget
 
 CELLS = (
     (1000, 8, 1.0),

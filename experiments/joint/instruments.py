@@ -14,12 +14,12 @@ import itertools
 import numpy as np
 from experiments.common import run, write_table
 
-from unpooled.aggregation.columns.imagined import imagine
-from unpooled.aggregation.instruments import tables_of
+from unpooled.linear.instruments import tables_of
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.moments import imagine
 
 ARMS = ("a", "b", "c")
 #: (rows, epsilon) and (effect of the first instrument on the dose, number of instruments).

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.decoded import moments_of, standards_of
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
+from unpooled.linear.moments import Moments
 from unpooled.privacy.table import Table
+from unpooled.products.design import JointDesign
+from unpooled.products.moments import moments_of, standards_of
+from unpooled.products.sums import CONSTANT_STEPS
+from unpooled.totals.total import Total
 
 
 def exact_total(design: JointDesign, parts: list[np.ndarray]) -> np.ndarray:

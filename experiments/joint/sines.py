@@ -24,15 +24,14 @@ from experiments.joint.coverage import WHERE, code
 from experiments.joint.excess import CELLS as PROTOTYPE_CELLS
 from experiments.joint.excess import FACTOR, PROTOTYPES, mu_of
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.imagined import imagine
-from unpooled.aggregation.columns.limits import JointBudget
-from unpooled.aggregation.linear_fit import LinearFit
+from unpooled.linear.fit import LinearFit
 from unpooled.models.bayes.columns import sines
 from unpooled.models.bayes.columns.plan import MOMENTS, SINES, design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.design import JointBudget, JointDesign
+from unpooled.products.moments import imagine
 
 LAWS = ("normal", "one factor", "skewed", "heavy-tailed", "binary")
 ROWS, COLUMNS, EPSILONS = (500, 2000, 10_000, 50_000), (4, 12, 40), (0.3, 1.0, 3.0)

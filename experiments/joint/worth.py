@@ -15,7 +15,7 @@ import numpy as np
 from experiments.common import run, write_table
 from experiments.joint.coverage import WHERE, code
 
-from unpooled.estimation.joint_outlook import MadeUp
+from unpooled.estimation.outlook import MadeUp
 from unpooled.models import load
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.common import run, write_table
 from scipy.special import expit
 
-from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
+from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.models.lasso.outlook import _noisy, _picked, _products
 from unpooled.models.lasso.standard_fit import fitting, in_ball, penalised
 from unpooled.models.lasso.standard_plan import compile_standard

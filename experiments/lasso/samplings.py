@@ -15,7 +15,7 @@ import numpy as np
 from experiments.cells import kept
 from experiments.common import curves, run, write_table
 
-from unpooled.kernels.solution import Solution
+from unpooled.kernels.newton import Solution
 from unpooled.papers.frank_wolfe import Sampling, bound, expected_curvature, frank_wolfe, interactions
 
 ROWS, COLUMNS, RADIUS, PARTIES, BLOCKS = 2000, 96, 2.0, 4, 16

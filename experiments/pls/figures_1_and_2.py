@@ -10,7 +10,7 @@ from experiments.common import run, write_figure, write_table
 from sklearn.cross_decomposition import PLSRegression
 
 from unpooled import Bounds, PrivatePLSRegression
-from unpooled.audit.reconstruction import reconstruction
+from unpooled.audit.attacks import reconstruction
 from unpooled.datasets import make_spectra
 
 DELTA, EPSILONS = 0.01, (1.0, 10.0, 100.0)

@@ -11,7 +11,7 @@ from experiments.common import curves, run, write_figure, write_table
 from experiments.pls._corn import DELTA, EPSILONS, FORMS, corn, error, fitted, preprocessings, split, tecator
 from sklearn.model_selection import KFold
 
-from unpooled.kernels.kernel_pls import Centred, cross_validated
+from unpooled.kernels.pls import Centred, cross_validated
 from unpooled.papers.pls import coefficients
 
 MOST = 10

@@ -39,11 +39,11 @@ SLOPES = np.array([0.5, -0.3, 0.0])
 
 #: What a run depends on that is this experiment's own, by form: runs of other code are not continued.
 OWN = {
-    "fixed": ("aggregation/sites.py", "aggregation/known_sites.py"),
+    "fixed": ("inference/sites.py", "linear/conversation.py"),
     "random": (
-        "aggregation/sites.py",
-        "aggregation/known_sites.py",
-        "aggregation/random_sites.py",
+        "inference/sites.py",
+        "linear/conversation.py",
+        "linear/random_sites.py",
         "kernels/between_sites.py",
     ),
     "meta": ("kernels/between_sites.py",),

@@ -19,7 +19,7 @@ import numpy as np
 from experiments.common import run, write_table
 from scipy import stats
 
-from unpooled.estimation.imagined import imagine
+from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

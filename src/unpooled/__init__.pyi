@@ -31,7 +31,7 @@ from unpooled.study.meta import MetaAnalysis as MetaAnalysis
 from unpooled.study.meta import meta_analysis as meta_analysis
 from unpooled.study.saved import load as load
 from unpooled.study.several import Study as Study
-from unpooled.study.sources.source import Source as Source
+from unpooled.study.sources.table import Source as Source
 
 __version__: str
 from unpooled.models.tables.estimator import Tabulation as Tabulation

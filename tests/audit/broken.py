@@ -24,24 +24,21 @@ from test_audited_households import audit as audit_households
 from test_audited_households import study as household_study
 
 from unpooled import PrivateBayesianRegression, PrivatePLSRegression
-from unpooled.aggregation import secure_sum
-from unpooled.aggregation.layout import MomentsLayout
 from unpooled.audit.account import audit_account
-from unpooled.audit.empirical import empirical_epsilon
-from unpooled.audit.made_up import made_up
+from unpooled.audit.attacks import empirical_epsilon
 from unpooled.audit.orders import audit_orders
 from unpooled.audit.presence import audit_noise
 from unpooled.audit.replay import replay
-from unpooled.audit.sealed import audit_sealed
-from unpooled.audit.shares import share
-from unpooled.audit.transcripts import audit_transcript
-from unpooled.audit.witness import Act
+from unpooled.audit.stage import Act, share
+from unpooled.audit.transcripts import audit_sealed, audit_transcript
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
 from unpooled.models.describe import arms
 from unpooled.models.effects import sums as effect_sums
 from unpooled.models.stacking import party as party_of_stacks
 from unpooled.models.survival import plan as plan_of_survival
-from unpooled.privacy import exposure, household, noise
+from unpooled.privacy import exposure, noise
+from unpooled.privacy import table as household
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import NO_COST
 from unpooled.privacy.exposure import Exposure
@@ -64,6 +61,8 @@ from unpooled.privacy.unit import Unit
 from unpooled.protocol import party as party_of_all
 from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.messages import Array, Entrusted, Public, Released
+from unpooled.study.made_up import made_up
+from unpooled.totals import secure_sum
 
 #: Whatever an audit says.
 Found = list[Any]

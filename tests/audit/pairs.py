@@ -18,7 +18,7 @@ def main(*names: str) -> None:
     sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "contract")]
     from cases import CASES
 
-    from unpooled.audit.pairs import write_file
+    from unpooled.audit.neighbours import write_file
     from unpooled.audit.replay import replay, steady
     from unpooled.models import load
 

@@ -9,11 +9,11 @@ from broken import weaker
 from cases import CASES as CASES
 from world import FULL, sized
 
-from unpooled.audit.made_up import made_up
 from unpooled.audit.stage import Stage, same_given, total_of
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
+from unpooled.study.made_up import made_up
 from unpooled.testing.adversaries import *
 
 ONLY = {

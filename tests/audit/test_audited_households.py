@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from world import sized
 
-from unpooled.audit.made_up import made_up
 from unpooled.audit.replay import Report, replay
 from unpooled.models import load
-from unpooled.privacy import household
+from unpooled.privacy import table as household
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Reach
 from unpooled.privacy.plan import Card, Household, Study
 from unpooled.privacy.unit import Unit
+from unpooled.study.made_up import made_up
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
 #: What some models need beside them.

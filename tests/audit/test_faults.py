@@ -24,7 +24,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Scope, Target, Unit
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
 from unpooled.testing.faults import *

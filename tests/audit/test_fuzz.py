@@ -30,10 +30,9 @@ from unpooled.privacy.unit import Target
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.data import read_table, write_sparse
-from unpooled.study.files import read_party, read_study, write_card
+from unpooled.study.files import policy_of, read_party, read_study, write_card
 from unpooled.study.party import create_party, open_party
 from unpooled.study.reading import DataFormat
-from unpooled.study.rules import policy_of
 from unpooled.testing.damage import Attacked, campaign
 from unpooled.testing.fuzz import *
 

@@ -202,7 +202,7 @@ def test_noise_that_parties_or_keys_share_up_to_its_sign_is_caught(monkeypatch: 
 
 def test_tests_of_joint_laws_are_wrong_as_often_as_they_say() -> None:
     """Under honest noise the smallest chance of many pairs, times their number, is below a tenth in at most a tenth of the trials; so the others."""
-    from unpooled.audit import joint_laws
+    from unpooled.audit import presence as joint_laws
 
     rng = np.random.default_rng(5)
     trials = sized(4000, 400)

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from cases import CASES
 
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.totals import Quantity
 from unpooled.audit.replay import Report, differences, replay
 from unpooled.errors import DataError
-from unpooled.kernels import standard_rows
+from unpooled.kernels import rows as standard_rows
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
 from unpooled.models.describe.messages import SumsReply
 from unpooled.privacy.bounds import Column
@@ -22,8 +21,9 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Unit
 from unpooled.protocol.messages import Array, Ask, Disclosed, Entrusted, Nothing, Public, Released, Sealed
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 from unpooled.testing.replays import *
+from unpooled.totals.total import Quantity
 
 COLUMNS = (Column("age", 18.0, 100.0), Column("dose", -1.0, 3.0, missing="absent"))
 #: Written by ``python tests/audit/pairs.py``.

@@ -10,17 +10,15 @@ import numpy as np
 import pytest
 from cases import CASES
 
-from unpooled.audit.extremes import FAR, extremes, same_values
-from unpooled.audit.made_up import made_up
-from unpooled.audit.pairs import Pairs, read_file, write_file
+from unpooled.audit.neighbours import FAR, Pairs, extremes, read_file, same_values, write_file
+from unpooled.audit.oracle import audit_study
 from unpooled.audit.replay import Report, replay, steady
-from unpooled.audit.whole import audit_study
-from unpooled.kernels import standard_rows
+from unpooled.kernels import rows as standard_rows
 from unpooled.models import load
-from unpooled.privacy.bounds import Column
-from unpooled.privacy.bounds.coding import Coding
+from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
+from unpooled.study.made_up import made_up
 
 KEPT = Path(__file__).with_name("pairs.json")
 

@@ -20,7 +20,7 @@ from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import account, neighbours
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
-from unpooled.privacy.ledger.charges import Cost
+from unpooled.privacy.ledger.chain import Cost
 from unpooled.privacy.unit import ROWWISE, Scope, Unit
 
 

@@ -15,14 +15,13 @@ from test_interface import ESTIMATORS as FITTED
 from test_interface import fits
 from world import FULL
 
-from unpooled.audit.made_up import made_up
-from unpooled.audit.sealed import audit_sealed
-from unpooled.audit.transcripts import canaries
+from unpooled.audit.transcripts import audit_sealed, canaries
 from unpooled.errors import UnpooledError
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
+from unpooled.study.made_up import made_up
 from unpooled.testing.traces import *
 
 sys.path[:0] = [str(Path(__file__).parents[1] / part) for part in ("unit", "contract")]

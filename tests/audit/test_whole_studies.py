@@ -13,16 +13,18 @@ import pytest
 from world import sized
 
 import unpooled
-from unpooled.aggregation import contained, linear_fit, totals
 from unpooled.audit.oracle import Promise
 from unpooled.errors import UsageError
-from unpooled.estimation import base, households, priors
+from unpooled.estimation import base, contained, priors
+from unpooled.estimation import parameters as households
 from unpooled.kernels import moments
+from unpooled.linear import fit as linear_fit
 from unpooled.models.analyses import plan as analyses_plan
 from unpooled.models.describe import plan as of_describe
 from unpooled.models.tables import plan as of_tables
-from unpooled.privacy import budget, exposure, household, origin
+from unpooled.privacy import budget, exposure, origin
 from unpooled.privacy import plan as plans
+from unpooled.privacy import table as household
 from unpooled.privacy.exposure import NO_COST
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.study import Study, Whole
@@ -30,6 +32,7 @@ from unpooled.protocol import party
 from unpooled.study.several import Study as Together
 from unpooled.testing import wholes
 from unpooled.testing.wholes import ATOMS, Play, Scene, hold
+from unpooled.totals import total as totals
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning", "ignore::unpooled.BudgetWarning")
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.plan import Card, HelperCard, Household, Study
-from unpooled.privacy.table import NoRows, Table
+from unpooled.privacy.table import BoundedTable, NoRows, Table
 from unpooled.testing.cases import Case
 
 Tables = dict[str, Table]

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from elsewhere import Declare, declaring
 
-from unpooled.protocol.entries import OWN
+from unpooled.protocol.registry import OWN
 
 #: The name of a case that is no model's plain one: "glm, survival".
 VARIANT = re.compile(rf"\b(?:{'|'.join(OWN)}), [a-z ]+")

@@ -148,7 +148,7 @@ def test_a_file_that_does_not_exist_is_found(made_up: str) -> None:
 @pytest.mark.parametrize(
     "good",
     [
-        "as `gaussian.md` says",
+        "as `blocks.md` says",
         "`mechanisms/*.md`",
         "[it](../../examples/private_correlation/pyproject.toml)",
         "`pyproject.toml`, `A/study.toml`",

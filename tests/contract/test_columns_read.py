@@ -8,13 +8,11 @@ import pytest
 from cases import CASES
 
 from unpooled.models import load
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table
 from unpooled.protocol.local import run_in_process
-from unpooled.study.columns_read import columns_read
-from unpooled.study.made_up import made_up
+from unpooled.study.made_up import columns_read, made_up
 
 
 def with_another_column(study: Study) -> Study:

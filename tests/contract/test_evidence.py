@@ -14,12 +14,11 @@ import yaml
 from cases import CASES
 
 from unpooled.errors import UsageError
-from unpooled.evidence.document import Mark, markdown, page
+from unpooled.evidence.document import Facts, Mark, markdown, page
 from unpooled.evidence.dossier import dossier
-from unpooled.evidence.facts import Facts
 from unpooled.evidence.record import Answers, _upward, as_yaml, record
 from unpooled.models import load
-from unpooled.report.templates import number
+from unpooled.report.page import number
 
 SCHEMA = yaml.safe_load(files("unpooled.evidence").joinpath("registry/deployments-schema.yaml").read_text(encoding="utf-8"))
 

@@ -15,7 +15,7 @@ import pytest
 from elsewhere import Declare
 
 from unpooled.estimation.base import StudyEstimator
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "private_correlation"

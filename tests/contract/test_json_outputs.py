@@ -538,7 +538,7 @@ def test_kits_and_participants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server is not started: what the command prints is the same."""
     pytest.importorskip("uvicorn", reason="the console needs unpooled[console]")
-    from unpooled.console import serving
+    from unpooled.console import app as serving
 
     monkeypatch.setattr(
         serving, "serve", lambda desk, port, opened, *, read_only: opened("http://127.0.0.1:1/enter?ticket=x")

@@ -19,11 +19,10 @@ from unpooled.models import load
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.conversation import OpenRequest
-from unpooled.protocol.entries import maker
 from unpooled.protocol.messages import encode
 from unpooled.protocol.party import Party
-from unpooled.study.files import read_party, read_study
-from unpooled.study.rules import policy_of
+from unpooled.protocol.registry import maker
+from unpooled.study.files import policy_of, read_party, read_study
 from unpooled.testing.cases import Case, parties, policy
 
 pytestmark = pytest.mark.guarantee
@@ -220,7 +219,7 @@ def test_the_commands_name_the_distribution_and_the_line_to_write(world: Path, d
 
 SAVED = """
 from dataclasses import dataclass, replace
-from unpooled.aggregation.saving import Savable
+from unpooled.inference.saving import Savable
 from unpooled.models import load
 
 @dataclass

@@ -26,7 +26,7 @@ from unpooled.protocol.context import Context
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Array, Nothing, Released, encode
 from unpooled.protocol.party import Party
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 STATISTIC = Vector(np.array([1, 2], dtype=np.int64))
 

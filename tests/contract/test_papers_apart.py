@@ -19,7 +19,7 @@ from test_templates import written
 import unpooled
 from unpooled.errors import UsageError
 from unpooled.models import REGISTRY, load, row_names
-from unpooled.protocol.entries import names
+from unpooled.protocol.registry import names
 
 pytestmark = pytest.mark.guarantee
 
@@ -129,7 +129,7 @@ def test_the_commands_say_so_without_the_papers(model: str, without: Path, tmp_p
 
 def test_a_form_that_no_distribution_declares_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation may lack the entry points too."""
-    monkeypatch.setattr("unpooled.protocol.entries._declared", lambda _: {})
+    monkeypatch.setattr("unpooled.protocol.registry._declared", lambda _: {})
     with pytest.raises(UsageError, match=SENTENCE):
         load("pride-published")
     assert row_names() == tuple(REGISTRY)

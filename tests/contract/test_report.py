@@ -20,7 +20,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.protocol.messages import encode
-from unpooled.protocol.step import Panel, no_panels
+from unpooled.protocol.registry import Panel, no_panels
 from unpooled.protocol.transcript import Transcript
 from unpooled.report import figures
 from unpooled.report.page import page

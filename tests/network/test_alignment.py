@@ -15,8 +15,17 @@ from worlds import World, command, make_world
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
 from unpooled.privacy.table import Table
-from unpooled.protocol.alignment import DIGEST, KEY, SECRET, DigestRequest, Key, SecretRequest, align
-from unpooled.protocol.conversation import OPEN, OpenRequest
+from unpooled.protocol.conversation import (
+    DIGEST,
+    KEY,
+    OPEN,
+    SECRET,
+    DigestRequest,
+    Key,
+    OpenRequest,
+    SecretRequest,
+    align,
+)
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, Nothing, Public, Sealed, encode, open_body, open_envelope

@@ -33,7 +33,7 @@ from unpooled.errors import (
 from unpooled.models import load
 from unpooled.network import signing
 from unpooled.network.service import RequestDesk, Silence, coordinate, signed_exchange
-from unpooled.privacy.ledger.anchor import Anchor
+from unpooled.privacy.ledger.store import Anchor
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import OPEN, OpenRequest
 from unpooled.protocol.identity import Identity
@@ -570,7 +570,7 @@ def test_drive_over_signed_frames_rejects_a_reply_of_another_step(simple: World)
 @pytest.mark.guarantee
 def test_a_locked_ledger_is_waited_for_and_then_refused(simple: World, monkeypatch) -> None:
     simple.approve(simple.study)
-    monkeypatch.setattr("unpooled.privacy.ledger.failures.PATIENCE", 0.3)
+    monkeypatch.setattr("unpooled.privacy.ledger.store.PATIENCE", 0.3)
     with contextlib.closing(sqlite3.connect(simple.root / "city/city.ledger", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(Refusal, match="party 'city'"):

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from worlds import Rehearsal, command, make_rehearsal, moved
 
-from unpooled.network import doctor
+from unpooled.network import processes as doctor
 from unpooled.network.kits import Kit
 from unpooled.study.files import write_card
 
@@ -164,5 +164,5 @@ def test_without_the_network_extra_the_commands_say_what_to_install(tmp_path: Pa
     monkeypatch.delitem(sys.modules, "unpooled.network.processes", raising=False)
     assert "pip install 'unpooled[network]'" in command("network", "up", str(tmp_path), code=2)
     with pytest.raises(ModuleNotFoundError), monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "unpooled.study.advice", None)
+        patch.setitem(sys.modules, "unpooled.study.run", None)
         command("plan", str(tmp_path / "study.toml"))

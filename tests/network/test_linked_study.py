@@ -19,7 +19,7 @@ from unpooled.network.kits import Kit, provision
 from unpooled.network.processes import up
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target
-from unpooled.protocol.keeper import MAP_DATA, ROW_MAP
+from unpooled.protocol.identity import MAP_DATA, ROW_MAP
 from unpooled.study.files import read_study
 from unpooled.study.party import create_party, keeper_of, open_party
 from unpooled.study.run import compile_study, run_study

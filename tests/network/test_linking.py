@@ -13,7 +13,7 @@ from worlds import kept_digests, make_rehearsal
 
 from unpooled.network.processes import up
 from unpooled.network.submit import run_networked
-from unpooled.study.linked_party import linked_party, map_of
+from unpooled.study.link import linked_party, map_of
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study
 

@@ -12,9 +12,10 @@ from cases import CASES
 from worlds import World, identity_of, make_world
 
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyError, UnpooledError
-from unpooled.network import proposals, signing
-from unpooled.network.proposals import ENDING, INBOX, PROPOSE, Laid, Proposal
+from unpooled.network import signing
+from unpooled.network import signing as proposals
 from unpooled.network.service import PROPOSED, RequestDesk, Silence, propose
+from unpooled.network.signing import ENDING, INBOX, PROPOSE, Laid, Proposal
 from unpooled.privacy.ledger import Ledger
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.identity import Identity

@@ -12,9 +12,10 @@ from cases import CASES
 from worlds import World, identity_of, make_world
 
 from unpooled.errors import DataError, ProtocolError, UnpooledError
-from unpooled.network import proposals, signing
-from unpooled.network.proposals import INBOX, PROPOSE, Proposal
+from unpooled.network import signing
+from unpooled.network import signing as proposals
 from unpooled.network.service import RequestDesk
+from unpooled.network.signing import INBOX, PROPOSE, Proposal
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.messages import encode
 from unpooled.study.run import compile_study

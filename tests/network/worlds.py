@@ -21,9 +21,9 @@ from cases import CASES, Case
 from unpooled.cli import main as cli
 from unpooled.models import load
 from unpooled.network.kits import Kit, provision
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Plan, Study
+from unpooled.privacy.table import BoundedTable
 from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import Outcome, drive, in_process

@@ -7,15 +7,15 @@ import pytest
 from world import drawn, summed
 
 from unpooled import Bounds
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.moments import Moments
 from unpooled.privacy.accounting import budget_mu, budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import DistributedGaussian, GaussianRelease
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Total
 
 D, DELTA, SETS = 5, 1e-5, 200
 NAMES = [f"x{j}" for j in range(D)]
@@ -94,7 +94,7 @@ def test_intervals_cover_after_a_secure_sum_too() -> None:
 @pytest.mark.slow
 def test_forgetting_a_part_of_the_noise_is_caught(monkeypatch) -> None:
     """The control: without the noise of the cross moments, or with half of all of it, intervals are too short."""
-    from unpooled.kernels import noisy_gram
+    from unpooled.kernels import noisy as noisy_gram
 
     original = noisy_gram.noise_covariance
     with monkeypatch.context() as patch:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
+from unpooled.linear.moments import Moments
+from unpooled.totals.total import Total
 
 D, RUNS, SIZES = 5, 40, (1000, 10_000, 100_000)
 

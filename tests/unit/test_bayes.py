@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import unpooled
 from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression
-from unpooled.aggregation.moments import Moments
 from unpooled.errors import DataError, UsageError
+from unpooled.linear.moments import Moments
 from unpooled.models import load
 from unpooled.models.bayes.plan import design_of
 from unpooled.models.bayes.projection import thresholds
@@ -444,7 +444,7 @@ def test_deviations_move_as_far_as_declared(adjacency: str) -> None:
 
 
 def test_thresholds_survive_senseless_noise() -> None:
-    from unpooled.aggregation.totals import Total
+    from unpooled.totals.total import Total
 
     plan = PrivateBayesianRegression(**DECLARED, projection=0.2).plan(100, 2)
     asked = design_of(plan.study)

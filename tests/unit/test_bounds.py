@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
+from unpooled.privacy import bounds as module
 from unpooled.privacy.bounds import Bounds, Coding, Column, check, integer_grid
-from unpooled.privacy.bounds import coding as module
 from unpooled.privacy.table import Table
 
 pytestmark = pytest.mark.guarantee

@@ -27,7 +27,7 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Target
 from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.protocol.transcript import Transcript
-from unpooled.study.cited import with_cited
+from unpooled.study.earlier import with_cited
 from unpooled.study.files import read_study, write_card
 from unpooled.study.party import create_party
 from unpooled.study.record import write_record

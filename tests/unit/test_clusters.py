@@ -18,20 +18,17 @@ from clusters import COLUMNS, NAMES, Here, agreed, in_shards, party_of, rows_fil
 
 from unpooled.errors import ClusterError, DataError, RowsError, SourceError, StudyError
 from unpooled.privacy.bounds import AsDeclared, Column
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.plan import Card, Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table
 from unpooled.protocol.messages import Nothing, encode
-from unpooled.study.cluster import scheduler, section, table, work
-from unpooled.study.cluster.scheduler import DaskEngine
+from unpooled.study.cluster import section, table, work
+from unpooled.study.cluster import table as scheduler
 from unpooled.study.cluster.section import EngineSection
-from unpooled.study.cluster.shards import ROW_NUMBER, Shard, cut, file_address
-from unpooled.study.cluster.table import ClusterTable
-from unpooled.study.cluster.work import ShardAnswer, ShardTask, serve
+from unpooled.study.cluster.table import ClusterTable, DaskEngine
+from unpooled.study.cluster.work import ROW_NUMBER, Shard, ShardAnswer, ShardTask, cut, file_address, serve
 from unpooled.study.files import read_party
 from unpooled.study.party import open_party
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import BLOCK, SourceTable
+from unpooled.study.sources.table import BLOCK, Source, SourceTable
 
 pytestmark = pytest.mark.guarantee
 

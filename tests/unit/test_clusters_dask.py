@@ -15,20 +15,18 @@ from clusters import COLUMNS, NAMES, agreed, party_of, rows_file, spent
 from servers import PASSWORD, Postgres, postgres, why_not
 from world import sized
 
-from unpooled.aggregation.threads import THREADS
 from unpooled.errors import ClusterError
 from unpooled.privacy.bounds import AsDeclared, Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.protocol.messages import Nothing, encode
-from unpooled.study.cluster.scheduler import DaskEngine
 from unpooled.study.cluster.section import EngineSection
-from unpooled.study.cluster.shards import ROW_NUMBER, file_address
-from unpooled.study.cluster.table import ClusterTable
+from unpooled.study.cluster.table import ClusterTable, DaskEngine
+from unpooled.study.cluster.work import ROW_NUMBER, file_address
 from unpooled.study.data import read_table
 from unpooled.study.party import open_party
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import BLOCK, SourceTable
+from unpooled.study.sources.table import BLOCK, Source, SourceTable
+from unpooled.totals.threads import THREADS
 
 pytestmark = [
     pytest.mark.minutes,

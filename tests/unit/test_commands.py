@@ -15,7 +15,7 @@ import typer
 from commands import PARTIES, STUDY, approve, command, two_parties
 from commands import known_commands as commands
 
-from unpooled.cli import progress
+from unpooled.cli import say as progress
 from unpooled.cli.say import EXAMPLES
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Column

@@ -16,7 +16,7 @@ import pytest
 from commands import PARTIES, command, two_parties
 from consoles import Browser, console
 
-from unpooled.console import inbox
+from unpooled.console import desk as inbox
 from unpooled.errors import UsageError
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Plan, Study

@@ -16,13 +16,11 @@ from unpooled.errors import DataError, UnpooledError, UsageError
 from unpooled.privacy.bounds import Coding, Column, check
 from unpooled.privacy.classes import code
 from unpooled.privacy.table import Table
-from unpooled.study.data import read_table
-from unpooled.study.declare import declared
+from unpooled.study.data import inspect, read_table
 from unpooled.study.files import read_card, read_party
-from unpooled.study.inspect import inspect
 from unpooled.study.party import open_party
 from unpooled.study.reading import DataFormat
-from unpooled.study.sniff import read_or_words
+from unpooled.study.sniff import declared, read_or_words
 
 pytestmark = pytest.mark.guarantee
 

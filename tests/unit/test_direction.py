@@ -14,10 +14,10 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLogisticRegression, diagnose
-from unpooled.aggregation.layout import MomentsLayout
 from unpooled.errors import UsageError
 from unpooled.families.logistic import Logistic
 from unpooled.kernels.score_posterior import CELLS, CUTS, DRAWS, Known, ScoreCounts, mean_log_odds, score_posterior
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
 from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_LENGTHS, GlmMethod, schedule_of
 from unpooled.models.glm.rows import Responses
@@ -93,7 +93,7 @@ def test_a_round_for_the_direction_moves_by_two_clips_and_no_more(monkeypatch: p
     rows = short_rows()
     assert 1.8 < farthest_of(rows) <= 2
     monkeypatch.setattr(
-        "unpooled.kernels.standard_rows.cut_residuals",
+        "unpooled.kernels.rows.cut_residuals",
         lambda residual, square, fine, farthest, longest: np.trunc(residual * fine, out=residual),
     )
     assert farthest_of(short_rows()) > 2

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from treated import KNOWN, people, study
 
 import unpooled
-from unpooled.aggregation.priors import _DEVIATIONS, EarlierModel, simplex
 from unpooled.errors import UsageError
+from unpooled.inference.priors import _DEVIATIONS, EarlierModel, simplex
 from unpooled.models.effects import MODEL
 from unpooled.models.effects.declared import declared_of
 from unpooled.models.effects.earlier import drawn_effect

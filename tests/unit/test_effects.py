@@ -295,8 +295,8 @@ def test_outlooks_give_the_rows_that_an_effect_needs() -> None:
 
 def test_the_bound_on_contributions_follows_the_noise() -> None:
     """Where the noise of the sum grows, more is cut; without noise nothing is."""
-    from unpooled.aggregation.residual_cells import ResidualCells
-    from unpooled.aggregation.totals import Total
+    from unpooled.linear.residuals import ResidualCells
+    from unpooled.totals.total import Total
 
     rng = np.random.default_rng(2)
     cells = ResidualCells(spread_cuts(10.0, 0.05))

@@ -14,16 +14,15 @@ from rich.console import Console
 
 import unpooled
 from unpooled.cli import demo
-from unpooled.evidence.document import Mark, markdown, page
+from unpooled.evidence.document import MODEL_WORDS, Facts, Mark, markdown, page
 from unpooled.evidence.dossier import dossier
-from unpooled.evidence.facts import MODEL_WORDS, Facts
 from unpooled.evidence.summary import patients
 from unpooled.models import LINK, REGISTRY
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.study import ANALYSES
 from unpooled.privacy.unit import Unit
-from unpooled.report.templates import number
-from unpooled.study.about import moment
+from unpooled.report.page import number
+from unpooled.study.finished import moment
 
 #: Numbers of the text itself, each with the reason why it is no fact of the study.
 STRUCTURAL = {
@@ -365,7 +364,7 @@ def test_a_violation_is_said(world: Path) -> None:
     from dataclasses import replace
 
     from unpooled.audit.replay import Report
-    from unpooled.audit.violation import Violation
+    from unpooled.audit.stage import Violation
 
     report = Report({}, [Violation(Unit.RECORD, "north", "the whole study", "moved")], 3)
     text = markdown(dossier(replace(Facts.read(world / "study.toml"), audit=report)))

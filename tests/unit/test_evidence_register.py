@@ -12,7 +12,7 @@ import pytest
 import yaml
 from commands import PARTIES, approve, command, two_parties
 
-from unpooled.evidence.facts import Facts
+from unpooled.evidence.document import Facts
 from unpooled.evidence.record import PRODUCTS, SECTORS, Answers, as_yaml, left, record
 
 SCHEMA = yaml.safe_load(files("unpooled.evidence").joinpath("registry/deployments-schema.yaml").read_text(encoding="utf-8"))

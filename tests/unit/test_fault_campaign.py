@@ -14,12 +14,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 from cases import CASES
 
 from unpooled.errors import Refusal
-from unpooled.privacy.ledger import Ledger, files
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.ledger import store as files
 from unpooled.privacy.ledger.store import Store
 from unpooled.study.party import DiskKeeper
-from unpooled.testing import disks, sqlite_files
-from unpooled.testing.crashes import Campaign, DiskFault, campaign_of, points
+from unpooled.testing import disks
+from unpooled.testing import disks as sqlite_files
 from unpooled.testing.disks import FailingDisk, Killed, failing
+from unpooled.testing.processes import Campaign, DiskFault, campaign_of, points
 
 pytestmark = [
     pytest.mark.guarantee,

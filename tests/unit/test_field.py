@@ -7,9 +7,18 @@ import pytest
 
 from unpooled.errors import UsageError
 from unpooled.kernels import field
-from unpooled.kernels.four_squares import LARGEST, four_squares
-from unpooled.kernels.masked_product import product, term_of_masked_rows, term_of_masks, term_of_rows
-from unpooled.kernels.proof_sums import linear_part, scaled, signed_sums, weighted_squares
+from unpooled.kernels.field import (
+    LARGEST,
+    four_squares,
+    linear_part,
+    scaled,
+    signed_sums,
+    term_of_masked_rows,
+    term_of_masks,
+    term_of_rows,
+    weighted_squares,
+)
+from unpooled.kernels.field import masked_product as product
 
 P = 2**61 - 1
 CORNERS = [0, 1, 2, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**60, 2**60 - 1, P // 2, P // 2 + 1, P - 2, P - 1]

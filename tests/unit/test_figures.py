@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import unpooled
-from unpooled.aggregation import drawing
 from unpooled.estimation.outlook import Expected, Outlook
+from unpooled.inference import summary as drawing
 from unpooled.models import load
 from unpooled.models.effects.outlook import EffectOutlook
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger.spending import Spending, StudyBalance
 from unpooled.privacy.plan import Card, HelperCard, Household, Plan, Study
 from unpooled.privacy.unit import Target
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 from unpooled.report import figures
 
 ALLOWED = Target(5.0, 1e-6)

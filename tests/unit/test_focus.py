@@ -12,12 +12,12 @@ import pytest
 
 import unpooled
 from unpooled import Bounds, PrivateLinearRegression
-from unpooled.aggregation import counted_scales
-from unpooled.aggregation.counted_scales import CountedScales
-from unpooled.aggregation.descent import arrived
-from unpooled.aggregation.layout import MomentsLayout
 from unpooled.errors import UsageError
-from unpooled.kernels import focus_rows
+from unpooled.kernels import rows as focus_rows
+from unpooled.linear import scales as counted_scales
+from unpooled.linear.descent import arrived
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.scales import CountedScales
 from unpooled.models import fitted, load
 from unpooled.models.bayes.belief import believed
 from unpooled.models.bayes.focus import FocusRows

@@ -14,9 +14,8 @@ from world import sized
 
 from unpooled.errors import UsageError
 from unpooled.formula import Formula
-from unpooled.formula.arithmetic import FUNCTIONS
-from unpooled.formula.interval import Interval
-from unpooled.formula.splines import Basis, b_splines, natural_splines
+from unpooled.formula.arithmetic import FUNCTIONS, Interval
+from unpooled.formula.derived import Basis, b_splines, natural_splines
 
 COUNT, BLOCK, ROWS = 200, 25, 10_000
 RNG = np.random.default_rng(5)

@@ -17,11 +17,11 @@ from commands import PARTIES, command
 
 import unpooled
 from unpooled import Bounds, PrivateBayesianRegression, PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation.formula_columns import FormulaColumns, formula_columns
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.standard import Scales
 from unpooled.errors import DataError, UsageError
+from unpooled.inference.coding import FormulaColumns, formula_columns
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.moments import Moments
+from unpooled.linear.standard import Scales
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

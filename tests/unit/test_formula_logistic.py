@@ -18,10 +18,10 @@ from sklearn.linear_model import LogisticRegression
 
 import unpooled
 from unpooled import Bounds, PrivateLogisticRegression
-from unpooled.aggregation import formula_columns as made_columns
-from unpooled.aggregation.formula_columns import FormulaColumns
 from unpooled.errors import DataError, UsageError
 from unpooled.formula import Formula
+from unpooled.inference import coding as made_columns
+from unpooled.inference.coding import FormulaColumns
 from unpooled.models import load
 from unpooled.models.stacking.plan import design_of
 from unpooled.privacy.accounting import SAFETY

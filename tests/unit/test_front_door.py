@@ -15,14 +15,14 @@ from commands import PARTIES, approve, command, known_commands, two_parties
 
 import unpooled
 from unpooled import PrideRegressor, PrivateBayesianRegression, PrivateStackingClassifier
-from unpooled.aggregation.tables import JointTest
+from unpooled.inference.tables import JointTest
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
-from unpooled.protocol.step import no_kept_terms, no_terms
+from unpooled.protocol.registry import no_kept_terms, no_terms
 from unpooled.protocol.terms import ResultTerm
-from unpooled.report.party import PartyView
-from unpooled.study.about import BudgetLeft
+from unpooled.report.page import PartyView
+from unpooled.study.finished import BudgetLeft
 from unpooled.study.party import DiskKeeper, create_party
 
 pytestmark = pytest.mark.guarantee
@@ -288,7 +288,7 @@ def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
 def test_the_ledger_says_when(columns: Path) -> None:
     from datetime import UTC, datetime
 
-    from unpooled.study.about import moment
+    from unpooled.study.finished import moment
 
     text = command(columns, "party", "ledger", "--config", "clinic/party.toml", "--all")
     assert text.count(datetime.now(UTC).strftime("%Y-%m")) >= 2
@@ -459,7 +459,7 @@ def test_tests_components_plans_and_releases_are_short_in_a_console_and_tables_i
 
 
 def test_waiting_counts_rounds_and_names_who_is_waited_for() -> None:
-    from unpooled.cli.progress import progress, waiting
+    from unpooled.cli.say import progress, waiting
     from unpooled.protocol.messages import Ask, Nothing
 
     said: list[str] = []
@@ -539,7 +539,7 @@ def test_a_kit_carries_our_own_words_and_ways_to_run_it(role: str, tmp_path: Pat
     import configparser
     import shlex
 
-    from unpooled.network.kit_files import write_kit_files
+    from unpooled.network.kits import write_kit_files
 
     folder = tmp_path / "north"
     folder.mkdir()

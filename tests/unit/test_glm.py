@@ -19,14 +19,15 @@ from world import FULL, sized
 
 import unpooled
 from unpooled import PrivateGLM
-from unpooled.aggregation.estimates import CONSTANT_TERM
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.totals import Quantity, Total
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.families import ROW_FAMILIES
 from unpooled.families.logistic import Logistic
-from unpooled.kernels import directions, glm_rows, standard_rows
+from unpooled.inference.estimates import CONSTANT_TERM
+from unpooled.kernels import rows as directions
+from unpooled.kernels import rows as glm_rows
+from unpooled.kernels import rows as standard_rows
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
 from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.party import STATISTICS
@@ -38,6 +39,7 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.sensitivity import unit_sums
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals.total import Quantity, Total
 
 pytestmark = pytest.mark.guarantee
 
@@ -655,7 +657,7 @@ def test_responses_that_are_none_of_the_family_are_refused() -> None:
 def test_the_model_of_a_study_predicts_with_its_exposures(tmp_path) -> None:
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import run_in_process
-    from unpooled.study.predict import predictions
+    from unpooled.study.saved import predictions
 
     rng = np.random.default_rng(4)
     n = 400

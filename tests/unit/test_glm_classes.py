@@ -17,11 +17,10 @@ from world import FULL, sized
 
 import unpooled
 from unpooled import PrivateGLM
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.totals import Total
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, UsageError
-from unpooled.kernels import class_rows
+from unpooled.kernels import rows as class_rows
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
 from unpooled.models.glm import made_up
 from unpooled.models.glm.multinomial import ClassRates, ClassResponses, ClassRows, Softmax
@@ -31,6 +30,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals.total import Total
 
 INF = math.inf
 MODEL = load("glm")
@@ -134,7 +134,7 @@ def test_one_column_and_no_constant_are_inside_too() -> None:
 
 def test_the_constants_of_two_classes_are_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing scaled down, and coordinates cut one by one (R in place of sqrt 2 R) or pairs one by one (a scalar weight): both are caught (Theorems G.6 and G.7)."""
-    honest = class_rows.pulls
+    honest = class_rows.class_pulls
 
     def unscaled(left, label, square, grid, limits, p, weight) -> None:
         honest(left, label, square, grid, (limits[0], math.inf, math.inf), p, weight)
@@ -420,7 +420,7 @@ def test_labels_that_are_not_declared_are_refused_without_naming_them() -> None:
 def test_the_model_of_a_study_predicts_classes_in_files(tmp_path) -> None:
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import run_in_process
-    from unpooled.study.predict import predictions
+    from unpooled.study.saved import predictions
 
     X, y = simulated(3000)
     data = {f"x{j}": X[:, j] for j in range(3)} | {"y": np.array(["p", "q", "r"], dtype=object)[y]}

@@ -15,11 +15,11 @@ from world import FULL, sized
 
 import unpooled
 from unpooled import PrivateGLM
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.life_table import LifeTable
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, PlanMismatch, UsageError
-from unpooled.kernels import person_rows
+from unpooled.inference.life_table import LifeTable
+from unpooled.kernels import rows as person_rows
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
 from unpooled.models.glm.followed import concordance
 from unpooled.models.glm.party import STATISTICS
@@ -123,7 +123,7 @@ def test_one_column_is_inside_too() -> None:
 
 def test_intervals_cut_one_by_one_and_weights_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theorems G.9 and G.10."""
-    honest = person_rows.pulls
+    honest = person_rows.person_pulls
 
     def unscaled(left, other, hazard, ends, square, grid, limits, pull, weight) -> None:
         honest(left, other, hazard, ends, square, grid, (limits[0], math.inf, math.inf, *limits[3:]), pull, weight)
@@ -495,7 +495,7 @@ def test_requests_carry_what_the_plan_says() -> None:
 def test_events_may_be_a_number_and_the_model_of_a_study_predicts_from_files(tmp_path) -> None:
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import run_in_process
-    from unpooled.study.predict import predictions
+    from unpooled.study.saved import predictions
 
     X, time, happened = simulated(4000)
     columns = (*(Column(f"x{j}", -2, 3) for j in range(3)), TIME)

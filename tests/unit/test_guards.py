@@ -19,8 +19,7 @@ from unpooled.models import load, row_names
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.entries import OWN
-from unpooled.protocol.step import KEPT, RELEASED
+from unpooled.protocol.registry import KEPT, OWN, RELEASED
 
 RNG = np.random.default_rng(5)
 X = RNG.uniform(-1, 1, (300, 3))

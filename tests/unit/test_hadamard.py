@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
 from unpooled.errors import UsageError
-from unpooled.kernels.hadamard import Srht, passes, srht
-from unpooled.kernels.hadamard import transform as kernel
+from unpooled.kernels import hadamard as kernel
+from unpooled.kernels import hadamard as passes
+from unpooled.kernels.hadamard import Srht, srht
 
 # Where nothing is compiled yet, one worker compiles the kernels for all of these.
 pytestmark = [pytest.mark.minutes, pytest.mark.xdist_group("hadamard")]

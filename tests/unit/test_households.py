@@ -16,20 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unpooled
-from unpooled.aggregation.totals import of_units, rows_counted
 from unpooled.errors import BudgetRefusal, DataError, PolicyRefusal, UsageError
-from unpooled.estimation.households import site_tables
+from unpooled.estimation.parameters import site_tables
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
-from unpooled.privacy.household import BoundedTable, counted, texts_of
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Household, Plan, Study
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table, counted, texts_of
 from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
 from unpooled.protocol.context import Context
+from unpooled.totals.total import of_units, rows_counted
 
 pytestmark = pytest.mark.guarantee
 

@@ -16,16 +16,15 @@ from sklearn.linear_model import Lasso, LinearRegression
 
 import unpooled
 from unpooled import PrivateBayesianRegression
-from unpooled.aggregation.coded_terms import coded_terms
-from unpooled.aggregation.derived import correlation, inflation, principal_components
-from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates, holm, wald
-from unpooled.aggregation.inference import DRAWS, LinearSummary
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.printed_terms import CODINGS, printed_terms
-from unpooled.aggregation.tables import JointTest
 from unpooled.errors import UsageError
+from unpooled.inference.coding import coded_terms
+from unpooled.inference.estimates import CONSTANT_TERM, Estimates, holm, wald
+from unpooled.inference.printed_terms import CODINGS, printed_terms
+from unpooled.inference.tables import JointTest
+from unpooled.linear.inference import DRAWS, LinearSummary, correlation, inflation, principal_components
+from unpooled.linear.layout import MomentsLayout
 from unpooled.privacy.bounds import Column
-from unpooled.protocol.step import of_terms
+from unpooled.protocol.registry import of_terms
 from unpooled.protocol.terms import ResultTerm
 
 N, NAMES = 4000, ("age", "dose", "<b>weight</b>", "none")

@@ -11,13 +11,12 @@ import pytest
 from joint_members import MODEL, people, study_of, world
 from scipy import stats
 
-from unpooled.aggregation.joint.masking import HELD_SEED, ROWS
-from unpooled.aggregation.joint.places import spots_of
 from unpooled.errors import UsageError
 from unpooled.kernels import field
-from unpooled.privacy.field_words import masks
+from unpooled.privacy.noise import masks
 from unpooled.privacy.plan import HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.masking import HELD_SEED, ROWS, spots_of
 from unpooled.protocol.local import drive, in_process
 
 #: False alarms of one test of uniformity: with fewer than a thousand of them, once in ten thousand runs of this file.
@@ -106,9 +105,9 @@ def test_words_of_quite_other_rows_have_the_same_law() -> None:
 
 def test_the_share_of_a_member_is_hidden_from_every_coalition_that_lacks_a_node() -> None:
     """Partial sums of one node are uniform, whatever the total is; all nodes' together are the total."""
-    from unpooled.aggregation.messages import TotalReply
     from unpooled.protocol.messages import open_body, open_envelope
     from unpooled.protocol.transcript import Transcript
+    from unpooled.totals.total import TotalReply
 
     cards, tables = world(4, helper=False)
     study = study_of(cards, helper=False, tolerate=2)
@@ -135,11 +134,11 @@ def read_by_nodes(monkeypatch: pytest.MonkeyPatch, nodes: int) -> tuple[int, lis
 
     They know all other values of p2. Its share holds -(A + R_a)'R_c and p2's own noise; p0 adds (A + R_a)'(C + R_c), and has weights of 61 bits on C.
     """
-    from unpooled.aggregation import secure_sum
-    from unpooled.aggregation.columns import design as designs
-    from unpooled.aggregation.joint import sharing
-    from unpooled.aggregation.joint.masking import OWN_SEED
-    from unpooled.aggregation.joint.sums import JointSum
+    from unpooled.products import conversation as sharing
+    from unpooled.products import design as designs
+    from unpooled.products.masking import OWN_SEED
+    from unpooled.products.sums import JointSum
+    from unpooled.totals import secure_sum
 
     monkeypatch.setattr(designs, "joint_sum", lambda members, tolerate: JointSum(members, tolerate, members, nodes))
     cards, tables = world(3, 40)

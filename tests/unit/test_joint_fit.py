@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from joint_world import ARMS, fitted, joined, mixed, number, of, pooled, standards, study_of
 
-from unpooled.aggregation.columns.decoded import order_of
-from unpooled.aggregation.columns.limits import CONSTANTS_SHARE, JointBudget, Limits
-from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.standard import FIRST, Standard
 from unpooled.errors import UsageError
+from unpooled.linear.moments import Moments
+from unpooled.linear.standard import FIRST, Standard
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.products.design import CONSTANTS_SHARE, JointBudget, Limits
+from unpooled.products.moments import order_of
+from unpooled.products.sums import GRID, JOINT_CONSTANT
 
 # --- limits ----------------------------------------------------------------------------------------------------------------
 

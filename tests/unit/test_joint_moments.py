@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 from joint_members import INF, MODEL, people, study_of, world
 
-from unpooled.aggregation.columns import moments as coordinator
-from unpooled.aggregation.joint import places, sharing, sides
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS, JointShape, RowPart
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UnpooledError, UsageError
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
-from unpooled.protocol import shortened
+from unpooled.products import conversation as sharing
+from unpooled.products import masking as places
+from unpooled.products import moments as coordinator
+from unpooled.products import sums as sides
+from unpooled.products.sums import CONSTANT_STEPS, JointShape, RowPart
+from unpooled.protocol import messages as shortened
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Commitment, Dropped, Masked, Sealed, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
@@ -208,7 +210,7 @@ def changed(entry: Any, kind: Any, **fields: Any) -> bytes:
 
 
 def test_a_second_first_message_for_a_block_is_refused() -> None:
-    from unpooled.aggregation.joint.messages import EvaluateRequest
+    from unpooled.products.masking import EvaluateRequest
 
     cards, tables = world(2)
     _, members, entries = played(study_of(cards), tables)
@@ -222,7 +224,7 @@ def test_a_second_first_message_for_a_block_is_refused() -> None:
 
 def test_a_message_for_another_place_is_refused() -> None:
     """A seed, or masked rows, of one direction in the place of the other's are not opened: every seal names its place."""
-    from unpooled.aggregation.joint.messages import EvaluateRequest, JudgeRequest
+    from unpooled.products.masking import EvaluateRequest, JudgeRequest
 
     cards, tables = world(2)
     _, members, entries = played(study_of(cards), tables)
@@ -241,7 +243,7 @@ def test_a_message_for_another_place_is_refused() -> None:
 
 @pytest.mark.parametrize("what", ["a digest", "a verdict missing", "a verdict of another", "a judge missing"])
 def test_a_share_is_given_against_the_verdicts_of_all_parties_over_one_digest(what: str) -> None:
-    from unpooled.aggregation.joint.messages import ShareRequest
+    from unpooled.products.masking import ShareRequest
 
     cards, tables = world(2)
     _, members, entries = played(study_of(cards), tables)
@@ -261,8 +263,8 @@ def test_a_share_is_given_against_the_verdicts_of_all_parties_over_one_digest(wh
 
 
 def test_a_judge_signs_no_verdict_over_blocks_that_it_did_not_see_or_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.aggregation.joint import masking
-    from unpooled.aggregation.joint.messages import VerdictRequest
+    from unpooled.products import masking
+    from unpooled.products.masking import VerdictRequest
 
     cards, tables = world(2)
     study = study_of(cards)
@@ -282,7 +284,7 @@ def test_a_judge_signs_no_verdict_over_blocks_that_it_did_not_see_or_rejected(mo
 
 def test_nobody_signs_a_verdict_over_a_block_that_it_saw_otherwise() -> None:
     """A coordinator that shows members different messages gets no signatures to ask for shares with; a refusal changes nothing."""
-    from unpooled.aggregation.joint.messages import VerdictRequest
+    from unpooled.products.masking import VerdictRequest
 
     cards, tables = world(2)
     _, members, entries = played(study_of(cards), tables)
@@ -306,7 +308,7 @@ def test_nobody_signs_a_verdict_over_a_block_that_it_saw_otherwise() -> None:
 
 
 def test_a_rejected_proof_ends_the_study_and_names_two_parties_and_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.aggregation.joint import masking
+    from unpooled.products import masking
 
     judge = masking.judge
     monkeypatch.setattr(masking, "judge", lambda *given: dataclasses.replace(judge(*given), accepted=False))
@@ -322,7 +324,7 @@ def test_a_rejected_proof_ends_the_study_and_names_two_parties_and_the_helper(mo
 
 def test_a_party_whose_rows_are_too_long_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack of the specification: 2^36 in one row reads the other party's row in clear. With the proof nothing is opened."""
-    from unpooled.aggregation.joint import masking
+    from unpooled.products import masking
 
     cards, tables = world(2)
     study = study_of(cards, INF)
@@ -371,7 +373,7 @@ def test_data_that_change_after_they_were_masked_are_refused() -> None:
 
 
 def test_requests_name_the_members_that_the_plan_has() -> None:
-    from unpooled.aggregation.joint.messages import MaskRequest
+    from unpooled.products.masking import MaskRequest
 
     cards, tables = world(3, helper=False)
     _, members, entries = played(study_of(cards, helper=False), tables)
@@ -526,8 +528,8 @@ def test_nothing_is_masked_in_a_plan_without_joint_moments() -> None:
 
 
 def test_replies_with_masked_rows_or_digests_are_refused_where_no_plan_has_them() -> None:
+    from unpooled.protocol.local import check_reply
     from unpooled.protocol.messages import Ask, Nothing
-    from unpooled.protocol.replies import check_reply
 
     class Reply(msgspec.Struct, frozen=True):
         part: Any
@@ -572,8 +574,8 @@ def test_masks_are_fresh_for_other_data_plans_receivers_and_blocks() -> None:
 
 def test_shares_are_uniform_and_a_missing_one_hides_the_total() -> None:
     """Partial sums of one node are uniform words: the mean of many is where it has to be (5.3 deviations: once in ten million)."""
-    from unpooled.aggregation import secure_sum
     from unpooled.kernels.field import MODULUS
+    from unpooled.totals import secure_sum
 
     vector = np.arange(2000, dtype=np.int64)
     first, rest = secure_sum.split(vector, 2, bytes(32), prime=True)

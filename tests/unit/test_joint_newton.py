@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from unpooled.kernels.classes_joint import ProportionalOdds, SoftmaxLoss, contrasts
-from unpooled.kernels.concordance import concordance
-from unpooled.kernels.joint_newton import JointPath
-from unpooled.kernels.partial_likelihood import PartialLikelihood
+from unpooled.kernels.joint_newton import JointPath, ProportionalOdds, SoftmaxLoss, contrasts
+from unpooled.kernels.survival import PartialLikelihood, concordance
 
 RNG = np.random.default_rng(0)
 N, P = 30, 4

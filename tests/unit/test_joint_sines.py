@@ -17,14 +17,8 @@ from joint_world import number, standards
 from joint_world import study_of as study_of_columns
 
 from unpooled import PrivateLinearRegression
-from unpooled.aggregation.columns.limits import JointBudget
-from unpooled.aggregation.columns.rows import SineRows
-from unpooled.aggregation.joint import masking, prover
-from unpooled.aggregation.joint.places import spot_of, spots_of, times, verdict_parts
-from unpooled.aggregation.joint.shape import CONSTANT_STEPS, GRID, JOINT_CONSTANT, ProductShape, RowPart
-from unpooled.aggregation.joint.sines import ANGLE, PRODUCTS, SineShape
-from unpooled.aggregation.standard import Standard
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError, UsageError
+from unpooled.linear.standard import Standard
 from unpooled.models.bayes.columns import sines
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.models.bayes.columns.sines import Descent, SineDesign, imagined_sines, strength
@@ -33,7 +27,13 @@ from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Scope, Unit
-from unpooled.protocol import shortened
+from unpooled.products import masking, prover
+from unpooled.products.design import JointBudget
+from unpooled.products.masking import spot_of, spots_of, times, verdict_parts
+from unpooled.products.rows import SineRows
+from unpooled.products.sines import ANGLE, PRODUCTS, SineShape
+from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT, ProductShape, RowPart
+from unpooled.protocol import messages as shortened
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
@@ -184,7 +184,7 @@ def test_the_gradient_is_that_of_the_sines_of_residuals() -> None:
 
 
 def _total(design: SineDesign, name: str, tables: Any) -> Any:
-    from unpooled.aggregation.totals import Total
+    from unpooled.totals.total import Total
 
     values = design.scales(name).statistic(tables[name]).astype(float)
     return Total(values, np.zeros(values.size), (name,))
@@ -208,7 +208,7 @@ def test_what_outlooks_add_up_is_what_masked_products_give() -> None:
 
 def rows_of(columns: int, square: int, *, holds: bool, at: tuple[float, ...]) -> SineRows:
     """A party's coding with rows of any length, no study around it."""
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
 
     layout = MomentsLayout(tuple(number(f"x{j}") for j in range(columns)), number("y"), 1 << 20)
     slopes, constant = np.array(at[:columns]), at[-1]
@@ -424,7 +424,7 @@ def test_nothing_random_serves_two_rounds_or_two_parts(monkeypatch: pytest.Monke
 
 
 def test_a_message_of_another_round_or_part_is_refused(three: int) -> None:
-    from unpooled.aggregation.joint.messages import EvaluateRequest, JudgeRequest, ShareRequest
+    from unpooled.products.masking import EvaluateRequest, JudgeRequest, ShareRequest
 
     study, tables = a_study()
     plan, record = MODEL.compile(study), Transcript()
@@ -486,7 +486,7 @@ def test_one_round_has_one_set_of_coefficients(three: int) -> None:
 
 def before_the_first_block(method: str = "sines") -> tuple[Any, Any, Any, Any]:
     """Members that were asked everything before the first block; the request for it."""
-    from unpooled.aggregation.joint.messages import MaskRequest
+    from unpooled.products.masking import MaskRequest
 
     cards, tables = world(2)
     study = study_of(cards, method=method)

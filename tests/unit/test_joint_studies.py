@@ -13,8 +13,7 @@ from commands import command as run_command
 
 from unpooled.errors import StudyError, UsageError
 from unpooled.privacy.plan import HelperCard
-from unpooled.study.files import read_card, read_party, read_study
-from unpooled.study.helper_files import is_helper, ledger_of, read_helper
+from unpooled.study.files import is_helper, ledger_of, read_card, read_helper, read_party, read_study
 from unpooled.study.party import create_helper, open_party
 
 pytestmark = pytest.mark.guarantee

@@ -8,7 +8,7 @@ from sklearn.cross_decomposition import PLSRegression
 from sklearn.model_selection import KFold, cross_val_predict
 
 from unpooled.datasets import make_spectra
-from unpooled.kernels.kernel_pls import Centred, cross_validated, kernel_pls, squared_errors
+from unpooled.kernels.pls import Centred, cross_validated, kernel_pls, squared_errors
 
 DATA = make_spectra(120, kind="corn", seed=3)
 X, Y = DATA.spectra, DATA.response

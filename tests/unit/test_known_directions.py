@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unpooled.kernels.known_directions import KnownDirections, cross_without_still, without_still
+from unpooled.kernels.noisy import KnownDirections, cross_without_still, without_still
 
 
 def with_levels(rng: np.random.Generator, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:

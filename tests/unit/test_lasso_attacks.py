@@ -24,7 +24,7 @@ from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Target, Unit
 from unpooled.protocol.desk import OpenDesk
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.messages import Array
 from unpooled.protocol.party import Party
 from unpooled.study.party import DiskKeeper

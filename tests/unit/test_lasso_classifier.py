@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 import unpooled
 from unpooled import PrivateLassoClassifier
 from unpooled.errors import UsageError
-from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball
+from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball
 from unpooled.models import fitted, load
 from unpooled.models.lasso.standard_coordinator import _log_odds, _share, _slope
 from unpooled.privacy.policy import Policy

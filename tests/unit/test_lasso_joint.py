@@ -10,7 +10,7 @@ from sklearn.linear_model import Lasso
 
 from unpooled import PrivateLasso, PrivateLassoClassifier, PrivateLinearRegression
 from unpooled.errors import UsageError, UtilityWarning
-from unpooled.estimation.linkable import Linkage
+from unpooled.estimation.columns import Linkage
 from unpooled.models import load
 from unpooled.models.lasso.joint import Correlations, compile_joint
 from unpooled.privacy.bounds import Column

@@ -14,9 +14,9 @@ from sklearn.linear_model import LinearRegression
 
 import unpooled
 from unpooled import PrivateLasso, PrivateLassoClassifier
-from unpooled.aggregation.priors import DrawnTo, Weight, words
 from unpooled.errors import UsageError
-from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball
+from unpooled.inference.priors import DrawnTo, Weight, words
+from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball
 from unpooled.models import load
 from unpooled.models.lasso.coordinator import render
 from unpooled.models.lasso.drawn import Agreement, Mixture

@@ -24,14 +24,13 @@ from unpooled.models.lasso.coordinator import LassoResult, fills, render
 from unpooled.models.lasso.forms import Form, form_of
 from unpooled.models.lasso.standard_fit import PENALTY, OwnMoments, penalised
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.former import _in_half_ranges
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.study import _in_half_ranges
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
-from unpooled.study.advice import advice
 from unpooled.study.files import read_study, write_card
-from unpooled.study.run import compile_study
+from unpooled.study.run import advice, compile_study
 from unpooled.study.templates import template
 
 ROWS, COLUMNS = 3000, 8

@@ -31,9 +31,18 @@ from unpooled.errors import (
 from unpooled.privacy.accounting import SAFETY, gaussian_mu
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, account, chain, failures
-from unpooled.privacy.ledger.charges import Entry
-from unpooled.privacy.ledger.export import read_export
+from unpooled.privacy.ledger import (
+    Charge,
+    Ledger,
+    ReleaseKey,
+    account,
+    chain,
+)
+from unpooled.privacy.ledger import (
+    store as failures,
+)
+from unpooled.privacy.ledger.chain import Entry
+from unpooled.privacy.ledger.spending import read_export
 from unpooled.privacy.ledger.store import Store
 from unpooled.privacy.unit import Target, Unit
 

@@ -26,7 +26,7 @@ from unpooled.privacy.accounting import SAFETY, gaussian_mu
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
-from unpooled.privacy.ledger.anchor import Anchor
+from unpooled.privacy.ledger.store import Anchor
 from unpooled.privacy.unit import ROWWISE, Target, Unit
 
 if TYPE_CHECKING:

@@ -20,14 +20,25 @@ from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
-from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey, chain, files, place
-from unpooled.privacy.ledger.export import export, read_export
+from unpooled.privacy.ledger import (
+    Charge,
+    Ledger,
+    ReleaseKey,
+    chain,
+)
+from unpooled.privacy.ledger import (
+    chain as place,
+)
+from unpooled.privacy.ledger import (
+    store as files,
+)
+from unpooled.privacy.ledger.spending import export, read_export
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Scope, Target, Unit
 from unpooled.protocol.local import run_in_process
-from unpooled.study import budgets
+from unpooled.study import party as budgets
 from unpooled.study.party import create_party, open_party
 
 pytestmark = pytest.mark.guarantee

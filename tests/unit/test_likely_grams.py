@@ -11,15 +11,14 @@ import pytest
 from world import sized
 
 from unpooled import PrivateLinearRegression
-from unpooled.aggregation import once
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
-from unpooled.kernels.evidence import NoisyMoments
-from unpooled.kernels.likely_grams import GramPrior, _basis, _rotated, likely_grams
-from unpooled.kernels.noisy_gram import noise_covariance_in, noise_level
+from unpooled.kernels.noisy import GramPrior, _basis, _rotated, likely_grams, noise_covariance_in, noise_level
+from unpooled.kernels.posterior import NoisyMoments
+from unpooled.linear import fit as once
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.moments import Moments
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
+from unpooled.totals.total import Total
 
 Array = np.ndarray
 NO_STILL = np.empty((0, 0))

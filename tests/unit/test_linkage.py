@@ -27,21 +27,18 @@ from unpooled.errors import (
     UnpooledError,
     UsageError,
 )
-from unpooled.linkage.normalise import keys_of, normalised, soundex
-from unpooled.linkage.plan import LinkResult
+from unpooled.linkage.plan import LinkResult, keys_of, normalised, soundex
 from unpooled.models import fitted, load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol import local
-from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import ROW_MAP
-from unpooled.protocol.local import drive, in_process, recorded_only
+from unpooled.protocol.identity import ROW_MAP, Identity
+from unpooled.protocol.local import check_reply, drive, in_process, recorded_only
 from unpooled.protocol.messages import Ask, Nothing, Pseudonyms, encode, open_body, open_envelope, reply_parts
-from unpooled.protocol.replies import check_reply
 from unpooled.protocol.transcript import Transcript
-from unpooled.study.advice import advice
+from unpooled.study.run import advice
 
 pytestmark = pytest.mark.guarantee
 
@@ -148,7 +145,7 @@ def test_a_crash_after_any_message_costs_nothing_and_changes_nothing(parties: in
 
 def test_the_last_hop_of_three_learns_nothing_about_pairs() -> None:
     """p1 is the last hop of p2's list (p2 -> p0 -> p1). It knows its own T and scalar: what it sees must fit no T, whatever it multiplies by."""
-    from unpooled.linkage import group
+    from unpooled.linkage import masking as group
     from unpooled.linkage.masking import Mask
 
     def overlap(*, blind: bool) -> int:
@@ -574,7 +571,8 @@ def test_normalisers_are_applied_in_their_order() -> None:
 
 
 def test_sums_that_end_in_nothing_and_lists_that_come_back_with_repeats_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.linkage import group, masking
+    from unpooled.linkage import masking
+    from unpooled.linkage import masking as group
 
     one, two = group.hashed(b"1"), group.hashed(b"2")
     back = group.times(group.scalar(b"s"), [one])
@@ -731,7 +729,7 @@ def test_any_small_sets(sets: list[set[int]]) -> None:
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.linkage import group
+    from unpooled.linkage import masking as group
 
     made = world(words(1, 2), words(2, 3))
     group._library.cache_clear()
@@ -743,7 +741,7 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_a_secret_that_gives_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.linkage import group
+    from unpooled.linkage import masking as group
 
     monkeypatch.setattr(group._library(), "crypto_core_ristretto255_scalar_reduce", lambda _: bytes(32))
     with pytest.raises(ProtocolError, match="zero"):
@@ -751,7 +749,7 @@ def test_a_secret_that_gives_zero_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_multiplication_checks_its_point() -> None:
-    from unpooled.linkage import group
+    from unpooled.linkage import masking as group
 
     for wrong in (bytes(32), b"\xff" * 32):
         with pytest.raises(ProtocolError, match="or the identity"):
@@ -759,8 +757,7 @@ def test_every_multiplication_checks_its_point() -> None:
 
 
 def test_a_plan_is_aligned_once_and_a_chain_that_says_it_twice_is_none() -> None:
-    from unpooled.privacy.ledger.chain import Row, link
-    from unpooled.privacy.ledger.history import History
+    from unpooled.privacy.ledger.chain import History, Row, link
 
     history = History()
     history.take_in(list(first := Row(kind="genesis", fingerprint=bytes(32))), link(history.head.digest, first))

@@ -25,8 +25,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import ROW_MAP, Keeper, MemoryKeeper
+from unpooled.protocol.identity import ROW_MAP, Identity, Keeper, MemoryKeeper
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript

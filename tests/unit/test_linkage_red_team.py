@@ -14,11 +14,12 @@ import pytest
 from tests.linkage_world import MODEL, World, words, world
 
 from unpooled.errors import ProtocolError, UnpooledError
-from unpooled.linkage import group, masking
+from unpooled.linkage import masking
+from unpooled.linkage import masking as group
 from unpooled.linkage.masking import Mask
 from unpooled.linkage.messages import HellosRequest, RelayedRequest
-from unpooled.linkage.normalise import keys_of
 from unpooled.linkage.party import _Pass
+from unpooled.linkage.plan import keys_of
 from unpooled.privacy.ledger import Ledger
 from unpooled.protocol.local import in_process
 from unpooled.protocol.messages import encode, open_body, open_envelope

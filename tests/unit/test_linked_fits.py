@@ -23,7 +23,7 @@ from unpooled import (
 )
 from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.estimation.base import run
-from unpooled.estimation.linking import link_rows, root_of
+from unpooled.estimation.columns import link_rows, root_of
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split

@@ -18,7 +18,7 @@ from unpooled.privacy.unit import Target
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import encode
 from unpooled.study.files import read_study
-from unpooled.study.linked_party import linked_party
+from unpooled.study.link import linked_party
 from unpooled.study.party import create_party, open_party
 from unpooled.study.run import compile_study, run_study
 

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.meat import ASSUMED, Covariance, Meat, covariance_of, steps_within
-from unpooled.aggregation.standard import StandardRows
 from unpooled.errors import UsageError
-from unpooled.kernels.sandwich import drawn_to_model
+from unpooled.kernels.posterior import drawn_to_model
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.residuals import ASSUMED, Covariance, Meat, covariance_of, steps_within
+from unpooled.linear.standard import StandardRows
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.mechanisms import DistributedGaussian, Reach
 from unpooled.privacy.plan import Card, Household, Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table
 from unpooled.privacy.unit import Adjacency, Unit
 
 MOST, IDS = 3, 4

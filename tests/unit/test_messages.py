@@ -22,10 +22,11 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol import messages, replies
+from unpooled.protocol import local as replies
+from unpooled.protocol import messages
 from unpooled.protocol.conversation import OpenRequest
-from unpooled.protocol.keeper import MemoryKeeper
-from unpooled.protocol.local import drive, in_process, recorded_only
+from unpooled.protocol.identity import MemoryKeeper
+from unpooled.protocol.local import check_reply, drive, in_process, recorded_only
 from unpooled.protocol.messages import (
     WIRE_VERSION,
     Array,
@@ -44,8 +45,7 @@ from unpooled.protocol.messages import (
     open_envelope,
 )
 from unpooled.protocol.party import Party
-from unpooled.protocol.replies import check_reply
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 from unpooled.protocol.transcript import Transcript
 
 pytestmark = pytest.mark.guarantee

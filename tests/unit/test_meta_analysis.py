@@ -13,9 +13,9 @@ from commands import PARTIES, approve, command
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLinearRegression, meta_analysis
-from unpooled.aggregation.meta_analysis import FIXED, PooledTerm
-from unpooled.aggregation.summary import SummaryTerm
 from unpooled.errors import UsageError
+from unpooled.inference.sites import FIXED, PooledTerm
+from unpooled.inference.summary import SummaryTerm
 from unpooled.kernels.between_sites import pooled
 from unpooled.models import load
 from unpooled.models.analyses import apart

@@ -15,13 +15,12 @@ import pytest
 from threadpoolctl import threadpool_limits
 from world import drawn
 
-from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout, blocks_of
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.saving import write_saved
-from unpooled.aggregation.totals import Total
 from unpooled.errors import DataError, UsageError
+from unpooled.inference.saving import write_saved
 from unpooled.kernels import moments as kernel
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout, blocks_of
+from unpooled.linear.moments import Moments
 from unpooled.privacy import table as table_module
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Bounds, Coding, Column
@@ -30,6 +29,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.study.data import FileTable
+from unpooled.totals.total import Total
 
 RNG = np.random.default_rng(1)
 COLUMNS = (

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateLinearRegression, load
-from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.running import run
+from unpooled.linear.moments import Moments
 from unpooled.models import load as row_of
 from unpooled.privacy.table import Table
 

@@ -13,11 +13,11 @@ import pytest
 from commands import command
 
 from unpooled import Bounds, PrivateBayesianRegression, PrivateGLM, PrivateLogisticRegression
-from unpooled.aggregation.summary import SummaryTerm
 from unpooled.errors import UsageError
+from unpooled.inference.summary import SummaryTerm
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target
-from unpooled.protocol.step import of_terms
+from unpooled.protocol.registry import of_terms
 from unpooled.protocol.terms import as_csv, as_rows
 from unpooled.study.party import create_party
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateBayesianRegression
-from unpooled.aggregation import once
-from unpooled.kernels import noise_aware, noisy_gram
-from unpooled.kernels.evidence import AveragedPosterior, NoisyMoments
+from unpooled.kernels import noisy as noisy_gram
+from unpooled.kernels import posterior as noise_aware
+from unpooled.kernels.posterior import AveragedPosterior, NoisyMoments
+from unpooled.linear import fit as once
 
 
 def textbook(known: NoisyMoments, prior: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:

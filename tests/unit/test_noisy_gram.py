@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
-from unpooled.kernels import noise_aware, noisy_gram
+from unpooled.kernels import noisy as noisy_gram
+from unpooled.kernels import posterior as noise_aware
+from unpooled.linear.layout import Geometry, MomentsLayout
+from unpooled.linear.moments import Moments
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
+from unpooled.totals.total import Total
 
 RNG = np.random.default_rng(2)
 

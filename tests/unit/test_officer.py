@@ -168,7 +168,7 @@ def test_other_data_are_approved_with_a_reason_that_ledger_and_report_name(world
 
 
 def test_the_doctor_says_that_data_changed_since_the_approval(world: Path) -> None:
-    from unpooled.network.doctor import examine
+    from unpooled.network.processes import examine
     from unpooled.study.files import read_study
 
     approve(world)

@@ -12,8 +12,8 @@ import pytest
 from commands import PARTIES, command
 
 import unpooled
-from unpooled.aggregation.meat import ASSUMED, Covariance
 from unpooled.errors import LedgerMoved, PlanMismatch, Refusal
+from unpooled.linear.residuals import ASSUMED, Covariance
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Scope, Target, Unit
 from unpooled.study.files import read_card, read_study

@@ -12,19 +12,16 @@ import pytest
 from asked import bits
 from clusters import Here
 
-from unpooled.aggregation.layout import MomentsLayout
+from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.plan import Card, Household, Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table
 from unpooled.privacy.unit import Target
 from unpooled.protocol.party import Party
 from unpooled.study.cluster import table as cluster_tables
-from unpooled.study.linked import LinkedTable
-from unpooled.study.party import create_party, open_party
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import SourceTable
+from unpooled.study.party import LinkedTable, create_party, open_party
+from unpooled.study.sources.table import Source, SourceTable
 
 ROWS, MOST = 400, 2
 COLUMNS = (Column("a", 0.0, float(ROWS)), Column("b", -3.0, 3.0, missing="absent"), Column("y", -9.0, 9.0))

@@ -12,15 +12,15 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 
 from unpooled import Bounds, PrivateLinearRegression
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
-from unpooled.kernels.noisy_gram import naive_posterior
+from unpooled.kernels.noisy import naive_posterior
+from unpooled.linear.moments import Moments
 from unpooled.models.bayes.coordinator import posterior
 from unpooled.papers import fit_bayes
 from unpooled.papers.bayes import moments_box_as_published
 from unpooled.privacy.accounting import gaussian_epsilon, gaussian_sigma
 from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table
+from unpooled.totals.total import Total
 
 RNG = np.random.default_rng(17)
 

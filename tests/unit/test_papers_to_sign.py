@@ -19,10 +19,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from unpooled.evidence.document import markdown
+from unpooled.evidence.document import Facts, markdown
 from unpooled.evidence.document import page as document_page
 from unpooled.evidence.dossier import dossier
-from unpooled.evidence.facts import Facts
 from unpooled.evidence.record import Answers, record
 from unpooled.models import load
 from unpooled.privacy.plan import BETWEEN, Plan
@@ -37,9 +36,9 @@ from unpooled.protocol.transcript import Transcript
 from unpooled.report.page import facts_of
 from unpooled.report.page import page as report_page
 from unpooled.report.releases import in_words, numbers_of
-from unpooled.study.approving import counted_in, waiting_plans
-from unpooled.study.columns_read import trial_of, watched
+from unpooled.study.made_up import trial_of, watched
 from unpooled.study.party import open_account
+from unpooled.study.run import counted_in, waiting_plans
 from unpooled.testing.cases import Case
 
 #: A run of every case, which all tests share.

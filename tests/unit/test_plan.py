@@ -628,7 +628,7 @@ def test_columns_of_parties_are_named_or_counted() -> None:
 
 
 def test_a_model_has_no_split_beside_that_of_its_plans() -> None:
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
     assert "split" not in Model.__dataclass_fields__
 

@@ -20,11 +20,11 @@ from world import drawn, sized
 
 import unpooled
 from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression, PrivatePLSRegression
-from unpooled.aggregation.moments import Moments
-from unpooled.audit.reconstruction import reconstruction
+from unpooled.audit.attacks import reconstruction
 from unpooled.datasets import make_spectra
 from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UsageError
-from unpooled.kernels.kernel_pls import Centred
+from unpooled.kernels.pls import Centred
+from unpooled.linear.moments import Moments
 from unpooled.models import load
 from unpooled.models.pls.coordinator import render
 from unpooled.models.pls.fit import fit
@@ -486,7 +486,7 @@ def test_no_step_of_another_form_is_answered_under_a_sound_plan(step: str) -> No
 @pytest.mark.guarantee
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
 def test_settings_and_noisy_steps_have_no_place_beside_the_plan(epsilon: float) -> None:
-    from unpooled.aggregation.messages import LocalRequest
+    from unpooled.totals.total import LocalRequest
 
     plan = PrivatePLSRegression(**{**DECLARED, "epsilon": epsilon}, aggregation="local").plan(600, 12, sites=rows_of_sites())
     party = people(plan)["port"]

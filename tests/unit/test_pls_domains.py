@@ -17,8 +17,7 @@ import unpooled
 from unpooled import Bounds, PrivateLinearRegression, PrivatePLSRegression
 from unpooled.datasets import make_instruments
 from unpooled.errors import UsageError
-from unpooled.kernels.domain_pls import domain_pls, relaxed
-from unpooled.kernels.kernel_pls import Centred, kernel_pls
+from unpooled.kernels.pls import Centred, domain_pls, kernel_pls, relaxed
 from unpooled.models.pls.domains import one_release
 from unpooled.models.pls.transfers import Transfers
 from unpooled.models.pls.whitening import whitened

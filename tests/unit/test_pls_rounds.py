@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 
 from unpooled import Bounds, PrivateLinearRegression, PrivatePLSRegression
-from unpooled.aggregation.coordinates import Coordinates
-from unpooled.aggregation.counted_scales import CountedScales
-from unpooled.aggregation.linear_design import lines_of
-from unpooled.aggregation.linear_direction import declared_standard
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.linear_study import LinearStudy
-from unpooled.aggregation.moments import Moments
 from unpooled.datasets import make_spectra
 from unpooled.errors import UsageError
+from unpooled.inference.coordinates import Coordinates
+from unpooled.linear.conversation import LinearStudy, declared_standard
+from unpooled.linear.design import lines_of
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.moments import Moments
+from unpooled.linear.scales import CountedScales
 from unpooled.models.pls.frame import Frame
 from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.plan import PlsDesign, design_of
@@ -282,7 +281,7 @@ def test_small_studies_of_spectra_are_as_good_as_regression_on_the_same_scores(k
 
 def test_cells_of_coordinates_tell_deviations_of_any_size() -> None:
     """Theorem B.13 in cells that are fine about the middle: a coordinate of a hundredth of the bound is found, where a sum of squares is noise."""
-    from unpooled.aggregation.totals import Total
+    from unpooled.totals.total import Total
 
     design = asked("gradient", "replace")
     scales: CountedScales = design.scales

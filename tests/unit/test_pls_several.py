@@ -13,11 +13,11 @@ from sklearn.cross_decomposition import PLSRegression
 
 import unpooled
 from unpooled import Bounds, PrivatePLSRegression
-from unpooled.aggregation.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
 from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
 from unpooled.estimation import outlook as outlooks
-from unpooled.kernels.kernel_pls import Centred, kernel_pls, kernel_pls2
+from unpooled.kernels.pls import Centred, kernel_pls, kernel_pls2
+from unpooled.linear.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
 from unpooled.models import load
 from unpooled.models.pls import fit
 from unpooled.privacy.bounds import Column

@@ -14,14 +14,12 @@ import pytest
 
 import unpooled
 from unpooled import Bounds, PrivatePLSRegression
-from unpooled.aggregation.descent import steepness
-from unpooled.aggregation.line_rounds import learnt_length
-from unpooled.aggregation.line_rows import LineRows
-from unpooled.aggregation.linear_design import lines_of
-from unpooled.aggregation.row_blocks import public_numbers
-from unpooled.aggregation.standard import CONSTANT
 from unpooled.errors import PlanMismatch, UsageError
-from unpooled.kernels import standard_rows as kernels
+from unpooled.kernels import rows as kernels
+from unpooled.linear.descent import learnt_length, steepness
+from unpooled.linear.design import lines_of
+from unpooled.linear.lines import LineRows
+from unpooled.linear.standard import CONSTANT, public_numbers
 from unpooled.models import load
 from unpooled.models.pls.fit import LEFT, PlsFit
 from unpooled.models.pls.outlook import outlook
@@ -128,7 +126,7 @@ def test_responses_that_are_cut_one_by_one_are_caught(monkeypatch: pytest.Monkey
         for own in residuals:
             kernels.cut_residuals(own, square, fine, 1 << 26, longest)
 
-    monkeypatch.setattr("unpooled.kernels.standard_rows.cut_together", apart)
+    monkeypatch.setattr("unpooled.kernels.rows.cut_together", apart)
     assert farthest(design_of(study()), Unit.RECORD, Adjacency.REPLACE)["descent"] > 1.5
     found = farthest(directed(), Unit.RECORD, Adjacency.REPLACE)
     assert min(found["base"], found["length"]) > 1.5
@@ -143,7 +141,7 @@ def test_rows_of_the_shortest_value_are_caught(monkeypatch: pytest.MonkeyPatch) 
     def shortest(residuals: np.ndarray, square: np.ndarray, fine: float, longest: int) -> None:
         cut(residuals, np.full(square.size, least), fine, longest)
 
-    monkeypatch.setattr("unpooled.kernels.standard_rows.cut_together", shortest)
+    monkeypatch.setattr("unpooled.kernels.rows.cut_together", shortest)
     found = farthest(directed(), Unit.RECORD, Adjacency.REPLACE)
     assert found["length"] > 1.5
     assert found["base"] > 1.5
@@ -254,7 +252,7 @@ def test_requests_have_numbers_of_every_response() -> None:
 
 
 def test_deviations_of_every_response_come_from_its_own_counts() -> None:
-    from unpooled.aggregation.totals import Total
+    from unpooled.totals.total import Total
 
     design = design_of(study())
     rng = np.random.default_rng(0)
@@ -339,7 +337,7 @@ def test_where_nothing_is_learnt_every_response_has_its_mean(monkeypatch: pytest
     def none(design: object, standard: object, start: np.ndarray, *_: object) -> np.ndarray:
         return np.append(np.zeros(start.size - 1), start[-1])
 
-    monkeypatch.setattr("unpooled.aggregation.several_study.believed", none)
+    monkeypatch.setattr("unpooled.linear.conversation.believed", none)
     x, y = spectra(600)
     with pytest.warns(UserWarning, match="No response was learnt"):
         model = PrivatePLSRegression(**GIVEN, random_state=0).fit(x, y)

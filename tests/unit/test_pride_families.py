@@ -13,14 +13,12 @@ from sklearn.linear_model import GammaRegressor, LogisticRegression, PoissonRegr
 from world import FULL
 
 from unpooled import Bounds, PrideClassifier, PrideGLM, PrideRegressor, PrivacyLeakWarning
-from unpooled.audit.made_up import made_up
-from unpooled.cli.kept import prediction_lines
+from unpooled.cli.party import prediction_lines
 from unpooled.errors import DataError, UsageError
 from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
 from unpooled.families.poisson import Poisson
-from unpooled.kernels.envelope import MoreauEnvelope
-from unpooled.kernels.newton import NewtonPath
+from unpooled.kernels.newton import MoreauEnvelope, NewtonPath
 from unpooled.models import load
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.local import DesignProblem, path_of
@@ -30,6 +28,7 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
+from unpooled.study.made_up import made_up
 
 RNG = np.random.default_rng(0)
 N = 240

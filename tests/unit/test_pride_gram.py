@@ -11,7 +11,7 @@ import pytest
 from unpooled import Bounds, PrideClassifier, PrideRegressor
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.families import FAMILIES
-from unpooled.kernels.envelope import MoreauEnvelope
+from unpooled.kernels.newton import MoreauEnvelope
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import load
 from unpooled.models.pride import gram

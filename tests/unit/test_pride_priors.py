@@ -22,8 +22,7 @@ from unpooled import PrideClassifier, PrideGLM, PrideRegressor, PrivateLinearReg
 from unpooled.errors import StudyError, UsageError
 from unpooled.families.logistic import Logistic
 from unpooled.families.poisson import Poisson
-from unpooled.kernels.newton import NewtonPath
-from unpooled.kernels.offset import OffsetLoss
+from unpooled.kernels.newton import NewtonPath, OffsetLoss
 from unpooled.models import load
 from unpooled.models.pride.average import FACTORS, drawn, home_members, kernels, share_members, weights
 from unpooled.models.pride.drawn import OFF, Centre, centres, loosenings, points
@@ -37,7 +36,7 @@ from unpooled.privacy.table import Table
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Disclosed, Released
 from unpooled.protocol.transcript import Transcript
-from unpooled.study.cited import with_cited
+from unpooled.study.earlier import with_cited
 from unpooled.study.record import write_record
 from unpooled.testing.cases import Case
 from unpooled.testing.cases import parties as people_of

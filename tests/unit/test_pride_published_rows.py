@@ -24,7 +24,7 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Target, Unit
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 from unpooled.study.files import read_study
 from unpooled.study.party import create_party

@@ -19,7 +19,7 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Scope, Unit
 from unpooled.protocol.conversation import find_step
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Public, Released
 

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from unpooled.aggregation.coded_terms import MISSING, Categories, CodedTerm, CodedTerms, coded_terms
-from unpooled.aggregation.printed_terms import CODINGS, SUM, PrintedTerms, printed_terms
 from unpooled.errors import UsageError
+from unpooled.inference.coding import MISSING, Categories, CodedTerm, CodedTerms, coded_terms
+from unpooled.inference.printed_terms import CODINGS, SUM, PrintedTerms, printed_terms
 from unpooled.privacy.bounds import Column
 
 COLUMNS = (

@@ -15,11 +15,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation import line_rows
-from unpooled.aggregation.line_rows import LineRows
-from unpooled.aggregation.linear_design import lines_of
-from unpooled.aggregation.linear_rounds import WORTH_MORE_THAN_WEIGHTS, Method, schedule_of
-from unpooled.aggregation.priors import (
+from unpooled.errors import UsageError
+from unpooled.inference.priors import (
     EarlierModel,
     Told,
     _complement,
@@ -30,8 +27,11 @@ from unpooled.aggregation.priors import (
     simplex,
     weighed,
 )
-from unpooled.errors import UsageError
-from unpooled.kernels import standard_rows
+from unpooled.kernels import rows as standard_rows
+from unpooled.linear import lines as line_rows
+from unpooled.linear.design import lines_of
+from unpooled.linear.lines import LineRows
+from unpooled.linear.schedule import WORTH_MORE_THAN_WEIGHTS, Method, schedule_of
 from unpooled.models import fitted, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -179,8 +179,8 @@ def test_a_posterior_as_wide_as_its_prior_draws_nobody_far_away(wider: float) ->
 
 def _farthest(count: int) -> float:
     """How far two records are apart in a round along several directions, in parts of its reach."""
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.standard import StandardRows
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.linear.standard import StandardRows
     from unpooled.privacy.unit import Adjacency, Unit
 
     columns = (Column("a", -1, 3), Column("c", categories=("u", "v", "w")), Column("b", 0, 1), Column("y", -4, 4))
@@ -222,8 +222,8 @@ def test_no_record_moves_a_round_of_weights_farther_than_its_reach(count: int, m
 
 def _longest_value(steep: float) -> float:
     """The largest value of any row along directions of this length, in parts of its cut."""
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.standard import StandardRows
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.linear.standard import StandardRows
 
     columns = (Column("a", -1, 3), Column("b", 0, 1), Column("y", -4, 4))
     full = StandardRows(MomentsLayout.of(columns, "y", 100), 100, 0.5)
@@ -626,7 +626,7 @@ def test_times_are_drawn_to_log_hazard_ratios(epsilon: float, method: str) -> No
 
 def test_rounds_of_times_tell_nothing_of_how_intervals_differ() -> None:
     """The law of what rounds find: their covariance is that of the slopes and of one level that all intervals share."""
-    from unpooled.aggregation.life_table import LifeTable
+    from unpooled.inference.life_table import LifeTable
     from unpooled.models import load
     from unpooled.models.glm.intervals import Intervals
 

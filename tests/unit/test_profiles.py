@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation.estimates import Estimates
-from unpooled.aggregation.profiles import POINTS, Profile, curved, panels, profile
 from unpooled.errors import UsageError
 from unpooled.formula import Formula
+from unpooled.inference.estimates import Estimates
+from unpooled.inference.profiles import POINTS, Profile, curved, panels, profile
 from unpooled.models.bayes import MODEL as BAYES
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.glm import MODEL as GLM

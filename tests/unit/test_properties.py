@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import PRICES, Act, Coded, Everything, coded_tables, examples, histories, messages
 
-from unpooled.aggregation import secure_sum
 from unpooled.errors import BudgetRefusal, DataError, ProtocolError, ReleaseConflict
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.unit import ROWWISE, Target
 from unpooled.protocol.messages import check_reply_type, encode, open_body, open_envelope
+from unpooled.totals import secure_sum
 
 pytestmark = pytest.mark.guarantee
 

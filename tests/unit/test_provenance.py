@@ -30,16 +30,17 @@ from unpooled import (
     PrivateLogisticRegression,
     PrivatePLSRegression,
 )
-from unpooled.aggregation.saving import pack, unpack
 from unpooled.errors import BudgetRefusal, StudyError, UsageError
 from unpooled.estimation.base import StudyEstimator
+from unpooled.inference.saving import pack, unpack
 from unpooled.models import load
 from unpooled.models.analyses.coordinator import Failed
 from unpooled.privacy.events import Kind
 from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.unit import Unit
-from unpooled.study import cited, cited_runs
+from unpooled.study import earlier as cited
+from unpooled.study import earlier as cited_runs
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning", "ignore::unpooled.UtilityWarning")
 RNG = np.random.default_rng(3)

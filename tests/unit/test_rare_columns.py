@@ -10,8 +10,8 @@ from scipy.special import expit
 from world import sized
 
 from unpooled import PrivateBayesianRegression, PrivateGLM
-from unpooled.aggregation import linear_rounds as rounds
-from unpooled.aggregation import standard
+from unpooled.linear import schedule as rounds
+from unpooled.linear import standard
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.curvature import curvature, curvature_of_intervals
 

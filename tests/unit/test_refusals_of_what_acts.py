@@ -12,17 +12,18 @@ import msgspec
 import numpy as np
 import pytest
 
-from unpooled.aggregation import keys
-from unpooled.aggregation.columns import design
-from unpooled.aggregation.joint import masking
-from unpooled.aggregation.messages import Member
 from unpooled.errors import DataError, PolicyRefusal, ProtocolError, UsageError
-from unpooled.estimation import linking
-from unpooled.estimation.imagined import Imagined, imagine
+from unpooled.estimation import columns as linking
+from unpooled.estimation.outlook import Imagined
+from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models import load
 from unpooled.models.pride.average import own_decisions
+from unpooled.products import design, masking
 from unpooled.protocol.messages import Array, Sealed
-from unpooled.study import about, approving
+from unpooled.study import finished as about
+from unpooled.study import run as approving
+from unpooled.totals import secure_sum as keys
+from unpooled.totals.total import Member
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 from cases import CASES

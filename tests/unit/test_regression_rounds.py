@@ -14,10 +14,15 @@ import pytest
 
 import unpooled
 from unpooled import Bounds, PrivateBayesianRegression
-from unpooled.aggregation import counted_scales, line_rounds, linear_rounds
-from unpooled.aggregation.descent import shrunk
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.linear_rounds import (
+from unpooled.errors import PlanMismatch, StudyAborted, UsageError
+from unpooled.kernels import rows as standard_rows
+from unpooled.kernels.posterior import NoisyMoments, least_squares_state
+from unpooled.linear import descent as line_rounds
+from unpooled.linear import scales as counted_scales
+from unpooled.linear import schedule as linear_rounds
+from unpooled.linear.descent import shrunk
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.schedule import (
     FEW,
     ROUNDS,
     WITHOUT_ROUNDS,
@@ -29,12 +34,7 @@ from unpooled.aggregation.linear_rounds import (
     square_of,
     with_ample,
 )
-from unpooled.aggregation.row_blocks import public_numbers
-from unpooled.aggregation.standard import CONSTANT, WIDEST, Scales, StandardRows
-from unpooled.aggregation.totals import Total
-from unpooled.errors import PlanMismatch, StudyAborted, UsageError
-from unpooled.kernels import standard_rows
-from unpooled.kernels.evidence import NoisyMoments, least_squares_state
+from unpooled.linear.standard import CONSTANT, WIDEST, Scales, StandardRows, public_numbers
 from unpooled.models import load
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.privacy import noise
@@ -42,6 +42,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.sensitivity import clipped_products, standardising_sums
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Total
 
 RNG = np.random.default_rng(0)
 MODEL = load("bayes")
@@ -358,7 +359,7 @@ def test_where_noise_is_small_one_release_of_moments_stands_in_the_place_of_roun
     found = {}
     for name, start in (("moments", 200.0), ("rounds", math.inf)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("unpooled.aggregation.linear_rounds.WITHOUT_ROUNDS", start)
+            patch.setattr("unpooled.linear.schedule.WITHOUT_ROUNDS", start)
             own = model(epsilon=8.0, method="refinement", weights_bounds=(0.5, 1.0) if weighted else None)
             own.fit(X, y, sites=np.arange(n) % 3, weights=weights)
         found[name] = own
@@ -649,7 +650,7 @@ def test_the_spread_of_the_state_follows_from_its_evidence() -> None:
 
 
 def test_a_table_too_large_to_keep_is_read_again_in_every_round(monkeypatch) -> None:
-    from unpooled.aggregation import row_blocks
+    from unpooled.linear import standard as row_blocks
 
     X, y = made(600)
     kept = model(method="refinement").fit(X, y)
@@ -662,7 +663,7 @@ def test_a_table_too_large_to_keep_is_read_again_in_every_round(monkeypatch) -> 
 @pytest.mark.parametrize(("numbers", "times"), [(100_000, 1), (1_000_000, 3)])
 def test_what_is_made_of_a_small_table_is_made_once(numbers: int, times: int) -> None:
     """Two million numbers are kept between rounds, twenty are not; and they are made anew for other public numbers."""
-    from unpooled.aggregation import row_blocks
+    from unpooled.linear import standard as row_blocks
     from unpooled.privacy.table import Table
 
     table, made_of = Table({"x": np.arange(20.0)}), []

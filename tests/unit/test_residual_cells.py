@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from unpooled.aggregation.clipping import Clipping
-from unpooled.aggregation.residual_cells import COUNT_CUTS, TAIL_CUTS, ResidualCells, ResidualCounts
-from unpooled.aggregation.totals import Total
+from unpooled.inference.coordinates import Clipping
+from unpooled.linear.residuals import COUNT_CUTS, TAIL_CUTS, ResidualCells, ResidualCounts
+from unpooled.totals.total import Total
 
 
 def counted(

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import unpooled
-from unpooled.aggregation.saving import FORMAT, pack, read_saved, unpack, write_saved
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
+from unpooled.inference.saving import FORMAT, pack, read_saved, unpack, write_saved
 from unpooled.study.saved import HOMES
 
 pytestmark = pytest.mark.guarantee

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unpooled.aggregation import secure_sum
-from unpooled.aggregation.secure_sum import PRIME
 from unpooled.errors import ProtocolError
 from unpooled.privacy.noise import Stream
 from unpooled.protocol.identity import Identity
+from unpooled.totals import secure_sum
+from unpooled.totals.secure_sum import PRIME
 
 pytestmark = pytest.mark.guarantee
 

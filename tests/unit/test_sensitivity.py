@@ -10,8 +10,7 @@ import pytest
 from scipy import optimize
 from world import drawn
 
-from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.totals import Summed
+from unpooled.linear.layout import Geometry, MomentsLayout
 from unpooled.models.describe.party import sums
 from unpooled.models.describe.plan import WEIGHTS, Parameters, SumsLayout, layout, mechanism
 from unpooled.papers.bayes import moments_as_published, moments_box_as_published
@@ -28,6 +27,7 @@ from unpooled.privacy.sensitivity import (
 )
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals.total import Summed
 
 REPLACE, ZERO_OUT = Adjacency.REPLACE, Adjacency.ZERO_OUT
 SHAPES = [

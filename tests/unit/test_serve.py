@@ -23,9 +23,8 @@ from typer.main import get_command
 
 import unpooled
 from unpooled.cli import main as cli
-from unpooled.cli import served
-from unpooled.cli.asked import column_of
-from unpooled.cli.serve import Service
+from unpooled.cli import serve as served
+from unpooled.cli.serve import Service, column_of
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
 pytestmark = pytest.mark.guarantee

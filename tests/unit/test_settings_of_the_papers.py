@@ -16,7 +16,7 @@ from unpooled import papers
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.privacy.study import Study
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.errors.PrivacyLeakWarning")
 

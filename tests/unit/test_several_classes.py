@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import unpooled
 from unpooled import Bounds, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
-from unpooled.kernels.softmax import softmax_minimum
+from unpooled.kernels.logistic import softmax_minimum
 from unpooled.models import load
 from unpooled.models.stacking.coordinator import StackingResult
 from unpooled.models.stacking.messages import Claim, RankedRequest, Score, Weights, ranks_of
@@ -32,7 +32,7 @@ from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Scope, Unit
-from unpooled.protocol.claims import signed_parts
+from unpooled.protocol.context import signed_parts
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Array, Nothing, Signed, encode, open_envelope
 from unpooled.protocol.party import Party

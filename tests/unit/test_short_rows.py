@@ -15,11 +15,13 @@ import short_rows_twin as twin
 from scipy import stats
 from short_rows_twin import Case, Opened, Proof, Rules
 
-from unpooled.aggregation.joint import coins, prover
-from unpooled.aggregation.joint.evaluator import evaluate
-from unpooled.aggregation.joint.judge import judge
-from unpooled.aggregation.joint.prover import prove
-from unpooled.aggregation.joint.short_rows import (
+from unpooled.errors import ProtocolError, UsageError
+from unpooled.kernels.field import four_squares
+from unpooled.privacy.noise import masked, masks
+from unpooled.products import prover
+from unpooled.products import short_rows as coins
+from unpooled.products.prover import evaluate, judge, prove
+from unpooled.products.short_rows import (
     SUMS,
     BlockShape,
     Evaluation,
@@ -29,9 +31,6 @@ from unpooled.aggregation.joint.short_rows import (
     Verdict,
     rows_of_blocks,
 )
-from unpooled.errors import ProtocolError, UsageError
-from unpooled.kernels.four_squares import four_squares
-from unpooled.privacy.field_words import masked, masks
 
 P = 2**61 - 1
 PLACE = ProofPlace("plan", "run", "b", "a", "h", 0)

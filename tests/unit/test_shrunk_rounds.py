@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateGLM
-from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_length, believed_slopes
+from unpooled.kernels.score_posterior import averaged_rounds, believed_length, believed_slopes
 from unpooled.models.glm import coordinator
 
 

@@ -15,13 +15,13 @@ from scipy.optimize import minimize
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.sites import SITE, SiteConstants, known_moments, noise_norm
-from unpooled.aggregation.standard import CONSTANT, Scales, StandardRows
 from unpooled.errors import UsageError
-from unpooled.estimation.imagined import Imagined
+from unpooled.estimation.outlook import Imagined
+from unpooled.inference.sites import SITE, SiteConstants, known_moments, noise_norm
 from unpooled.kernels.between_sites import reml
-from unpooled.kernels.noisy_gram import noise_level
+from unpooled.kernels.noisy import noise_level
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.standard import CONSTANT, Scales, StandardRows
 from unpooled.models import load
 from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS

@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateLinearRegression
-from unpooled.aggregation import linear_direction, slope_lengths
-from unpooled.aggregation.descent import way_of
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.line_rounds import learnt_part, steep_of
-from unpooled.aggregation.line_rows import LineRows
-from unpooled.aggregation.linear_direction import declared_standard, kept_part
-from unpooled.aggregation.linear_rounds import (
+from unpooled.errors import PlanMismatch, UsageError
+from unpooled.kernels import rows as standard_rows
+from unpooled.linear import conversation as linear_direction
+from unpooled.linear import descent as slope_lengths
+from unpooled.linear.conversation import declared_standard, kept_part
+from unpooled.linear.descent import learnt_part, steep_of, way_of
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.lines import LineRows
+from unpooled.linear.schedule import (
     LENGTH_ROUNDS,
     ROUNDS,
     WORTH_DIRECTION,
@@ -27,10 +29,7 @@ from unpooled.aggregation.linear_rounds import (
     Method,
     schedule_of,
 )
-from unpooled.aggregation.row_blocks import public_numbers
-from unpooled.aggregation.standard import CAP, CONSTANT, StandardRows
-from unpooled.errors import PlanMismatch, UsageError
-from unpooled.kernels import standard_rows
+from unpooled.linear.standard import CAP, CONSTANT, StandardRows, public_numbers
 from unpooled.models.bayes.plan import BayesDesign
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table

@@ -27,9 +27,7 @@ from unpooled.study.files import read_party
 from unpooled.study.party import create_party, open_party
 from unpooled.study.sources import connection as engine_room
 from unpooled.study.sources.query import looked_at
-from unpooled.study.sources.snapshot import Snapshot, words_of
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import BLOCK, SourceTable
+from unpooled.study.sources.table import BLOCK, Snapshot, Source, SourceTable, words_of
 
 #: Stands in every file and every query of a test that must not find it in an error.
 VALUE = 4711.25
@@ -693,7 +691,7 @@ def test_the_command_line_sets_up_a_party_of_a_query_and_the_doctor_looks_at_it(
     from typer.testing import CliRunner
 
     from unpooled.cli.main import app
-    from unpooled.network.doctor import examine
+    from unpooled.network.processes import examine
 
     rows(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -729,7 +727,7 @@ def test_a_party_file_that_somebody_wrote_is_completed(tmp_path: Path) -> None:
 
 
 def test_what_a_study_would_refuse_is_listed_with_its_rows(tmp_path: Path) -> None:
-    from unpooled.study.inspect import inspect
+    from unpooled.study.data import inspect
     from unpooled.study.reading import DataFormat
 
     source = Source("SELECT CASE i WHEN 3 THEN NULL ELSE i END AS a FROM range(10) AS t(i) ORDER BY ALL", name="ward")

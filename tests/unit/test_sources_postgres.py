@@ -19,8 +19,7 @@ from unpooled.privacy.unit import Target
 from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Nothing, encode
 from unpooled.study.party import create_party, open_party
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import SourceTable
+from unpooled.study.sources.table import Source, SourceTable
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "a server is there"),

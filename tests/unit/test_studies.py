@@ -22,9 +22,9 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card
 from unpooled.privacy.unit import Target, Unit
-from unpooled.study.about import moment
 from unpooled.study.data import read_table, write_sparse
 from unpooled.study.files import read_card, read_party, read_study, write_card
+from unpooled.study.finished import moment
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
 pytestmark = pytest.mark.guarantee

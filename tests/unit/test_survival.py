@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import unpooled
-from unpooled.aggregation.life_table import LifeTable
 from unpooled.errors import UnpooledError, UsageError
-from unpooled.kernels import survival_tests
+from unpooled.inference.life_table import LifeTable
+from unpooled.kernels import survival as survival_tests
 from unpooled.models.survival import MODEL, plan
 from unpooled.models.survival.plan import ExitsLayout
 from unpooled.privacy.bounds import Column

@@ -11,9 +11,17 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from unpooled.errors import AccountingError
-from unpooled.privacy.accounting import Composition, gaussian_curve, gaussian_delta
+from unpooled.privacy.accounting import (
+    Composition,
+    TailSum,
+    edges_of,
+    gaussian_curve,
+    gaussian_delta,
+    log_moment,
+    summed,
+    survival,
+)
 from unpooled.privacy.events import Event, Kind
-from unpooled.privacy.tails import TailSum, edges_of, log_moment, summed, survival
 
 pytestmark = pytest.mark.guarantee
 

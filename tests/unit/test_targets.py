@@ -10,7 +10,7 @@ import pytest
 from world import sized
 
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation import residual_cells
+from unpooled.linear import residuals as residual_cells
 from unpooled.models.glm import coordinator
 
 N, SLOPES = 20_000, np.array([0.4, 0.0, -0.2])

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 from asked import bits
 
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import Scales, StandardRows
-from unpooled.aggregation.threads import THREADS, alone, shared_out, threads
 from unpooled.errors import DataError, UsageError
-from unpooled.kernels.threads import processors
+from unpooled.kernels.compiled import processors
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.standard import Scales, StandardRows
 from unpooled.models.describe.party import sums
 from unpooled.models.describe.plan import compile_plan
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
-from unpooled.study.sources.source import Source
-from unpooled.study.sources.table import SourceTable
+from unpooled.study.sources.table import Source, SourceTable
+from unpooled.totals.threads import THREADS, alone, shared_out, threads
 
 ROWS = 3000
 COLUMNS = (Column("a", -3.0, 3.0), Column("b", -3.0, 3.0, missing="absent"), Column("y", -9.0, 9.0))

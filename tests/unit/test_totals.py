@@ -15,15 +15,6 @@ from hypothesis import given
 from strategies import Sum, examples, sums
 from world import sized
 
-from unpooled.aggregation import keys, secure_sum
-from unpooled.aggregation.distributed import Distributed
-from unpooled.aggregation.joint.sums import JointSum
-from unpooled.aggregation.local import Local
-from unpooled.aggregation.messages import AgreeRequest, FragmentRequest, LocalRequest, Member, TotalRequest
-from unpooled.aggregation.modes import Mode, aggregation_of
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Summed
-from unpooled.aggregation.trusted import Trusted
 from unpooled.errors import (
     PlanMismatch,
     PolicyRefusal,
@@ -33,6 +24,7 @@ from unpooled.errors import (
     UnpooledError,
     UsageError,
 )
+from unpooled.linear.moments import Moments
 from unpooled.models import load
 from unpooled.models.bayes.plan import design_of
 from unpooled.privacy.accounting import budget_rho
@@ -44,11 +36,16 @@ from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Target, Unit
+from unpooled.products.sums import JointSum
 from unpooled.protocol.conversation import OpenRequest, find_step
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, Nothing, Partial, Released, Sealed, encode, open_body, open_envelope
 from unpooled.protocol.party import Party
+from unpooled.totals import secure_sum
+from unpooled.totals import secure_sum as keys
+from unpooled.totals.modes import Distributed, Local, Mode, Trusted, aggregation_of
+from unpooled.totals.total import AgreeRequest, FragmentRequest, LocalRequest, Member, Summed, TotalRequest
 
 pytestmark = pytest.mark.guarantee
 
@@ -504,7 +501,7 @@ def test_the_largest_statistics_and_their_noise_do_not_wrap_around() -> None:
 
 
 def test_a_statistic_beyond_its_declared_range_never_leaves(monkeypatch) -> None:
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
 
     study = study_of(3)
     statistic = MomentsLayout.statistic

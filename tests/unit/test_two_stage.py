@@ -14,15 +14,14 @@ from world import sized
 
 import unpooled
 from unpooled import PrivateLinearRegression
-from unpooled.aggregation.columns.imagined import imagine
-from unpooled.aggregation.instruments import WEAK, tables_of
 from unpooled.errors import UsageError
-from unpooled.kernels.known_directions import KnownDirections
-from unpooled.kernels.two_stage import SecondMoments, first_stage, first_stage_covariance, second_stage
+from unpooled.kernels.noisy import KnownDirections, SecondMoments, first_stage, first_stage_covariance, second_stage
+from unpooled.linear.instruments import WEAK, tables_of
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.moments import imagine
 
 ARMS = ("a", "b", "c")
 SPLIT = {"clinic": ("dose", "age"), "registry": ("arm", "z1", "z2", "y")}

@@ -26,13 +26,10 @@ from unpooled import (
     describe_outlook,
 )
 from unpooled.cli.party import check
-from unpooled.cli.plan import plan
-from unpooled.cli.run import run, worth_it
+from unpooled.cli.study import plan, run, worth_it
 from unpooled.errors import Refusal, StudyError, UsageError
-from unpooled.estimation import utility
-from unpooled.estimation.made_up import SHAPES, standard_columns
-from unpooled.estimation.outlook import RUNS, Expected, Outlook, simulated
-from unpooled.estimation.utility import glance, refuse_if_poor
+from unpooled.estimation import outlook as utility
+from unpooled.estimation.outlook import RUNS, SHAPES, Expected, Outlook, glance, refuse_if_poor, simulated, standard_columns
 from unpooled.models import load
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.unit import Target

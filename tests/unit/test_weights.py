@@ -15,13 +15,11 @@ from world import sized
 
 import unpooled
 from unpooled import PrivateGLM, PrivateLinearRegression
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.standard import SQUARE_STEPS, Scales, StandardRows
-from unpooled.aggregation.totals import Total
-from unpooled.aggregation.weights import ASSUMPTION, Weighting, weighting_of
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, UsageError
 from unpooled.families import ROW_FAMILIES
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.standard import SQUARE_STEPS, Scales, StandardRows
 from unpooled.models import fitted, load
 from unpooled.models.glm.multinomial import ClassResponses, ClassRows, Softmax
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
@@ -30,6 +28,8 @@ from unpooled.privacy.mechanisms import Reach
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Total
+from unpooled.totals.weights import ASSUMPTION, Weighting, weighting_of
 
 pytestmark = pytest.mark.guarantee
 

@@ -26,8 +26,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.exposure import Cost
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
-from unpooled.privacy.ledger.chain import Row, link
-from unpooled.privacy.ledger.history import History
+from unpooled.privacy.ledger.chain import History, Row, link
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.origin import ReleasedInput, by_draw
 from unpooled.privacy.plan import Card, HelperCard, Household, Plan, Study

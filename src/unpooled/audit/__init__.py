@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unpooled.audit.empirical import empirical_epsilon as empirical_epsilon
+    from unpooled.audit.attacks import empirical_epsilon as empirical_epsilon
 
 __all__ = ["empirical_epsilon"]
 
@@ -13,7 +13,7 @@ __all__ = ["empirical_epsilon"]
 def __getattr__(name: str) -> object:
     import importlib
 
-    home = {"empirical_epsilon": "unpooled.audit.empirical"}
+    home = {"empirical_epsilon": "unpooled.audit.attacks"}
     if name in home:
         return getattr(importlib.import_module(home[name]), name)
     msg = f"module 'unpooled.audit' has no attribute {name!r}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.audit.violation import Violation
+from unpooled.audit.stage import Violation
 from unpooled.errors import UnpooledError
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.exposure import BETWEEN
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
 #: How often each release was made, by party and name.
 Made = Counter[tuple[str, str]]

@@ -1,34 +1,103 @@
-"""Tables that differ from given ones in one unit, chosen to move statistics as far as they go.
-
-Random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds, missing values (also of rows
-that hold two values and else the middle of every range), rows that are all alike; and one more value of the worst found so far, for a search from
-there: inside the range, or one where a statistic may jump (:mod:`unpooled.audit.extremes`).
-"""
+"""Neighbours: tables that differ in one unit, chosen and searched to move statistics as far as they go, and kept so that later audits replay them first."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.audit.extremes import FAR, all_alike, at_norm, extremes
-from unpooled.privacy.household import BoundedTable
+from unpooled.privacy.table import BoundedTable, Table
 from unpooled.privacy.unit import Adjacency, Split, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card, Plan
-    from unpooled.privacy.table import Table
 
     Tables = dict[str, Table]
     Row = dict[str, Any]
     #: What becomes of a party's audited unit: other values of its row, nothing, or other rows of the household.
     Change = Row | None | list[Row]
+
+
+# --- Extremes --------------------------------------------------------------------------------------------------------------
+# Values and rows at which a statistic may jump: far beyond every range, at zero, and one step on either side of every cut.
+
+#: A value beyond every declared range, and the smallest number above 0; a table refuses infinite values.
+FAR, SMALLEST = 1e300, 5e-324
+#: Into how many equal parts a range is cut, beside tenths: edges of bins are mostly there.
+_PARTS = (8, 10)
+#: The columns of a party that are put beyond their range alone.
+_ALONE = 3
+
+
+def extremes(column: Column) -> list[float]:
+    """Return numbers of a column worth trying beyond those inside its range: far out, zeros, and one unit in the last place around every cut."""
+    low, high = column.range
+    cuts = {low, high, column.centre, *(low + (high - low) * k / parts for parts in _PARTS for k in range(1, parts))}
+    steps = [math.nextafter(cut, end) for cut in sorted(cuts) for end in (-math.inf, math.inf)]
+    return [FAR, -FAR, 0.0, -0.0, SMALLEST, -SMALLEST, *sorted(cuts), *steps]
+
+
+def at_norm(plan: Plan, card: Card) -> Iterator[dict[str, Any]]:
+    """Yield rows as long as the study's norm, one step shorter and one step longer, where it has one."""
+    norm, numbers = plan.study.parameters.get("norm"), [c for c in card.columns if c.categories is None]
+    if not isinstance(norm, float) or not numbers:
+        return
+    for length in (norm, math.nextafter(norm, 0.0), math.nextafter(norm, math.inf)):
+        yield {c.name: c.centre + length / math.sqrt(len(numbers)) for c in numbers}
+
+
+def same_values(plan: Plan, card: Card) -> Iterator[tuple[dict[str, float], list[dict[str, float]], str]]:
+    """Yield (values, others that must count the same, what they are): beyond a range and at its end, all columns and one; zeros of both signs.
+
+    Only of a study whose rows are shortened to a norm: elsewhere a value that is not clipped moves a release beyond its bound. Where a constant
+    is left out, a range is made symmetric, so only its farther end is one. A range that the norm implies is not clipped to.
+    """
+    norm = plan.study.parameters.get("norm")
+    if not isinstance(norm, float):
+        return
+    numbers = [c for c in card.columns if c.categories is None and c.range != (-norm, norm)]
+    for end, far in enumerate((-FAR, FAR)):
+        ends = {c.name: c.range[end] for c in numbers if abs(c.range[end]) >= abs(c.range[1 - end])}
+        if ends:
+            others = [dict.fromkeys(ends, far), *({name: far} for name in list(ends)[:_ALONE])]
+            yield ends, others, "values beyond a declared range count otherwise than its end"
+    zeros = {c.name: 0.0 for c in numbers if c.range[0] < 0 < c.range[1]}
+    if zeros:
+        others = [dict.fromkeys(zeros, -0.0), dict.fromkeys(zeros, SMALLEST)]
+        yield zeros, others, "a zero with another sign, or next to nothing, counts otherwise than zero"
+
+
+def with_values(table: Table, values: dict[str, float], at: int) -> Table:
+    """Return the table with these values in the audited unit: in one row, or in all rows of a household."""
+    if isinstance(table, BoundedTable):
+        return table.exchange([row | values for row in table.first()])
+    return table.replace(at, values)
+
+
+def all_alike(table: Table, card: Card, row: dict[str, Any]) -> Table:
+    """Return a table of the same number of rows, all of which hold these values; labels stay what they are. Categories that the row does not have are unused."""
+    columns = {
+        column.name: np.full(table.n_rows, row[column.name], dtype=table[column.name].dtype) for column in card.columns
+    }
+    return Table(columns | {label: table[label] for label in card.labels})
+
+
+# --- Neighbours ------------------------------------------------------------------------------------------------------------
+# Tables that differ from given ones in one unit, chosen to move statistics as far as they go.
+#
+# Random rows, vertices of the bounds, the centre, mirrored rows, copies of other rows, values far outside the bounds, missing values (also of rows
+# that hold two values and else the middle of every range), rows that are all alike; and one more value of the worst found so far, for a search from
+# there: inside the range, or one where a statistic may jump (:mod:`unpooled.audit.neighbours`).
 
 
 def _values(column: Column, rng: np.random.Generator) -> list[Any]:
@@ -274,3 +343,166 @@ def vanishing(card: Card, row: Row) -> Row | None:
     """Under zero-out a single value may only become missing, where that is allowed."""
     missing = {name: _nothing(card.column(name)) for name in row}
     return missing if all(card.column(name).may_be_absent for name in row) else None
+
+
+# --- Search ----------------------------------------------------------------------------------------------------------------
+# A search for the worst neighbour of every release, guided by how far each one moved.
+#
+# Every release has its own farthest neighbour so far. A step changes one value of the farthest of all, or of that of the release that is farthest below its
+# bound and was taken least often, in turn; and keeps what moves any release farther than before.
+
+#: A release, as (party, name).
+Key = tuple[str, str]
+#: How far each release moved at most, as a part of its bound, and which change moved it so far.
+Found = dict[Key, tuple[float, "Mapping[str, Change]"]]
+
+
+def searched(
+    plan: Plan,
+    compare: Callable[[Mapping[str, Change]], Mapping[Key, float]],
+    tried: Iterable[Mapping[str, Change]],
+    unit: Unit,
+    rng: np.random.Generator,
+    rounds: int,
+) -> Found:
+    """Return the farthest neighbour of every release: among those that are tried, and after ``rounds`` steps from the farthest so far."""
+    best: Found = {}
+
+    def note(changes: Mapping[str, Change]) -> None:
+        for key, part in compare(changes).items():
+            if part > best.get(key, (0.0, {}))[0]:
+                best[key] = (part, dict(changes))
+
+    for changes in tried:
+        note(changes)
+    taken: list[Key] = []
+    for step in range(rounds):
+        keys = sorted(
+            (key for key in best if searchable(plan, best[key][1])), key=lambda key: (taken.count(key), best[key][0])
+        )
+        if not keys:
+            break
+        key = keys[0] if step % 2 else max(keys, key=lambda key: best[key][0])
+        taken += [key] * (step % 2)
+        note(changed_once(plan, best[key][1], unit, rng))
+    return best
+
+
+# --- Pairs -----------------------------------------------------------------------------------------------------------------
+# Pairs of neighbours that moved a release far: kept in a file, so that later audits of the same study replay them first.
+
+#: The part of a bound beyond which a pair is kept, and the part of its movement that it must still have.
+FAR_ENOUGH, STILL = 0.9, 0.5
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One unit's values in both data sets, party by party, and how far each release moved, as a part of its bound."""
+
+    unit: Unit
+    at: int
+    first: dict[str, Any]
+    second: dict[str, Any]
+    moved: dict[str, float]
+    #: The hash of the plan with whose noise it moved so far; empty: it does whatever earlier rounds draw.
+    plan: str = ""
+
+    def base(self, tables: Tables) -> Tables:
+        """Return the tables with the first values."""
+        found = dict(tables)
+        for name, row in self.first.items():
+            table = tables[name]
+            found[name] = table.exchange(row) if isinstance(table, BoundedTable) else table.replace(self.at, row)
+        return found
+
+
+@dataclass
+class Pairs:
+    """The farthest pair of every release under every unit, by the hash of the plan whose parties made them up."""
+
+    kept: list[Pair] = field(default_factory=list)
+
+    def note(self, plan: Plan, tables: Tables, base: Tables, unit: Unit, at: int, found: Found) -> None:
+        """Keep the pairs of one search that moved a release farther than any before, and far enough; of row-split parties one of each release."""
+        for (party, release), (part, changes) in found.items():
+            name = f"{party}.{release}"
+            places = {name} if plan.split is Split.VERTICAL else {f"{card.name}.{release}" for card in plan.study.parties}
+            known = [pair for pair in self.kept if pair.unit is unit and places & pair.moved.keys()]
+            if part <= FAR_ENOUGH or any(
+                moved >= part for pair in known for one, moved in pair.moved.items() if one in places
+            ):
+                continue
+            for pair in known:
+                for one in places & pair.moved.keys():
+                    del pair.moved[one]
+            names = {card.name: tuple(c.name for c in card.columns) for card in plan.study.parties if card.name in changes}
+            both = {one: (_row(base, one, columns, at), _row(tables, one, columns, at)) for one, columns in names.items()}
+            first = {one: row for one, (row, was) in both.items() if repr(row) != repr(was)}
+            self.kept.append(Pair(unit, at, first, _changes(changes), {name: part}))
+        self.kept = [pair for pair in self.kept if pair.moved]
+
+    def copied(self) -> Pairs:
+        """Return the same pairs, for a search to go on with."""
+        return Pairs([replace(pair, moved=dict(pair.moved)) for pair in self.kept])
+
+    @classmethod
+    def read(cls, rows: list[dict[str, Any]]) -> Pairs:
+        """Return the pairs of a file's rows."""
+        return cls([Pair(**{**row, "unit": Unit(row["unit"])}) for row in rows])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the pairs as rows of a file."""
+        rounded = [replace(pair, moved={name: round(part, 3) for name, part in pair.moved.items()}) for pair in self.kept]
+        return [asdict(pair) | {"unit": str(pair.unit)} for pair in rounded]
+
+
+def read_file(path: Path, study: str) -> Pairs:
+    """Return the pairs that a file has of a study; none where there is no file."""
+    return Pairs.read(json.loads(path.read_text()).get(study, [])) if path.is_file() else Pairs()
+
+
+def write_file(path: Path, study: str, pairs: Pairs) -> None:
+    """Write the pairs of a study into the file, next to those of others."""
+    known = json.loads(path.read_text()) if path.is_file() else {}
+    lines = {
+        name: [json.dumps(row) for row in rows] for name, rows in sorted((known | {study: pairs.rows()}).items()) if rows
+    }
+    body = ",\n".join(json.dumps(name) + ": [\n" + ",\n".join(rows) + "\n]" for name, rows in lines.items())
+    path.write_text("{\n" + body + "\n}\n")
+
+
+def _changes(changes: Mapping[str, Change]) -> dict[str, Any]:
+    """Return a change as plain values."""
+    return {
+        name: None if row is None else _plain(row) if isinstance(row, dict) else [_plain(one) for one in row]
+        for name, row in changes.items()
+    }
+
+
+def _row(base: Tables, name: str, columns: tuple[str, ...], at: int) -> Any:  # noqa: ANN401 - a row, or the rows of a household
+    table = base[name]
+    if isinstance(table, BoundedTable):
+        return [_plain(row) for row in table.first()]
+    return _plain({column: table[column][at] for column in columns})
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
+
+
+__all__ = [
+    "FAR",
+    "FAR_ENOUGH",
+    "STILL",
+    "Found",
+    "Pair",
+    "Pairs",
+    "all_alike",
+    "at_norm",
+    "extremes",
+    "read_file",
+    "same_values",
+    "searched",
+    "with_values",
+    "write_file",
+]

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.audit.joint_laws import RARE
-from unpooled.audit.likelihood import gaussian_law
-from unpooled.audit.made_up import made_up
+from unpooled.audit.attacks import gaussian_law
 from unpooled.audit.neighbours import allowed, changed_table
+from unpooled.audit.presence import RARE
 from unpooled.audit.stage import Stage
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import gaussian_epsilon
 from unpooled.privacy.mechanisms import DistributedGaussian
 from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.study.made_up import made_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.audit.neighbours import Row
-    from unpooled.audit.witness import Act
+    from unpooled.audit.stage import Act
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
     Numbers = NDArray[np.float64]
     Tables = dict[str, Table]

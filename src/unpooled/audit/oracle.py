@@ -28,25 +28,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.audit.differences import differences
-from unpooled.audit.shares import share
-from unpooled.audit.stage import FrozenKeys, total_of
-from unpooled.audit.violation import Violation
-from unpooled.audit.witness import Acts, watched
+from unpooled.audit.account import audit_account
+from unpooled.audit.neighbours import read_file, write_file
+from unpooled.audit.orders import audit_orders
+from unpooled.audit.presence import audit_noise
+from unpooled.audit.replay import differences, replay, steady
+from unpooled.audit.stage import Acts, FrozenKeys, Violation, share, total_of, watched
+from unpooled.audit.transcripts import audit_sealed, audit_transcript
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.estimation.running import run, run_by
 from unpooled.models import load
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import UNBOUNDED, Kind
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Entries, Ledger
 from unpooled.privacy.mechanisms import Contribution, DistributedGaussian, FieldGaussian
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Card
-from unpooled.privacy.table import NoRows
+from unpooled.privacy.table import BoundedTable, NoRows
 from unpooled.privacy.unit import Adjacency, Scope, Split, Unit
 from unpooled.protocol.conversation import find_step
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import LocalRun, Outcome, drive
 from unpooled.protocol.messages import Disclosed, Entrusted, open_body, open_envelope
 from unpooled.protocol.party import Party
@@ -55,8 +56,10 @@ from unpooled.study.made_up import made_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from unpooled.audit.witness import Act
+    from unpooled.audit.replay import Report
+    from unpooled.audit.stage import Act
     from unpooled.estimation.running import Asked
     from unpooled.privacy.budget import Budget, FitClaim
     from unpooled.privacy.events import Event
@@ -64,7 +67,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
 #: The deltas at which curves are compared.
 DELTAS = (1e-3, 1e-5, 1e-8)
@@ -511,6 +514,40 @@ def _differ(one: Table, other: Table) -> set[int]:
             same |= np.isnan(ours) & np.isnan(theirs)
         rows |= set(np.flatnonzero(~np.asarray(same, dtype=bool)).tolist())
     return rows
+
+
+# --- Whole -----------------------------------------------------------------------------------------------------------------
+# The audit of a study as a whole: everything that needs no attacks, in one call, for the command line, the console and the dossier.
+
+
+def audit_study(
+    asked: Study, say: Callable[[str], None], *, rows: int = 40, rounds: int = 10, pairs: Path | None = None
+) -> Report:
+    """Return what was found when the study was replayed on made-up data of at most ``rows`` rows a party; ``say`` is given each thing it does.
+
+    Needs no data. ``rounds`` is the number of random neighbours, and of steps of the search for worse ones. ``pairs`` is a
+    file of pairs that earlier audits kept for a study of this plan: they are replayed first, and farther ones are written into it.
+    """
+    model = load(asked.row)
+    must_release(model, asked)
+    fitted, tables = made_up(model, asked, rows)
+    say(f"replaying model {asked.model!r} on neighbouring data sets")
+    plan = model.compile(fitted).hash
+    kept = None if pairs is None else read_file(pairs, plan)
+    report = replay(model, fitted, tables, registry=load, rounds=rounds, pairs=kept)
+    if pairs is not None:
+        write_file(pairs, plan, steady(model, fitted, tables, report.pairs, registry=load, keys=2))
+    say("cutting it after every message, and asking in other orders")
+    report.violations += audit_account(model, fitted, tables, registry=load)
+    say("asking once more than planned, out of order, and over data that changed")
+    report.violations += audit_orders(model, fitted, tables, registry=load)
+    say("looking at every byte that leaves a party")
+    report.violations += audit_sealed(model, fitted, tables, registry=load)
+    _, others = made_up(model, asked, rows, seed=1)
+    report.violations += audit_transcript(model, fitted, tables, others, registry=load)
+    say("holding its noise against the planned laws, under many keys")
+    report.violations += audit_noise(model, fitted, tables, registry=load)
+    return report
 
 
 __all__ = ["Attained", "Oracle", "Promise", "lost"]

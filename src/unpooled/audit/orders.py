@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.audit.account import fresh_parties
-from unpooled.audit.violation import Violation
-from unpooled.audit.witness import Acts, watched
+from unpooled.audit.stage import Acts, Violation, watched
 from unpooled.errors import DataError, UnpooledError
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.conversation import find_step
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
     from unpooled.protocol.party import Party
-    from unpooled.protocol.step import Model, Step
+    from unpooled.protocol.registry import Model, Step
 
 
 def audit_orders(

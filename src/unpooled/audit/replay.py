@@ -1,14 +1,4 @@
-"""Replay a study on neighbouring data with the noise frozen: what moves, and never more than declared.
-
-The requests of a recorded run are put again to parties whose data differ in one unit. With equal noise the difference of two
-releases is the difference of two statistics, so it can be held against the declared sensitivity exactly. Everything that is not
-a release must not move at all: shapes, the order of releases, public fields, refusals. Conditioning on the recorded
-requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
-
-The neighbours are those of :mod:`unpooled.audit.neighbours`, and a search from the farthest of every release (:mod:`unpooled.audit.search`); under
-every unit that the plan prices. What must count as the same value must move nothing at all (:mod:`unpooled.audit.extremes`). Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.shares`), each against its own bound; and all
-releases that one neighbour moved, composed, against what the whole plan states, which no bound of a single release can show.
-"""
+"""Replay a study on neighbouring data with the noise frozen: what moves, never more than declared, and the report of it."""
 
 from __future__ import annotations
 
@@ -16,21 +6,27 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.audit.differences import differences
-from unpooled.audit.extremes import same_values, with_values
-from unpooled.audit.neighbours import alike, allowed, bases, changed_table, corner, neighbours
-from unpooled.audit.pairs import FAR_ENOUGH, STILL, Pair, Pairs
-from unpooled.audit.report import Report
-from unpooled.audit.search import searched
-from unpooled.audit.shares import share
-from unpooled.audit.stage import FrozenKeys, total_of
-from unpooled.audit.violation import Violation
-from unpooled.audit.witness import Acts, watched
+from unpooled.audit.neighbours import (
+    FAR_ENOUGH,
+    STILL,
+    Pair,
+    Pairs,
+    alike,
+    allowed,
+    bases,
+    changed_table,
+    corner,
+    neighbours,
+    same_values,
+    searched,
+    with_values,
+)
+from unpooled.audit.stage import Acts, FrozenKeys, Violation, share, total_of, watched
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.events import NO_COST, Kind
 from unpooled.privacy.ledger import Ledger
@@ -40,7 +36,18 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import drive, in_process
-from unpooled.protocol.messages import Entrusted, open_body, open_envelope
+from unpooled.protocol.messages import (
+    Array,
+    Disclosed,
+    Entrusted,
+    Masked,
+    Partial,
+    Public,
+    Released,
+    Sealed,
+    open_body,
+    open_envelope,
+)
 from unpooled.protocol.party import Party
 from unpooled.protocol.transcript import Transcript
 
@@ -48,12 +55,99 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from unpooled.audit.neighbours import Change, Tables
-    from unpooled.audit.witness import Act
+    from unpooled.audit.stage import Act
     from unpooled.privacy.events import Event
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
     from unpooled.protocol.transcript import Exchanged
+
+
+# --- Differences -----------------------------------------------------------------------------------------------------------
+# The differences between two messages of one step, other than those of values of releases.
+
+
+def differences(ours: Any, theirs: Any) -> Iterator[str]:  # noqa: ANN401, C901 - any field of two replies; a line per way to differ
+    """Yield the differences between two fields, other than those of values of releases, which may differ."""
+    if type(ours) is not type(theirs):
+        yield "the message has another form"
+    elif isinstance(ours, tuple):
+        if len(ours) != len(theirs):
+            yield "the number of messages depends on the data"
+        for one, other in zip(ours, theirs, strict=False):
+            yield from differences(one, other)
+    elif isinstance(ours, Public):
+        if ours != theirs:
+            yield "a public field depends on the data"
+    elif isinstance(ours, Sealed | Masked):
+        if (ours.node, len(ours.ciphertext)) != (theirs.node, len(theirs.ciphertext)):
+            yield "a sealed message's length or receiver depends on the data"
+    elif isinstance(ours, Entrusted | Disclosed | Released | Partial):
+        if _shape(ours.values) != _shape(theirs.values):
+            yield "the shape of a message depends on the data"
+        elif isinstance(ours, Partial) and ours != theirs:
+            yield "a partial sum depends on the node's own data, not on its sealed fragment alone"
+        elif isinstance(ours, Released) and (ours.name, ours.index) != (theirs.name, theirs.index):
+            yield "which release is made depends on the data"
+
+
+def _shape(array: Array) -> tuple[str, tuple[int, ...]]:
+    return array.dtype, array.shape
+
+
+# --- Report ----------------------------------------------------------------------------------------------------------------
+# The report of a replay: how far every release moved, and what moved that must not.
+
+
+@dataclass(slots=True)
+class Report:
+    """Report of an audit: the largest measured fraction of each declared bound, and every violation."""
+
+    #: (unit, party, release) -> measured change / declared event.
+    largest: dict[tuple[Unit, str, str], float] = field(default_factory=dict)
+    violations: list[Violation] = field(default_factory=list)
+    #: Of each promise of the whole study: the epsilon that one person attained at its delta, and the one that is promised.
+    attained: dict[str, tuple[float, float]] = field(default_factory=dict)
+    neighbours: int = 0
+    #: The farthest pair of every release that came near its bound.
+    pairs: Pairs = field(default_factory=Pairs)
+    #: Releases, as "party.name", that a kept pair moves less than it did: the same statistic no longer, or other noise before it.
+    slower: list[str] = field(default_factory=list)
+    #: Releases, as "party.name", that no neighbour moved, or that are no vectors whose movement can be measured (choices, minimisers).
+    unmeasured: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Return True if nothing moved farther than declared."""
+        return not self.violations
+
+    def __str__(self) -> str:
+        lines = [f"{self.neighbours} neighbouring data sets: {'no violation' if self.passed else 'VIOLATIONS'}"]
+        lines += [
+            f"  {unit} {party}.{name}: at most {ratio:.4f} of the declared bound"
+            for (unit, party, name), ratio in sorted(self.largest.items())
+        ]
+        lines += [
+            f"  {name}: one person, changed at every party at once, attains epsilon = {ours:.4g} of {promised:.4g}"
+            for name, (ours, promised) in sorted(self.attained.items())
+        ]
+        lines += [f"  not measured: {', '.join(self.unmeasured)} (see the model's own tests)"] if self.unmeasured else []
+        lines += [f"  moved less than by the kept pairs: {', '.join(self.slower)}"] if self.slower else []
+        lines += [f"  {v.unit} {v.party}: {v.where}: {v.what}" for v in self.violations[:10]]
+        return "\n".join(lines)
+
+
+# --- Replay ----------------------------------------------------------------------------------------------------------------
+# Replay a study on neighbouring data with the noise frozen: what moves, and never more than declared.
+#
+# The requests of a recorded run are put again to parties whose data differ in one unit. With equal noise the difference of two
+# releases is the difference of two statistics, so it can be held against the declared sensitivity exactly. Everything that is not
+# a release must not move at all: shapes, the order of releases, public fields, refusals. Conditioning on the recorded
+# requests is what adaptive composition asks for: a coordinator is a pure function of replies that are already private.
+#
+# The neighbours are those of :mod:`unpooled.audit.neighbours`, and a search from the farthest of every release (:mod:`unpooled.audit.neighbours`); under
+# every unit that the plan prices. What must count as the same value must move nothing at all (:mod:`unpooled.audit.neighbours`). Vectors, parts of totals, choices and minimisers are measured (:mod:`unpooled.audit.stage`), each against its own bound; and all
+# releases that one neighbour moved, composed, against what the whole plan states, which no bound of a single release can show.
 
 #: Relative slack for the last bits of a norm, nothing more; and for minimisers, whose privacy loss takes difference quotients.
 _ROUNDING, _QUOTIENTS = 1e-9, 1e-3

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from unpooled.errors import StudyError
 from unpooled.study.files import read_party
 from unpooled.study.party import place_in
-from unpooled.study.sources.address import QueryAddress
 from unpooled.study.sources.connection import engine, refuse
-from unpooled.study.sources.query import looked_at, tree_of
-from unpooled.study.sources.relations import name_of, select_all, text_of
+from unpooled.study.sources.grammar import name_of, select_all, text_of
+from unpooled.study.sources.query import QueryAddress, looked_at, tree_of
 from unpooled.study.sources.rowwise import tables_read
 
 if TYPE_CHECKING:

@@ -1,41 +1,321 @@
-"""A study put on as often as an attack needs: compiled once, its parties made anew for every run, ended after the last draw.
-
-An attacker sees totals. So of a total modulo a prime, whose shares are uniform whatever the data are, the acts of a run hold parts that add up to
-it: the total itself and the first holder's noise, and of every other holder the noise alone.
-"""
+"""A study put on as often as an attack needs, with a witness of every mechanism: what it was given, what it drew, and the share of its declaration that two acts use."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.secure_sum import opened
-from unpooled.audit.witness import Acts, watched
 from unpooled.kernels import field as field_arithmetic
+from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.mechanisms import Contribution, FieldGaussian, Objective, Summand
+from unpooled.privacy.mechanisms import (
+    Contribution,
+    FieldGaussian,
+    GaussianObjective,
+    NoisyChoice,
+    Objective,
+    ObjectivePerturbation,
+    ScaledGaussian,
+    Scores,
+    Summand,
+    Vector,
+)
 from unpooled.privacy.noise import KeySource, Stream
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.party import Party
+from unpooled.totals.secure_sum import opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.audit.witness import Act
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.mechanisms import Given, Mechanism
+    from unpooled.privacy.noise import RandomBits
+    from unpooled.privacy.plan import Plan, Release, Study
     from unpooled.privacy.study import Card, HelperCard
     from unpooled.privacy.table import Table
+    from unpooled.privacy.unit import Unit
     from unpooled.protocol.messages import Ask, Dropped
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
+
+    Floats = NDArray[np.float64]
+    Solver = Callable[[Floats], Floats]
+
+
+# --- Violation -------------------------------------------------------------------------------------------------------------
+# Violations that an audit found.
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Something that moved where it must not, or farther than declared, was not debited, or left a party unreleased. Holds no data value."""
+
+    unit: Unit
+    party: str
+    where: str
+    what: str
+
+
+# --- Witness ---------------------------------------------------------------------------------------------------------------
+# Witnesses of every mechanism of a replayed study, with its input and output: the exact statistic, scores, objective and perturbation.
+#
+# Witnesses stand in a model's plans in place of the mechanisms. Hashes and costs stay what they are.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Act:
+    """One draw of a planned release."""
+
+    release: str
+    mechanism: Mechanism
+    given: Given
+    gave: NDArray[Any]
+    #: Of an objective: the linear term that its mechanism drew.
+    perturbation: NDArray[np.float64] | None = None
+
+
+@dataclass(slots=True)
+class Acts:
+    """The acts of one party, in order; and those recorded in another world, which its steps are handed instead of their own.
+
+    What a party does next is a function of what it has released. With equal releases in both worlds each act is compared under
+    the condition on which adaptive composition rests, although a party may keep a release to itself.
+    """
+
+    recorded: tuple[Act, ...] = ()
+    #: Whether what is entrusted to an aggregator, which is no release, goes on as it is in this world.
+    entrusts: bool = False
+    done: list[Act] = field(default_factory=list)
+
+    def note(self, act: Act) -> NDArray[Any]:
+        """Write an act down; what its step is handed."""
+        at = len(self.done)
+        self.done.append(act)
+        if self.entrusts and isinstance(act.mechanism, Contribution):
+            return act.gave
+        same = at < len(self.recorded) and self.recorded[at].release == act.release
+        return self.recorded[at].gave if same and self.recorded[at].gave.shape == act.gave.shape else act.gave
+
+
+def _watching(mechanism: Mechanism, release: str, acts: Callable[[], Acts]) -> Mechanism:
+    """Return the same mechanism, of a class of its own, which also writes down each draw."""
+    kind = type(mechanism)
+
+    def draw(self: Mechanism, given: Given, bits: RandomBits) -> NDArray[Any]:
+        del self
+        terms: list[NDArray[np.float64]] = []
+        asked = given
+        if isinstance(given, Objective):
+            solve = given.solve
+
+            def noted(term: NDArray[np.float64]) -> NDArray[Any]:
+                terms.append(np.copy(term))
+                return solve(term)
+
+            asked = replace(given, solve=noted)
+        gave = mechanism.draw(asked, bits)
+        return acts().note(Act(release, mechanism, given, gave, terms[0] if terms else None))
+
+    made: Mechanism = object.__new__(
+        type(kind.__name__, (kind,), {"draw": draw, "describe": lambda _: mechanism.describe()})
+    )
+    for each in dataclasses.fields(mechanism):  # type: ignore[arg-type]
+        object.__setattr__(made, each.name, getattr(mechanism, each.name))
+    return made
+
+
+def watched(model: Model, written: Mapping[str, Acts]) -> Model:
+    """Return the model with witnesses in its plans, which write to the list of the party that draws.
+
+    A plan is a function of its study alone, so each is compiled once, not anew for every neighbour.
+    """
+    plans: dict[bytes, Plan] = {}
+
+    def watch(release: Release) -> Release:
+        return replace(release, mechanism=_watching(release.mechanism, release.name, lambda: written[release.party]))
+
+    def compile_plan(study: Study) -> Plan:
+        asked = msgspec.msgpack.encode(study)
+        if asked not in plans:
+            plan = model.compile(study)
+            releases = tuple(watch(release) for release in plan.releases)
+            plans[asked] = _with(plan, releases)
+        return plans[asked]
+
+    return replace(model, compile_plan=compile_plan)
+
+
+def _with(plan: Plan, releases: tuple[Release, ...]) -> Plan:
+    """Return a plan with these releases, and its parts with their mechanisms: parties draw from those of the parts, whose releases come first."""
+    left = iter(releases)
+    parts = {
+        name: _with(inner, tuple(replace(own, mechanism=next(left).mechanism) for own in inner.releases))
+        for name, inner in plan.parts.items()
+    }
+    return replace(plan, releases=releases, parts=parts)
+
+
+# --- Minimisers ------------------------------------------------------------------------------------------------------------
+# The privacy loss of a minimiser that is published: the ratio of its densities over two neighbouring data sets, at what was drawn.
+#
+# With w the minimiser for the perturbation b, and b' the one for which the other data have the same w, it is
+#
+# .. math:: \log\frac{p(b)}{p(b')} + \log\frac{|\partial w'/\partial b'|}{|\partial w/\partial b|}
+
+#: Objectives of more numbers than this are left to the tests of their mechanism: every column costs solutions on both sides.
+MOST_COLUMNS = 12
+#: Steps of Newton's method at most, after how many its slopes are old, and where it may stop: in units of the noise.
+_STEPS, _STALE, _CLOSE = 60, 6, 1e-6
+#: A difference quotient's width in units of the noise.
+_WIDTH = 1e-3
+
+
+def same_minimiser(one: Act, other: Act) -> tuple[list[tuple[Floats, Floats]], float] | None:
+    """For every fit (b, b'), and the logarithm of the determinants' ratio; None if no perturbation leads to the same minimiser.
+
+    Then the other world's minimiser is another function of its perturbation altogether.
+    """
+    mechanism = one.mechanism
+    assert isinstance(mechanism, ObjectivePerturbation)
+    assert isinstance(other.given, Objective)
+    assert one.perturbation is not None
+    wanted, slopes = _recorded(one)
+    same = _perturbation_for(other.given.solve, wanted, one.perturbation, slopes, mechanism.scale)
+    if same is None:
+        return None
+    determinants = _log_determinant(_jacobian(other.given.solve, same, mechanism.scale)) - _log_determinant(slopes)
+    parts = [np.split(term, mechanism.fits) for term in (one.perturbation, same)]
+    return list(zip(*parts, strict=True)), determinants
+
+
+@lru_cache(maxsize=256)
+def _recorded(act: Act) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the minimiser that was drawn, without what covers its residual, and its Jacobian: the same for every neighbour."""
+    assert isinstance(act.given, Objective)
+    assert act.perturbation is not None
+    assert act.mechanism.scale is not None
+    return act.given.solve(act.perturbation), _jacobian(act.given.solve, act.perturbation, act.mechanism.scale)
+
+
+def _perturbation_for(
+    solve: Solver, wanted: NDArray[np.float64], start: NDArray[np.float64], slopes: NDArray[np.float64], noise: float
+) -> NDArray[np.float64] | None:
+    """Return the perturbation whose minimiser is ``wanted``, by steps along another world's slopes: one row more or less changes them little.
+
+    Where it changes them much, they are worked out anew every few steps.
+    """
+    term = start
+    for k in range(_STEPS):
+        if k % _STALE == _STALE - 1:
+            slopes = _jacobian(solve, term, noise)
+        try:
+            step = np.linalg.solve(slopes, wanted - solve(term))
+        except np.linalg.LinAlgError:
+            return None
+        term = term + step
+        if np.linalg.norm(step) <= _CLOSE * noise:
+            return term
+    return None
+
+
+def _jacobian(solve: Solver, term: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Return the Jacobian of the minimiser in the perturbation."""
+    width = _WIDTH * noise
+    ends = np.eye(term.size) * width
+    return np.column_stack([(solve(term + end) - solve(term - end)) / (2 * width) for end in ends])
+
+
+def _log_determinant(slopes: NDArray[np.float64]) -> float:
+    return float(np.linalg.slogdet(slopes).logabsdet)
+
+
+# --- Shares ----------------------------------------------------------------------------------------------------------------
+# Distance of two acts of one mechanism, with equal noise and on neighbouring data, as a part of what is declared.
+#
+# Vectors and parts of totals move by a distance, scores by the largest difference of one, and a minimiser by its privacy loss
+# (:mod:`unpooled.audit.stage`): it must stay below a pure claim; of a Gaussian one the perturbations' distance and the determinants are each
+# held against their own bound (S.11).
+
+#: What difference quotients make of a loss of nothing.
+_STILL = 1e-4
+
+
+def share(one: Act, other: Act, declared: Event) -> float | None:
+    """Return the part of what is declared by which two acts differ; None where nothing is declared or it cannot be measured."""
+    mechanism = one.mechanism
+    if declared.kind is Kind.UNBOUNDED:
+        return None
+    if isinstance(mechanism, ObjectivePerturbation):
+        return _objective(one, other, declared)
+    moved = mechanism.change(one.gave, other.gave)
+    if isinstance(mechanism, NoisyChoice):
+        moved = _choice(mechanism, one, other)
+    if isinstance(mechanism, ScaledGaussian):
+        moved = _scaled(mechanism, one, other)
+    if moved is None:
+        return None
+    if not declared.value:
+        return math.inf if moved else 0.0
+    return moved / declared.value
+
+
+def _choice(mechanism: NoisyChoice, one: Act, other: Act) -> float:
+    """Return the epsilon of a choice whose scores moved so far."""
+    ours, theirs = one.given, other.given
+    assert isinstance(ours, Scores)
+    assert isinstance(theirs, Scores)
+    if (ours.sensitivity, ours.signed, ours.values.shape) != (theirs.sensitivity, theirs.signed, theirs.values.shape):
+        return math.inf  # public by now, so the same in both worlds
+    farthest = int(np.abs(ours.values - theirs.values).max())
+    return dict(mechanism.epsilon)[mechanism.unit] * farthest / ours.sensitivity
+
+
+def _scaled(mechanism: ScaledGaussian, one: Act, other: Act) -> float:
+    """Return the mu of a vector that moved so far."""
+    ours, theirs = one.given, other.given
+    assert isinstance(ours, Vector)
+    assert isinstance(theirs, Vector)
+    if ours.sensitivity != theirs.sensitivity or ours.sensitivity is None:
+        return math.inf
+    return float(np.linalg.norm(ours.values - theirs.values)) / (mechanism.multiplier * ours.sensitivity)
+
+
+def _objective(one: Act, other: Act, declared: Event) -> float | None:
+    mechanism = one.mechanism
+    assert isinstance(mechanism, ObjectivePerturbation)
+    if mechanism.size > MOST_COLUMNS:
+        return None
+    found = same_minimiser(one, other)
+    if found is None:
+        return math.inf
+    parts, determinants = found
+    if declared.tails and isinstance(mechanism, GaussianObjective):
+        farthest = max(float(np.linalg.norm(a - b)) for a, b in parts) / mechanism.scale
+        bend = mechanism.fits * (declared.value - mechanism.covering)
+        return max(farthest / declared.tails[0][1], abs(determinants) / bend if bend else 0.0)
+    pulled = math.fsum(float(np.linalg.norm(b) - np.linalg.norm(a)) for a, b in parts) / mechanism.scale
+    loss = abs(pulled + determinants)
+    if not declared.value:
+        return math.inf if loss > _STILL else 0.0
+    return loss / (declared.value * declared.count)
+
+
+# --- Stage -----------------------------------------------------------------------------------------------------------------
+# A study put on as often as an attack needs: compiled once, its parties made anew for every run, ended after the last draw.
+#
+# An attacker sees totals. So of a total modulo a prime, whose shares are uniform whatever the data are, the acts of a run hold parts that add up to
+# it: the total itself and the first holder's noise, and of every other holder the noise alone.
 
 
 class FrozenKeys(KeySource):
@@ -189,4 +469,18 @@ def _exact(act: Act) -> tuple[str, bytes]:
     return act.release, np.ascontiguousarray(numbers).tobytes()
 
 
-__all__ = ["FrozenKeys", "Stage", "StagedRun", "same_given", "total_of", "with_totals"]
+__all__ = [
+    "MOST_COLUMNS",
+    "Act",
+    "Acts",
+    "FrozenKeys",
+    "Stage",
+    "StagedRun",
+    "Violation",
+    "same_given",
+    "same_minimiser",
+    "share",
+    "total_of",
+    "watched",
+    "with_totals",
+]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unpooled.audit.one_run import OneRun
     from unpooled.audit.replay import Report
     from unpooled.audit.source import SourceAttack
-    from unpooled.audit.violation import Violation
+    from unpooled.audit.stage import Violation
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Unit
 
@@ -58,15 +58,14 @@ def audit(
     Needs no data but those of --config. Exit code 1 if anything moves too far, is not debited, or leaves a party without being released.
     """
     from unpooled.audit.attacks import attack_study
-    from unpooled.audit.made_up import made_up
     from unpooled.audit.one_run import audit_in_one_run
-    from unpooled.audit.oracle import audit_whole
-    from unpooled.audit.report import Report
-    from unpooled.audit.whole import audit_study
-    from unpooled.cli.progress import progress
+    from unpooled.audit.oracle import audit_study, audit_whole
+    from unpooled.audit.replay import Report
+    from unpooled.cli.say import progress
     from unpooled.models import load
     from unpooled.privacy.unit import Unit
     from unpooled.study.files import read_study
+    from unpooled.study.made_up import made_up
 
     asked = read_study(study)
     sources = []
@@ -113,7 +112,7 @@ def _violations(
     unit: Unit, powers: Sequence[Power], one_run: OneRun | None, sources: Sequence[SourceAttack]
 ) -> list[Violation]:
     """Return what attacks, the coins of one run, and changes of single people in a source refute."""
-    from unpooled.audit.violation import Violation
+    from unpooled.audit.stage import Violation
 
     whole = [f"{power.attack} is right more often than the claim allows" for power in powers if power.refutes]
     if one_run is not None and one_run.refutes:

@@ -126,7 +126,7 @@ def _columns(folder: Path, seed: int, console: Console) -> dict[str, Any]:
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target, Unit
-    from unpooled.study.kept import KeptValues
+    from unpooled.study.run import KeptValues
 
     rng, n, width = np.random.default_rng(seed), 1000, 30
     common = rng.normal(size=(n, 3))
@@ -213,12 +213,11 @@ def _run(
     """Each party writes its files, the study is planned and approved, and runs: `party init`, `party check --approve`, `run`."""
     import polars as pl
 
-    from unpooled.cli.progress import progress, waiting
+    from unpooled.cli.say import progress, waiting
     from unpooled.privacy.unit import Unit
-    from unpooled.study.approving import record_approval
     from unpooled.study.files import purpose_of, read_study
     from unpooled.study.party import create_party, open_party
-    from unpooled.study.run import compile_study, run_study
+    from unpooled.study.run import compile_study, record_approval, run_study
 
     parties, cards = [], ""
     for name, columns in tables.items():
@@ -251,7 +250,7 @@ def _run(
 
 
 def _describe(folder: Path, study: Path, plan: Plan, parties: Sequence[Path]) -> None:
-    from unpooled.study.about import write_about
+    from unpooled.study.finished import write_about
 
     write_about(folder / "study.run", study, plan, parties, by="unpooled demo")
 

@@ -1,4 +1,4 @@
-"""The command ``unpooled``: collects the commands and turns errors into words and exit codes."""
+"""The command ``unpooled``: collects the commands, turns errors into words and exit codes, and prints the schemas of what commands print."""
 
 from __future__ import annotations
 
@@ -8,28 +8,90 @@ import typer
 
 from unpooled.cli import (
     audit,
-    contrast,
-    crate,
     demo,
-    doctor,
-    dossier,
-    link,
     network,
-    new,
     party,
-    plan,
-    predict,
-    propose,
-    register,
-    report,
     result,
-    run,
-    schema,
     serve,
 )
-from unpooled.cli.failures import REFUSED, failure
-from unpooled.cli.say import examples
+from unpooled.cli import (
+    documents as crate,
+)
+from unpooled.cli import (
+    documents as dossier,
+)
+from unpooled.cli import (
+    documents as register,
+)
+from unpooled.cli import (
+    network as doctor,
+)
+from unpooled.cli import (
+    result as contrast,
+)
+from unpooled.cli import (
+    result as predict,
+)
+from unpooled.cli import (
+    result as report,
+)
+from unpooled.cli import (
+    study as link,
+)
+from unpooled.cli import (
+    study as new,
+)
+from unpooled.cli import (
+    study as plan,
+)
+from unpooled.cli import (
+    study as propose,
+)
+from unpooled.cli import (
+    study as run,
+)
+from unpooled.cli.say import REFUSED, examples, failure
 from unpooled.errors import UnpooledError
+
+# --- Schema ----------------------------------------------------------------------------------------------------------------
+# ``unpooled schema [COMMAND]``: the JSON Schema of what a command prints with ``--json``, for programs that read it.
+
+
+def schema(
+    command: list[str] | None = typer.Argument(
+        None, help='A command ("party check" or party-check); without it, the names and versions of all outputs.'
+    ),
+    *,
+    as_json: bool = typer.Option(
+        False, "--json", help="Print the list of outputs as data for machines (a schema is JSON anyway)."
+    ),
+) -> None:
+    """Print the JSON Schema (draft 2020-12) of what a command prints with --json.
+
+    The first key of every such output is "schema": its name and its version, which rises with every change of the output.
+    """
+    from unpooled.cli.say import say_json
+    from unpooled.cli.schemas.registry import OUTPUTS, document, tag
+    from unpooled.errors import UsageError
+
+    if command:
+        known = {name.replace(" ", "-"): name for name in OUTPUTS}
+        asked = "-".join(" ".join(command).split())
+        if asked not in known:
+            msg = f"no command {' '.join(command)!r} prints data: give one of {', '.join(OUTPUTS)}"
+            raise UsageError(msg)
+        typer.echo(document(known[asked]).decode(), nl=False)
+        return
+    printed = [(name, tag(one)) for name, outputs in OUTPUTS.items() for one in outputs]
+    if as_json:
+        say_json("schema", {"outputs": [{"command": name, "schema": version} for name, version in printed]})
+        return
+    for name, version in printed:
+        typer.echo(f"{version:<34}unpooled {name}")
+
+
+# --- Main ------------------------------------------------------------------------------------------------------------------
+# The command ``unpooled``: collects the commands and turns errors into words and exit codes.
 
 app = typer.Typer(
     name="unpooled",
@@ -42,7 +104,7 @@ app = typer.Typer(
 for command in (
     *(demo.demo, new.new, plan.plan, propose.propose, run.run, link.link, result.result, contrast.contrast, predict.predict),
     *(dossier.dossier, register.register, crate.crate),
-    *(report.report, audit.audit, doctor.doctor, schema.schema, serve.serve),
+    *(report.report, audit.audit, doctor.doctor, schema, serve.serve),
 ):
     app.command(epilog=examples(command.__name__))(command)
 app.add_typer(party.app, name="party")

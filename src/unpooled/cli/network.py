@@ -1,4 +1,4 @@
-"""``unpooled network ...``: kits for the participants of a network, their processes, a rehearsal on one machine."""
+"""``unpooled network ...`` and ``unpooled doctor``: kits, processes and rehearsals of a network, and what would fail before it does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from unpooled.cli.say import examples, say_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# --- Network ---------------------------------------------------------------------------------------------------------------
+# ``unpooled network ...``: kits for the participants of a network, their processes, a rehearsal on one machine.
 
 app = typer.Typer(
     no_args_is_help=True, help="Make the kits of a network, start one of them, or rehearse with all of them here."
@@ -112,3 +116,37 @@ def _until_stopped(seconds: float | None) -> Iterator[threading.Event]:
             timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# --- Doctor ----------------------------------------------------------------------------------------------------------------
+# ``unpooled doctor``: says what would fail in a networked study, before it does.
+
+
+def doctor(
+    kit: Path | None = typer.Argument(
+        None, help="A start-up kit: yours. Without one, studies whose parties are on one disk."
+    ),
+    *,
+    study: Path | None = typer.Option(None, "--study", help="The study file to look at."),
+    config: Path | None = typer.Option(None, "--config", help="A party file [default: that of the kit]."),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Look at certificates, server, clock, versions, roster, cards and policy. Exit code 2 if something would fail."""
+    from unpooled.errors import UsageError
+    from unpooled.network.kits import Kit
+    from unpooled.network.processes import examine
+    from unpooled.study.files import read_study
+
+    if kit is config is study is None:
+        msg = "say what to look at: a kit, --config party.toml, --study study.toml"
+        raise UsageError(msg)
+    findings = examine(None if kit is None else Kit.of(kit), config, None if study is None else read_study(study))
+    if as_json:
+        from unpooled.cli.say import say_json
+
+        say_json("doctor", {"findings": findings})
+    else:
+        for finding in findings:
+            typer.echo(f"{'fine   ' if finding.fine else 'PROBLEM'}  {finding.what}: {finding.words}")
+    if not all(finding.fine for finding in findings):
+        raise typer.Exit(2)

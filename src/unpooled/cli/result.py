@@ -1,4 +1,4 @@
-"""``unpooled result RUN``: what a study found, line by line."""
+"""``unpooled result | contrast | predict | report RUN``: what a study found, line by line, in other combinations, on new rows, and as a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from unpooled.protocol.step import Analysed
+    from unpooled.privacy.plan import Plan
+    from unpooled.protocol.registry import Analysed
+
+
+# --- Result ----------------------------------------------------------------------------------------------------------------
+# ``unpooled result RUN``: what a study found, line by line.
 
 
 def result(
@@ -62,3 +67,184 @@ def result(
 
 def _about(part: Analysed) -> dict[str, str]:
     return {"name": part.name, "model": part.plan.study.model, "failed": part.failed}
+
+
+# --- Contrast --------------------------------------------------------------------------------------------------------------
+# ``unpooled contrast RUN "ward: b - a"``: differences of levels and other combinations of a run's coefficients.
+
+
+def contrast(
+    run: Path = typer.Argument(help="The folder of a run (STUDY.run)."),
+    asked: list[str] = typer.Argument(
+        help='Combinations, each in quotes: "ward: b - a" for levels, "2 * age - dose" for numbers, "age = 1" to test another value than 0.'
+    ),
+    *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
+    level: float = typer.Option(0.95, "--level", help="Of the intervals."),
+    against: str | None = typer.Option(None, "--against", help="The class that others are compared with (multinomial)."),
+    exponentiate: bool = typer.Option(False, "--exponentiate", help="Print odds, rate or hazard ratios."),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Estimate combinations of coefficients with standard errors, intervals and a joint test. It costs no budget: all follows from what was released."""
+    from unpooled.errors import UsageError
+    from unpooled.study.finished import Run
+
+    found = Run.one(run, analysis)
+    tables = found.model.tables(found.plan, found.result)
+    if tables is None:
+        msg = f"this run of model {found.plan.study.model!r} released no standard errors, so nothing can be compared: `bayes` and `glm` do where there are rows and epsilon enough"
+        raise UsageError(msg)
+    told = tables.contrast(asked, level=level, against=against, exponentiate=exponentiate)
+    if as_json:
+        from unpooled.cli.say import say_json
+
+        data = {
+            "plan": (found.whole or found.plan).hash,
+            "holds": found.statement.holds,
+            "level": level,
+            "ratio": told.ratio,
+            "terms": [term.line for term in told.terms],
+            "joint": {"statistic": told.statistic, "degrees": told.degrees, "p_value": told.p_value},
+        }
+        say_json("contrast", data)
+        return
+    typer.echo(str(told))
+    typer.echo()
+    typer.echo(str(found.statement).splitlines()[0])
+
+
+# --- Predict ---------------------------------------------------------------------------------------------------------------
+# ``unpooled predict RUN --data new.csv``: new rows, predicted by the model that a run released.
+
+
+def predict(
+    run: Path = typer.Argument(help="The folder of a run (STUDY.run)."),
+    data: Path = typer.Option(
+        ..., "--data", help="New rows (CSV, Parquet, Feather or Excel), with columns named as the study declares them."
+    ),
+    *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
+    id_column: str | None = typer.Option(None, "--id", help="A column of row ids to print beside the predictions."),
+    out: Path | None = typer.Option(None, "--csv", help="A new CSV file for the predictions [default: print them]."),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Predict new rows with the model that a study released. It costs no budget: everything follows from what was released.
+
+    How the file is written is found out, and standard error says so. Values outside the declared ranges are used as they are; a category that was not declared is refused.
+    """
+    import csv
+    import io
+
+    from unpooled.errors import UsageError
+    from unpooled.models import fitted
+    from unpooled.study.data import SPARSE, must_exist
+    from unpooled.study.finished import Run
+    from unpooled.study.saved import predictions
+    from unpooled.study.sniff import read_or_words
+
+    found = Run.one(run, analysis)
+    model = fitted(found.plan, found.result)
+    must_exist(data)
+    sniffed = None if data.suffix == SPARSE else read_or_words(data)
+    if sniffed is not None and sniffed.words:
+        typer.echo(f"{data.name} is read with {sniffed.words}", err=True)
+    columns = predictions(model, data, id_column, None if sniffed is None else sniffed.form)
+    rows = list(zip(*(values.tolist() for values in columns.values()), strict=True))
+    if as_json:
+        from unpooled.cli.say import say_json
+
+        told = {"plan": (found.whole or found.plan).hash, "holds": found.statement.holds}
+        told["predictions"] = [dict(zip(columns, row, strict=True)) for row in rows]
+        say_json("predict", told)
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text.getvalue())
+    except FileExistsError:
+        msg = f"{out} exists already: choose another name"
+        raise UsageError(msg) from None
+    typer.echo(f"written: {out} ({len(rows)} rows)")
+
+
+# --- Report ----------------------------------------------------------------------------------------------------------------
+# ``unpooled report RUN``: a run as one self-contained page, for the analyst or for a party.
+
+
+def report(
+    run: Path = typer.Argument(help="The folder of a run (STUDY.run); with --config the study file (study.toml)."),
+    *,
+    config: Path | None = typer.Option(None, "--config", help="A party file: the page of what this party may see."),
+    out: Path | None = typer.Option(
+        None, "--out", help="The page to write [default: RUN/report.html, or STUDY.PARTY.html]."
+    ),
+    verify: bool = typer.Option(
+        False,
+        "--verify",
+        help="Check that every reply carries the signature of its party, under the cards given with --card.",
+    ),
+    card: list[Path] = typer.Option(
+        [], "--card", help="With --verify: the public card of a party, as you got it from the party."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Write a run as one HTML page: its promise, its releases, its result. The result is recomputed from the transcript.
+
+    After a networked run the transcript stays at the coordinator, and the page is made from the record that came with the result.
+    """
+    if verify:
+        _verify(run, card, as_json=as_json)
+        return
+    from unpooled.errors import UsageError
+    from unpooled.report.page import PartyView, page, page_of_party
+    from unpooled.study.finished import Run
+
+    warning = ""
+    if config is not None:
+        view = PartyView.read(config, run)
+        plan, path, text = view.plan, out or run.with_suffix(f".{view.party}.html"), page_of_party(view)
+    elif run.is_file():
+        msg = f"{run} is a file: give the folder of a run (STUDY.run), or at a party the study file with --config party.toml"
+        raise UsageError(msg)
+    else:
+        found = Run.read(run)
+        plan, path, text = found.plan, out or run / "report.html", page(found)
+        if found.agrees is False:
+            other = "what follows from the transcript" if found.recomputed else "the recorded result"
+            warning = f"WARNING: result.json is not {other}"
+    path.write_text(text, encoding="utf-8")
+    _tell(plan, path, warning, as_json=as_json)
+
+
+def _verify(run: Path, cards: list[Path], *, as_json: bool) -> None:
+    """Check the signatures of a run's replies, and say how many each party gave."""
+    from unpooled.cli.say import say_json
+    from unpooled.study.files import read_card
+    from unpooled.study.finished import Run
+
+    signed = Run.verify(run, [read_card(path) for path in cards])
+    if as_json:
+        say_json("report-verify", {"verified": True, "replies": signed})
+        return
+    counts = ", ".join(f"{count} of {name}" for name, count in signed.items())
+    typer.echo(f"verified: every reply carries the signature of its party ({counts}), and the result follows from them")
+    typer.echo("No signature shows that a party was silent: ask a party that is said to have dropped out.")
+
+
+def _tell(plan: Plan, path: Path, warning: str, *, as_json: bool) -> None:
+    if as_json:
+        from unpooled.cli.say import say_json
+
+        data = {"plan": plan.hash, "holds": plan.statement.holds, "warning": warning, "written": str(path)}
+        say_json("report", data)
+        return
+    typer.echo(f"plan {plan.hash[:16]}: {plan.statement.headline}")
+    if warning:
+        typer.echo(warning)
+    typer.echo(f"written: {path}")

@@ -1,15 +1,49 @@
-"""Print data for machines, and the examples at the end of every help: all commands do both alike."""
+"""What every command prints alike: data for machines, the examples of every help, exit codes and words of errors, and progress for a person who waits."""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from unpooled.errors import Refusal, UnpooledError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from unpooled.protocol.local import Watch
+    from unpooled.protocol.messages import Ask
+
+
+# --- Failures --------------------------------------------------------------------------------------------------------------
+# The exit code and the words of an error: the command line prints them, and ``unpooled serve`` answers with them.
+
+#: A usage error exits with 2 (as the shell's own tools do), a refusal by a policy or ledger with 3.
+USAGE, REFUSED = 2, 3
+
+
+def failure(error: BaseException) -> tuple[int, str] | None:
+    """Return the exit code and the message of an error that people can mend; None of any other."""
+    if isinstance(error, Refusal):
+        return REFUSED, str(error)
+    if isinstance(error, UnpooledError):
+        return USAGE, str(error)
+    if isinstance(error, OSError):
+        return USAGE, f"{error.filename or 'a file'}: {error.strerror}: check the path"
+    if isinstance(error, ModuleNotFoundError) and error.name == "fcntl":
+        return USAGE, "networks need Linux or macOS (on Windows: WSL)"
+    if isinstance(error, ModuleNotFoundError) and error.name in {"nvflare", "psutil"}:
+        return USAGE, "this needs the network extra: pip install 'unpooled[network]'"
+    return None
+
+
+# --- Say -------------------------------------------------------------------------------------------------------------------
+# Print data for machines, and the examples at the end of every help: all commands do both alike.
 
 #: Command -> what people type.
 EXAMPLES: dict[str, tuple[str, ...]] = {
@@ -157,3 +191,72 @@ def new_folder(folder: Path, texts: Mapping[str, str | bytes]) -> list[Path]:
         shutil.rmtree(folder)
         raise
     return written
+
+
+# --- Progress --------------------------------------------------------------------------------------------------------------
+# Show a person who waits the step and its round, the parties that are waited for and for how long; and a hint where the person stops waiting.
+
+#: Seconds between two lines where there is no terminal.
+EVERY = 10.0
+#: What a shell expects of a command that Ctrl-C ended.
+_INTERRUPTED = 130
+
+
+@contextmanager
+def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show what is waited for on standard error: a spinner in a terminal, elsewhere a line every ten seconds; never a data value."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, quiet=quiet)
+    if not quiet and not console.is_terminal:
+        with _lines() as say:
+            yield say
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=quiet) as shown:
+        task = shown.add_task("opening the ledgers", total=None)
+        yield lambda words: shown.update(task, description=words)
+
+
+@contextmanager
+def _lines() -> Iterator[Callable[[str], None]]:
+    """Say every ten seconds, on a line of its own, what is waited for and since when: a log shows that a run goes on."""
+    begun, ended, last = time.monotonic(), threading.Event(), ["opening the ledgers"]
+
+    def tell() -> None:
+        while not ended.wait(EVERY):
+            typer.echo(f"{time.monotonic() - begun:.0f} s: {last[0]}", err=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield lambda words: last.__setitem__(0, words)
+    finally:
+        ended.set()
+        teller.join()
+
+
+def waiting(say: Callable[[str], None]) -> Watch:
+    """Says which step is being waited for, in which round, and at whom."""
+    rounds: dict[str, int] = {}
+
+    def watch(asks: list[Ask]) -> None:
+        step = asks[0].step
+        rounds[step] = rounds.get(step, 0) + 1
+        count = f", round {rounds[step]}" if rounds[step] > 1 else ""
+        say(f"step {step!r}{count}: waiting for {', '.join(ask.to for ask in asks)}")
+
+    return watch
+
+
+@contextmanager
+def stopped(again: str) -> Iterator[None]:
+    """Ctrl-C ends a run with a hint how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(
+            f"\nstopped. Nothing is lost: {again}; parties answer from their stores, and nothing is charged twice", err=True
+        )
+        raise typer.Exit(_INTERRUPTED) from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -13,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from unpooled.console import pages
-from unpooled.console.guard import ICON, STYLE, Guard
+from unpooled.console.guard import ENTER, ICON, STYLE, Guard, Session
 from unpooled.console.pages import Console
 from unpooled.errors import Refusal, UnpooledError
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from unpooled.console.desk import OfficeDesk
-    from unpooled.console.guard import Session
 
 Endpoint: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 
@@ -107,3 +108,22 @@ def _failed(console: Console) -> Callable[[Request, Exception], Awaitable[Respon
         return HTMLResponse(text, status_code=status)
 
     return answer
+
+
+# --- Serving ---------------------------------------------------------------------------------------------------------------
+# The server of the console: on this machine only, one process, nothing logged of what is asked.
+
+HOST = "127.0.0.1"
+
+
+def serve(desk: OfficeDesk, port: int, opened: Callable[[str], None], *, read_only: bool) -> None:
+    """Serve the console until it is stopped; ``opened`` is given the address with its ticket. Port 0 is any free port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((HOST, port))
+        session = Session(listening.getsockname()[1])
+        app = application(desk, session, read_only=read_only)
+        config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, timeout_graceful_shutdown=2)
+        listening.listen()
+        opened(f"http://{HOST}:{session.port}{ENTER}?ticket={session.ticket}")
+        uvicorn.Server(config).run(sockets=[listening])

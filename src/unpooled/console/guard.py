@@ -150,7 +150,7 @@ class Guard:
 
 async def _say(send: Send, status: int, words: str) -> None:
     """Answer with a page of one sentence, without anything of the party on it."""
-    from unpooled.report.templates import environment
+    from unpooled.report.page import environment
 
     body = environment("unpooled.console").get_template("templates/closed.html").render(words=words).encode()
     headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode())]

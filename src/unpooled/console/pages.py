@@ -11,23 +11,20 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
-from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk
-from unpooled.console.inbox import columns_of, doubts
+from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk, columns_of, doubts
 from unpooled.privacy.unit import Scope
 from unpooled.report import figures
-from unpooled.report.page import facts_of, safe
-from unpooled.report.templates import environment
-from unpooled.study.about import moment
-from unpooled.study.advice import advice
-from unpooled.study.approving import costs_of, counted_in, refusal_of
+from unpooled.report.page import environment, facts_of, safe
+from unpooled.study.finished import moment
 from unpooled.study.party import open_account
+from unpooled.study.run import advice, costs_of, counted_in, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpooled.audit.replay import Report
+    from unpooled.console.desk import Item
     from unpooled.console.guard import Session
-    from unpooled.console.inbox import Item
     from unpooled.privacy.ledger.spending import StudyLine
     from unpooled.protocol.party import Party
 

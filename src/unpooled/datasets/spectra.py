@@ -1,4 +1,4 @@
-r"""Simulated spectra: the four bands of two data holders of the edPLS paper (section 3.1), and near-infrared-like ones."""
+"""Simulated spectra: the four bands of two data holders of the edPLS paper (section 3.1), near infrared ones, and samples on two instruments."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Matrix = NDArray[np.float64]
+
+
+# --- Spectra ---------------------------------------------------------------------------------------------------------------
+# Simulated spectra: the four bands of two data holders of the edPLS paper (section 3.1), and near-infrared-like ones.
 
 #: Section 3.1: centre, width and height of the analyte's band and of three interferents' on 100 points.
 BANDS = ((50, 15, 8.0), (70, 10, 10.0), (40, 1, 0.5), (30, 1, 0.5))
@@ -99,3 +103,54 @@ def make_spectra(n_samples: int = 200, *, kind: str = "bands", seed: int = 0, pu
     spectra = scattered((amounts * WEIGHTS) @ pure + baseline, rng)
     expected = (MEANS * WEIGHTS) @ pure + baseline
     return Spectra(spectra, amounts[:, 0].copy(), np.repeat(["one"], n_samples), pure, expected, float(MEANS[0]))
+
+
+# --- Instruments -----------------------------------------------------------------------------------------------------------
+# Simulated spectra of the same samples on two instruments, for calibration transfer.
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """Samples that two instruments measured, a row for each: row i of both arrays is the same sample."""
+
+    #: Spectra of the instrument that the calibration was made for, and of the second one.
+    source: Matrix
+    target: Matrix
+    response: NDArray[np.float64]
+
+
+def make_instruments(
+    n_samples: int = 200,
+    *,
+    shift: float = 3.0,
+    gain: float = 1.05,
+    baseline: float = 0.03,
+    interferent: float = 0.01,
+    seed: int = 0,
+    pure_seed: int = 0,
+) -> Instruments:
+    """Return near-infrared-like spectra of the same samples on two instruments.
+
+    The chemistry is that of ``make_spectra(kind="corn")``: 700 channels, four components drawn from ``pure_seed``, the response is the first
+    concentration (mean 10, deviation 0.4). Both instruments see scatter and noise of their own. The second one has its wavelengths ``shift``
+    channels off, multiplies by ``gain``, adds ``baseline``, and sees a fifth component, of normal amounts with mean and deviation ``interferent``,
+    that the first one does not see.
+
+    >>> data = make_instruments(20)
+    >>> data.source.shape, data.target.shape, data.response.shape
+    ((20, 700), (20, 700), (20,))
+    """
+    if n_samples < 1 or not all(np.isfinite([shift, gain, baseline, interferent])) or gain <= 0:
+        raise UsageError("make_instruments needs at least 1 sample, finite numbers, and a gain above 0")
+    rng, axis = np.random.default_rng(seed), np.linspace(0, 1, CHANNELS)
+    amounts = concentrations(n_samples, rng)
+    foreign = interferent * (1 + rng.normal(size=(n_samples, 1)))
+
+    def clean(places: Matrix) -> tuple[Matrix, Matrix]:
+        pure = bumps(places, 5, np.random.default_rng(pure_seed))
+        return (amounts * WEIGHTS) @ pure[:4] + BASE + SLOPE * places, pure[4:]
+
+    source, _ = clean(axis)
+    target, fifth = clean(axis + shift / (CHANNELS - 1))
+    target = gain * (target + foreign @ fifth) + baseline
+    return Instruments(scattered(source, rng), scattered(target, rng), amounts[:, 0].copy())

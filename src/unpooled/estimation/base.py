@@ -1,4 +1,4 @@
-"""``StudyEstimator``: what every estimator does alike, from parameters and data to a study that runs in this process, and to predictions."""
+"""``StudyEstimator``: what every estimator does alike, from parameters and data to a study that runs; declared classifiers and linear regressors."""
 
 from __future__ import annotations
 
@@ -10,46 +10,58 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.formula_columns import coded_by
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.saving import Savable, unpack
 from unpooled.errors import DataError, UsageError, listed
-from unpooled.estimation.at_sites import at_sites, natural_at
-from unpooled.estimation.exporting import linear_model, mean_of_lines
-from unpooled.estimation.forms import HasForms
-from unpooled.estimation.framed import TakesFrames, picked
-from unpooled.estimation.households import planned_counts
-from unpooled.estimation.linkable import Linkable, Linkage
-from unpooled.estimation.parameters import PROTECTING, SHARED, WHOLE, Constraints, asked_by, check
+from unpooled.estimation.columns import Linkable, Linkage
+from unpooled.estimation.fitted import at_sites, linear_model, mean_of_lines, natural_at
+from unpooled.estimation.outlook import warn_of_a_mean
+from unpooled.estimation.parameters import (
+    PROTECTING,
+    SHARED,
+    WHOLE,
+    Constraints,
+    HasForms,
+    asked_by,
+    check,
+    planned_counts,
+)
 from unpooled.estimation.priors import released_origins
 from unpooled.estimation.running import run
-from unpooled.estimation.tables import RESPONSE, checked, names_of, part, table_of
-from unpooled.estimation.utility import warn_of_a_mean
+from unpooled.estimation.tables import RESPONSE, TakesFrames, checked, names_of, part, picked, table_of
+from unpooled.inference.coding import coded_by
+from unpooled.inference.saving import Savable, unpack
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.moments import Moments
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
-from unpooled.privacy.plan import BOUNDS, Card, Plan, Study, default_delta
+from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column
 from unpooled.privacy.unit import check_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
     from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
-    from unpooled.protocol.keeper import Keeper
+    from unpooled.protocol.identity import Keeper
     from unpooled.protocol.local import LocalRun
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
     Vector = NDArray[np.float64]
+
+
+# --- Base ------------------------------------------------------------------------------------------------------------------
+# ``StudyEstimator``: what every estimator does alike, from parameters and data to a study that runs in this process, and to predictions.
 
 #: The one party of a study that is not split.
 ALL = "all"
@@ -446,3 +458,93 @@ def cards_of(groups: Mapping[str, Sequence[str]], declared: Declared, rows: int,
 def tables_of(study: Study, table: Table, response: NDArray[Any] | None) -> dict[str, Table]:
     """Return the tables that the parties of a study hold where columns are split."""
     return {card.name: part(table, [column.name for column in card.columns], response) for card in study.parties}
+
+
+# --- Classifier ------------------------------------------------------------------------------------------------------------
+# ``DeclaredClassifier``: declared classes in, decisions, probabilities and labels out.
+
+
+class DeclaredClassifier(ClassifierMixin, StudyEstimator):
+    """An estimator of declared classes. Its own part is a decision value, where positive means ``classes_[1]``, or one for every class."""
+
+    classes: Sequence[object] | None
+    #: Whether it knows more than two classes.
+    _several: ClassVar[bool] = False
+
+    def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
+        if y is not None:
+            check_classification_targets(y)
+        declared = super()._declared(names, table)
+        classes = Classes.given(self.classes, y, warn=self._warns, several=self._several)
+        return replace(declared, classes=classes, derived=(*declared.derived, *((CLASSES,) if classes.derived else ())))
+
+    def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Table, Declared, NDArray[Any]]:
+        """Return features, declarations, and the labels as a party's table holds them."""
+        table, labels = self._read(X, y)
+        declared = self._declared(table.names, table, labels)
+        assert declared.classes is not None
+        self.classes_ = declared.classes.labels
+        return table, declared, declared.classes.column(labels)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """``X @ coef_.T + intercept_``: positive means ``classes_[1]``, of more than two classes the largest is the likeliest."""
+        if not hasattr(self, "coef_") or len(self.coef_) < 2:  # noqa: PLR2004 - rows of several classes
+            return self._linear(X)
+        return np.asarray(self._natural(X) @ self.coef_.T + self.intercept_)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return probabilities of the classes."""
+        decisions = self.decision_function(X)
+        if decisions.ndim > 1:
+            return np.asarray(softmax(decisions, axis=1))
+        positive = expit(decisions)
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the likeliest class of every row."""
+        decisions = self.decision_function(X)
+        chosen = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._several
+        return tags
+
+
+# --- Regression ------------------------------------------------------------------------------------------------------------
+# ``LinearRegressor``: a response with a declared range in, ``X @ coef_ + intercept_`` out.
+
+
+class LinearRegressor(RegressorMixin, StudyEstimator):
+    """An estimator of a numeric response whose range is declared in addition to those of the features."""
+
+    y_bounds: Any
+
+    def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
+        if self.y_bounds is None and y is None:
+            raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
+        declared = super()._declared(names, table)
+        derived = () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
+        return replace(declared, response=self._response(RESPONSE, self._ranges[0], y), derived=derived)
+
+    @property
+    def _ranges(self) -> list[Any]:
+        """Return the declared range of every response."""
+        return [self.y_bounds]
+
+    def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None
+        """Return a response with the range that is given of it, or read off the data."""
+        bounds = Bounds.given(given, None if y is None else Table({name: y}), warn=self._warns and self.bounds is not None)
+        (response,) = replace(bounds, missing="refuse").columns([name])
+        return response
+
+    def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Vector]:  # noqa: ANN401 - an array, a frame or a sparse matrix
+        """Return features, declarations and responses."""
+        table, response = self._read(X, y, y_numeric=True)
+        response = response.astype(np.float64)
+        return table, self._declared(table.names, table, response), response
+
+    def predict(self, X: Any) -> Vector:  # noqa: ANN401
+        """``X @ coef_ + intercept_``."""
+        return self._linear(X)

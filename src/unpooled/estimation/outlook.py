@@ -1,4 +1,4 @@
-"""Outlook of a study of some shape, before any data are touched: expected error against epsilon, for every model in one form."""
+"""Outlook of a study of some shape, before any data are touched: expected error against epsilon, over made-up rows with the noise that its plan has."""
 
 from __future__ import annotations
 
@@ -6,21 +6,137 @@ import html
 import itertools
 import math
 import textwrap
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.drawing import ACCENT, BAND, OTHER, SOFT, new_figure
-from unpooled.errors import UsageError
+from unpooled.errors import Refusal, UsageError, UtilityWarning, listed
+from unpooled.inference.summary import ACCENT, BAND, OTHER, SOFT, new_figure
+from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
+from unpooled.privacy.table import Table
 from unpooled.privacy.unit import real
+from unpooled.products.design import JointDesign
+from unpooled.products.moments import imagine
+from unpooled.protocol.context import Context
+from unpooled.totals.total import Aggregation, Total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
-    from unpooled.privacy.plan import Study
+    from numpy.typing import NDArray
+
+    from unpooled.linear.moments import Moments
+    from unpooled.privacy.bounds import Column
+    from unpooled.privacy.plan import Plan, Release, Study
+    from unpooled.products.design import ColumnsDesign
+    from unpooled.protocol.messages import Ask
+    from unpooled.protocol.registry import Conversation, Model, Replies
+    from unpooled.totals.total import Member, Statistic, Summed
+
+    Matrix = NDArray[np.float64]
+    Floats = NDArray[np.float64]
+
+
+# --- Made up ---------------------------------------------------------------------------------------------------------------
+# Made-up columns and responses of declared laws, inside declared ranges: what outlooks simulate in the place of anybody's data.
+
+#: The laws that columns may have: normal ones; exponential ones, which are skewed; and groups of near copies, normal within.
+NORMAL, SKEWED, COPIES = "normal", "skewed", "near copies"
+SHAPES = (NORMAL, SKEWED, COPIES)
+#: Columns in a group of near copies, and the correlation of two of them.
+_GROUP, _ALIKE = 4, 0.95
+#: The least number of made-up rows of a fit, and the number of values in all of them.
+_FEWEST, _VALUES = 2500, 100_000
+
+
+def rows_to_make(rows: int, columns: int) -> int:
+    """Return the number of rows to make up for a study of this size: more would differ in the error alone that they have for being few."""
+    return min(rows, max(_FEWEST, _VALUES // columns))
+
+
+def checked_shapes(shapes: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Return the shapes that made-up studies take in turn."""
+    found = (shapes,) if isinstance(shapes, str) else tuple(shapes)
+    if not found or not set(found) <= set(SHAPES):
+        msg = f"shapes: one or several of {listed(list(SHAPES))}"
+        raise UsageError(msg)
+    return found
+
+
+def shapes_in_words(shapes: tuple[str, ...]) -> str:
+    """Return the shapes as a statement of what is assumed."""
+    return f"columns {', '.join(shapes)}" + (", as often each" if len(shapes) > 1 else "")
+
+
+def standard_columns(count: int, width: int, correlation: float, shape: str, rng: np.random.Generator) -> Matrix:
+    """Return rows of columns with mean 0 and variance 1 that share one common factor; near copies have one in every group of four."""
+    rows = rng.normal(size=(count, width))
+    common = rng.normal(size=(count, 1))
+    if shape == COPIES:
+        factors = rng.normal(size=(count, -(-width // _GROUP)))
+        rows = math.sqrt(1 - _ALIKE) * rows + math.sqrt(_ALIKE) * factors[:, np.arange(width) % factors.shape[1]]
+        return np.asarray(rows)
+    rows = math.sqrt(1 - correlation) * rows + math.sqrt(correlation) * common
+    if shape == SKEWED:
+        from scipy.special import log_ndtr
+
+        rows = -log_ndtr(-rows) - 1.0
+    return np.asarray(rows)
+
+
+def made_up_features(
+    features: tuple[Column, ...],
+    count: int,
+    correlation: float,
+    ranges: float,
+    rng: np.random.Generator,
+    shape: str = NORMAL,
+) -> tuple[dict[str, Any], Matrix]:
+    """Return columns inside declared ranges, categories by their order; and the same as standardised rows."""
+    rows = standard_columns(count, len(features), correlation, shape, rng)
+    columns: dict[str, Any] = {}
+    for column, values in zip(features, rows.T, strict=True):
+        if column.categories is not None:  # equally many of each, with effects of their own order
+            places = np.searchsorted(np.quantile(values, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), values)
+            columns[column.name] = np.array(column.categories, dtype=object)[places]
+            values[:] = (places - places.mean()) / max(places.std(), 1e-9)
+        else:
+            values[:] = np.clip(values, -ranges, ranges)
+            columns[column.name] = np.clip(column.centre + column.half_width * values / ranges, *column.range)
+    return columns, rows
+
+
+def made_up_rows(
+    features: tuple[Column, ...],
+    response: Column,
+    count: int,
+    r2: float,
+    correlation: float,
+    ranges: float,
+    rng: np.random.Generator,
+    relevant: int | None = None,
+    shape: str = NORMAL,
+) -> Table:
+    """Return columns of this shape with a linear response.
+
+    ``relevant`` is the number of columns with an effect; None: all of them.
+    """
+    columns, rows = made_up_features(features, count, correlation, ranges, rng, shape)
+    effects = rng.normal(size=len(features))
+    if relevant is not None and relevant < len(features):
+        effects[rng.permutation(len(features))[relevant:]] = 0.0
+    signal = rows @ effects
+    y = math.sqrt(r2) * signal / max(float(signal.std()), 1e-9) + math.sqrt(1 - r2) * rng.normal(size=count)
+    columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
+    return Table(columns)
+
+
+# --- Outlook ---------------------------------------------------------------------------------------------------------------
+# Outlook of a study of some shape, before any data are touched: expected error against epsilon, for every model in one form.
 
 #: The epsilons that an outlook shows beside the one that is asked for.
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -243,3 +359,181 @@ def without_prior(study: Study) -> tuple[Study, list[str]]:
         name: value for name, value in study.parameters.items() if name != PRIOR and (name, value) != ("method", "weights")
     }
     return msgspec.structs.replace(study, parameters=left), ["earlier models left out"]
+
+
+# --- Imagined --------------------------------------------------------------------------------------------------------------
+# A study's own rounds, played over made-up rows with the noise that its plan has: what outlooks of row-split models simulate.
+
+
+@dataclass(frozen=True, slots=True)
+class Imagined(Aggregation):
+    """Totals of made-up rows, scaled to the study's number of rows, with noise of the plan's deviations: nobody is asked."""
+
+    table: Table | None = None
+    real: Plan | None = None
+    rng: np.random.Generator | None = None
+    statistics: Mapping[str, Statistic] = field(default_factory=dict)
+
+    def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
+        """None: nothing is planned by it."""
+        del vector, study
+        return ()
+
+    def collect(
+        self, plan: Plan, vector: Summed, members: Mapping[str, Member], settings: tuple[float, ...], index: int = 0
+    ) -> Generator[list[Ask], Replies, Total]:
+        """The total as the study would have it."""
+        yield from ()
+        del members
+        assert self.table is not None and self.real is not None and self.rng is not None  # noqa: PT018 - set where it is made
+        context: Any = Context("imagined", self.table, plan, vector.name, index, None)
+        exact = self.statistics[vector.name](context, settings)
+        rows = sum(card.rows for card in plan.study.parties)
+        noise = vector.deviations(self.real)
+        values = exact * (rows / self.table.n_rows) + noise * self.rng.standard_normal(exact.size)
+        return Total(values, noise, self.parties)
+
+
+def imagine_rounds(
+    plan: Plan,
+    coordinate: Callable[[Plan], Conversation],
+    statistics: Mapping[str, Statistic],
+    table: Table,
+    rng: np.random.Generator,
+) -> Any:  # noqa: ANN401 - the model's own result
+    """Return the result of a study over these made-up rows."""
+    seen = getattr(plan.design, "seen", None)  # with the columns of a formula
+    table = table if seen is None else seen(table)
+    parties = plan.design.aggregation.parties
+    aggregation = Imagined(parties, 0, table=table, real=plan, rng=rng, statistics=statistics)
+    conversation = coordinate(replace(plan, design=replace(plan.design, aggregation=aggregation)))
+    try:
+        next(conversation)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("an imagined study asks nobody")
+
+
+# --- Joint outlook ---------------------------------------------------------------------------------------------------------
+# Made-up rows of parties that join their columns, and the error of models on new ones: what outlooks of joint moments simulate.
+
+#: Made-up rows of a fit, and new ones.
+MADE_UP, _NEW = 2500, 2000
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Rows that a study of columns at different parties might have, and new rows of the same people."""
+
+    design: ColumnsDesign
+    used: Table
+    new: Table
+
+    @classmethod
+    def of(
+        cls,
+        design: ColumnsDesign,
+        r2: float,
+        correlation: float,
+        ranges: float,
+        rng: np.random.Generator,
+        relevant: int | None = None,
+        shape: str = NORMAL,
+    ) -> MadeUp:
+        """Return rows with these properties (:func:`~unpooled.estimation.outlook.made_up_rows`)."""
+        layout, count = design.layout, min(design.rows, MADE_UP)
+        whole = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng, relevant, shape)
+        names = (*(c.name for c in layout.features), layout.response.name)
+        used, new = (Table({name: whole[name][part] for name in names}) for part in (slice(count), slice(count, None)))
+        return cls(design, used, new)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Return the rows of the fit as the parties hold them."""
+        design, held = self.design, {}
+        for party, own in zip(design.parties, design.features, strict=True):
+            response = [design.layout.response.name] if party == design.holder else []
+            held[party] = Table({name: self.used[name] for name in (*(c.name for c in own), *response)})
+        return held
+
+    def moments(self, rng: np.random.Generator) -> Moments:
+        """Return the moments that the study would release."""
+        assert isinstance(self.design, JointDesign)  # others release none
+        return imagine(self.design, self.tables, rng)
+
+    def error(self, slopes: Floats, intercept: float) -> float:
+        """Return the squared error of predictions of new rows over the variance of y."""
+        return self._error(self.design.layout.features, slopes, intercept)
+
+    def alone(self) -> float:
+        """Return the error of the least squares that the holder of the response can fit alone, and nobody sees."""
+        own = self.design.features[self.design.parties.index(self.design.holder)]
+        if not own:
+            return 1.0
+        slopes, intercept = self.pooled(own)
+        return self._error(own, slopes, intercept)
+
+    def without_privacy(self) -> float:
+        """Return the error of the least squares on all columns, without noise."""
+        return self.error(*self.pooled(self.design.layout.features))
+
+    def pooled(self, columns: tuple[Column, ...]) -> tuple[Floats, float]:
+        """Return the least squares on these columns without noise."""
+        natural = Coding(columns, 1).natural([self.used[c.name] for c in columns])
+        rows = np.column_stack([natural, np.ones(len(natural))])
+        beta = np.linalg.lstsq(rows, self.used[self.design.layout.response.name], rcond=None)[0]
+        return beta[:-1], float(beta[-1])
+
+    def _error(self, columns: tuple[Column, ...], slopes: Floats, intercept: float) -> float:
+        y = self.new[self.design.layout.response.name]
+        found = Coding(columns, 1).natural([self.new[c.name] for c in columns]) @ slopes + intercept
+        return float(np.mean((y - found) ** 2) / np.var(y))
+
+
+# --- Utility ---------------------------------------------------------------------------------------------------------------
+# Utility of a study compared with its budget, checked before anybody's data: once, for every model that has an outlook.
+
+
+def glance(model: Model, study: Study) -> Outlook | None:
+    """Return the outlook at the epsilon of the study alone, by few runs; None where the model has none, or where there is nothing to spend."""
+    if model.outlook is None or math.isinf(study.epsilon) or study.parameters.get("fitted"):
+        return None  # a study of new rows fits nothing: what it is worth was decided by the one that did
+    found: Outlook | None = model.outlook(study, quick=True)
+    return found
+
+
+def poor(outlook: Outlook) -> str:
+    """Return the warning about a study that is not worth its budget."""
+    shape = f"at epsilon {outlook.epsilon:g} with {outlook.rows} rows and {outlook.columns} columns, simulations without data expect"
+    if outlook.worthwhile:
+        return (
+            f"{shape} next to nothing beyond the best that parties have from their own columns, which costs nothing "
+            f"({outlook.measure}: {outlook.error:.3g}, nothing released: {outlook.nothing_released:.3g}): ask for more epsilon or more rows"
+        )
+    return (
+        f"{shape} no more than a mean of this study ({outlook.measure}: {outlook.error:.3g}, a mean alone: {outlook.mean:.3g}): "
+        "ask for more epsilon, more rows or fewer columns"
+    )
+
+
+def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
+    """Refuse a study that is not worth its budget, before any party is asked; of several analyses, each must be worth its share."""
+    for model, study in asked:
+        outlook = glance(model, study)
+        if outlook is None or outlook.pays:
+            continue
+        words = f"analysis {study.analysis!r}: {poor(outlook)}" if study.analysis else poor(outlook)
+        all_the_same = "Nothing was asked of any party; --force, or `force = true` under [study], runs it all the same"
+        msg = f"{words[0].upper()}{words[1:]}. {all_the_same}"
+        raise Refusal(msg)
+
+
+def warn_of_a_mean(plan: Plan, stacklevel: int) -> None:
+    """Warn of a fit whose plan, decided before data, buys the mean of the response alone; nothing is simulated for it."""
+    if getattr(plan.design, "mean_only", False) and not plan.study.derived:
+        warnings.warn(
+            f"at epsilon {plan.study.epsilon:g} with {sum(card.rows for card in plan.study.parties)} rows this fit is no more than a mean: noise "
+            "would hide what columns explain. Ask for more epsilon, more rows or fewer columns; outlook(rows, columns) says what each would give",
+            UtilityWarning,
+            stacklevel=stacklevel + 1,
+        )

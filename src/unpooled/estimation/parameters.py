@@ -1,27 +1,36 @@
-"""Parameters of estimators: the kinds of value that they take, in words, and the values that they have for a study that has ended.
-
-Parameters are validated, never cast: one refusal names the parameter.
-"""
+"""Parameters of estimators: the kinds of value that they take, rows that belong together, and which form of a model is asked for."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.budget import Budget
-from unpooled.privacy.plan import BOUNDS
+from unpooled.privacy.plan import BOUNDS, Card, Household
+from unpooled.privacy.table import BoundedTable, counted, texts_of
+from unpooled.privacy.unit import Calibration, Unit
+from unpooled.protocol.registry import form_of
 
 if TYPE_CHECKING:
-    from unpooled.privacy.bounds import Column
-    from unpooled.privacy.bounds.column import Missing
+    from unpooled.privacy.bounds import Column, Missing
     from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.registry import Model
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------------------
+# Parameters of estimators: the kinds of value that they take, in words, and the values that they have for a study that has ended.
+#
+# Parameters are validated, never cast: one refusal names the parameter.
 
 
 @dataclass(frozen=True)
@@ -217,3 +226,121 @@ def _bounds(columns: Sequence[Column], norm: float | None) -> Bounds:
     missing: dict[str | int, Missing] = {c.name: c.missing for c in columns if c.missing != "refuse"}
     said: dict[str | int, Any] = {c.name: (c.low, c.high) if c.categories is None else list(c.categories) for c in columns}
     return Bounds(said, norm=norm, missing=missing or "refuse")
+
+
+# --- Households ------------------------------------------------------------------------------------------------------------
+# Rows that belong together, in one process: at most a declared number of an id over all sites, and cards that say so.
+
+#: What cards of parties in one process call the column of ids; no feature can be called so.
+_COLUMN = "(household)"
+
+
+def site_tables(table: Table, sites: Any, unit: str, unit_id: Any, most: int) -> dict[str, Table]:  # noqa: ANN401 - array-likes
+    """Return the rows of every site; where households are protected, at most ``most`` of an id over all of them."""
+    _check(unit, most)
+    if (unit == Unit.HOUSEHOLD) != (unit_id is not None):
+        raise UsageError('unit="household" and unit_id (an id for every row) go together: give both or neither')
+    if unit_id is None:
+        return table.by_site(sites)
+    ids = texts_of(unit_id)
+    if ids.size != table.n_rows:
+        msg = f"unit_id has {ids.size} ids for {table.n_rows} rows: give one id per row"
+        raise UsageError(msg)
+    if sites is not None and np.shape(sites) != (table.n_rows,):
+        return table.by_site(sites)  # which says what is wrong with it
+    rows = np.flatnonzero(counted(ids, most))
+    labels = None if sites is None else np.asarray(sites, dtype=object)[rows]
+    held = table.take(rows).by_site(labels)
+    owners = {name: ids[rows] if labels is None else ids[rows][[str(label) == name for label in labels]] for name in held}
+    return {name: BoundedTable(own, owners[name], int(most)) for name, own in held.items()}
+
+
+def _check(unit: str, most: int) -> None:
+    if most < 1 or (most != 1 and unit != Unit.HOUSEHOLD):
+        raise UsageError('rows_per_household must be at least 1, and goes with unit="household"')
+
+
+def counts_of(tables: Mapping[str, Table]) -> dict[str, int | Household]:
+    """Return the number of rows of every party; of a party with households, the number of them, and of rows that count of each."""
+    # Rows of an id were bounded over all sites together: any site may hold all of them, or some.
+    return {
+        name: table.n_rows if table.household is None else Household(_COLUMN, *table.household, together=True)
+        for name, table in tables.items()
+    }
+
+
+def planned_counts(rows: Mapping[str, int], unit: str, most: int) -> dict[str, int | Household]:
+    """Return the same for data of this shape: numbers of rows, or of households."""
+    _check(unit, most)
+    if unit != Unit.HOUSEHOLD:
+        return dict(rows)
+    return {name: Household(_COLUMN, count, int(most), together=True) for name, count in rows.items()}
+
+
+def row_cards(counts: Mapping[str, int | Household], columns: tuple[Column, ...]) -> tuple[Card, ...]:
+    """Return the cards of parties that hold rows of the same columns."""
+    return tuple(
+        Card(name, count, columns)
+        if isinstance(count, int)
+        else Card(name, count.ids * count.rows, columns, household=count)
+        for name, count in counts.items()
+    )
+
+
+# --- Forms -----------------------------------------------------------------------------------------------------------------
+# Which form of a model an estimator asks for: the sound one, or the one that a paper prints, with the paper's own settings.
+
+#: The kinds of values that are compared with a default; an array or a frame never is one.
+_PLAIN = (str, int, float, tuple, list, dict)
+
+
+class HasForms(BaseEstimator):
+    """An estimator whose ``calibration`` chooses the form.
+
+    In the published form a parameter that stands at its default is the paper's own (:attr:`~unpooled.protocol.registry.Model.defaults`), and one
+    that the paper does not have is refused.
+    """
+
+    _model: ClassVar[Model]
+    calibration: str
+
+    @property
+    def _row(self) -> Model:
+        """Return the row that the calibration asks for."""
+        return self._form(self.calibration)
+
+    @classmethod
+    def _form(cls, calibration: str) -> Model:
+        return cls._model if calibration == Calibration.SOUND else form_of(cls._model.name, Calibration.parse(calibration))
+
+    @classmethod
+    def _stands(cls, name: str, given: object) -> bool:
+        """Return True if a value is the default of this parameter."""
+        default = inspect.signature(cls).parameters[name].default
+        if given is default:
+            return True
+        return isinstance(given, _PLAIN) and isinstance(given, bool) == isinstance(default, bool) and given == default
+
+    @property
+    def _of_form(self) -> dict[str, Any]:
+        """Return the form's own values for parameters that stand at their defaults."""
+        own = self.get_params(deep=False)
+        return {name: value for name, value in self._row.defaults.items() if name in own and self._stands(name, own[name])}
+
+    def _taken(self, name: str) -> Any:  # noqa: ANN401 - the parameter's own type
+        """Return the value of a parameter as this form takes it."""
+        return self._of_form.get(name, getattr(self, name))
+
+    def _check_form(self) -> None:
+        """Refuse parameters that the form does not have."""
+        row, own = self._row, self.get_params(deep=False)
+        for name in sorted(row.lacks & set(own)):
+            allowed = name in row.defaults and isinstance(own[name], _PLAIN) and own[name] == row.defaults[name]
+            if not allowed and not self._stands(name, own[name]):
+                raise UsageError(not_in_the_paper(name, row))
+
+
+def not_in_the_paper(name: str, row: Model) -> str:
+    """Return the words that refuse a parameter of other forms."""
+    has = f", which has {name} = {row.defaults[name]!r}" if name in row.defaults else ""
+    return f"{name} is not in the paper{has}: leave it at its default, or use calibration = 'sound'"

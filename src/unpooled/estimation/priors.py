@@ -11,13 +11,13 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.estimates import CONSTANT_TERM
-from unpooled.aggregation.formula_columns import coded_by
-from unpooled.aggregation.printed_terms import class_terms
-from unpooled.aggregation.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.exporting import refuse_kept, released_model
+from unpooled.estimation.fitted import refuse_kept, released_model
 from unpooled.estimation.parameters import ParameterKind
+from unpooled.inference.coding import coded_by
+from unpooled.inference.estimates import CONSTANT_TERM
+from unpooled.inference.printed_terms import class_terms
+from unpooled.inference.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.origin import PRIOR, as_inputs, origins_of, sourced
 from unpooled.privacy.table import as_column

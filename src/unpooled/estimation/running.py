@@ -1,19 +1,17 @@
-"""A study of this process, as every ``fit`` and function runs it; and how several of them become one study.
-
-A fit reads its data, makes a study of them, runs it, and goes on with the result. :func:`asked_by` stops it where its study is known, and
-:func:`answered` runs it again with the result of a study that contained this one: so a fit need not know whether it is alone.
-"""
+"""A study of this process, as every ``fit`` and function runs it; how several of them become one; and what results say of their plan."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.errors import UsageError
+from unpooled.inference.saving import Savable
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.local import run_in_process
 
@@ -22,10 +20,19 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.statement import Statement
     from unpooled.privacy.table import Table
-    from unpooled.protocol.keeper import Keeper
+    from unpooled.protocol.identity import Keeper
     from unpooled.protocol.local import LocalRun
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
+    from unpooled.protocol.terms import ResultTerm
+
+
+# --- Running ---------------------------------------------------------------------------------------------------------------
+# A study of this process, as every ``fit`` and function runs it; and how several of them become one study.
+#
+# A fit reads its data, makes a study of them, runs it, and goes on with the result. :func:`asked_by` stops it where its study is known, and
+# :func:`answered` runs it again with the result of a study that contained this one: so a fit need not know whether it is alone.
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,36 @@ def run_by(runner: Runner) -> Iterator[None]:
         yield
     finally:
         _RUNNER.reset(token)
+
+
+# --- Planned ---------------------------------------------------------------------------------------------------------------
+# Results of functions that release once: what each of them says of its plan, and how a file of it is read again.
+
+
+class PlannedResult(Savable):
+    """A result that keeps the plan of its release."""
+
+    _model: ClassVar[Model]
+    plan_: Plan
+
+    @property
+    def statement_(self) -> Statement:
+        """Return the privacy statement of this result."""
+        return self.plan_.statement
+
+    @property
+    def _result(self) -> Any:  # noqa: ANN401 - the model's own result
+        """Return what the model found: the first field of every such class."""
+        return getattr(self, dataclasses.fields(self)[0].name)  # type: ignore[arg-type]
+
+    @property
+    def terms(self) -> tuple[ResultTerm, ...]:
+        """Return the result line by line."""
+        return self._model.terms(self.plan_, self._result)
+
+    @classmethod
+    def _compiles(cls, study: Study) -> Plan:
+        return cls._model.compile(study)
 
 
 __all__ = ["Asked", "Runner", "answered", "asked_by", "run", "run_by"]

@@ -18,13 +18,12 @@ import unpooled
 from unpooled.errors import UsageError
 from unpooled.evidence.document import Mark, counted
 from unpooled.protocol.terms import as_csv
-from unpooled.report.page import page
-from unpooled.report.templates import number
+from unpooled.report.page import number, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from unpooled.evidence.facts import LedgerFacts
+    from unpooled.evidence.document import LedgerFacts
     from unpooled.study.finished import Run
 
 #: An entity of linked data.

@@ -23,7 +23,7 @@ from unpooled.privacy.unit import Unit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from unpooled.evidence.facts import Facts
+    from unpooled.evidence.document import Facts
 
 #: The words of the registry for the kind of a data product, and for a sector; a test holds them against its schema.
 PRODUCTS = (

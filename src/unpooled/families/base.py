@@ -219,3 +219,24 @@ class RowFamily(Response, Family):
     def deviance(self, y: Vector, mean: Vector) -> Vector:
         """Return twice the log likelihood that each record lacks to a model which fits it exactly."""
         return self.excess(np.log(mean), y)
+
+
+# --- Log link --------------------------------------------------------------------------------------------------------------
+# Losses of a log link go on as straight lines beyond a cap, so that they stay convex and their slopes have a bound.
+
+#: The cap on linear predictors where none is declared: only where floating point ends.
+CAP = 50.0
+
+
+def rise(low: Vector, step: Vector) -> Vector:
+    """e^(low + step) - e^low, without cancellation where the step is short."""
+    near = np.exp(low) * np.expm1(np.clip(step, -1.0, 1.0))
+    return np.where(np.abs(step) <= 1.0, near, np.exp(low + step) - np.exp(low))
+
+
+def capped_change(u: Vector, step: Vector, cap: float) -> Vector:
+    """Change of exp(u), which goes on as its tangent beyond the cap."""
+    start, end = np.minimum(u, cap), np.minimum(u + step, cap)
+    inside = np.where((u <= cap) & (u + step <= cap), step, end - start)
+    beyond = np.where((u >= cap) & (u + step >= cap), step, np.maximum(u + step - cap, 0.0) - np.maximum(u - cap, 0.0))
+    return rise(start, inside) + math.exp(cap) * beyond

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from unpooled.errors import UsageError
-from unpooled.families.base import ABOVE, BELOW, DEVIATIONS, LEAST, RowFamily
-from unpooled.families.log_link import CAP, capped_change
+from unpooled.families.base import ABOVE, BELOW, CAP, DEVIATIONS, LEAST, RowFamily, capped_change
 from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:

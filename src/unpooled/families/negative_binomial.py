@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import expit, xlogy
 
-from unpooled.families.base import ABOVE, DEVIATIONS, LEAST, RowFamily
-from unpooled.families.log_link import CAP
+from unpooled.families.base import ABOVE, CAP, DEVIATIONS, LEAST, RowFamily
 from unpooled.kernels.compiled import njit
 
 if TYPE_CHECKING:

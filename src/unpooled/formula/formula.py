@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError, listed
 from unpooled.formula.arithmetic import Expression, quoted
-from unpooled.formula.derivation import Declared, declared_columns, derive
-from unpooled.formula.factors import Factor, FormulaTerm, Plain, Rest
+from unpooled.formula.derived import Declared, declared_columns, derive
 from unpooled.formula.parser import parse
-from unpooled.formula.terms import Addition
+from unpooled.formula.terms import Addition, Factor, FormulaTerm, Plain, Rest
 
 if TYPE_CHECKING:
     from unpooled.formula.derived import Derived

@@ -1,10 +1,4 @@
-r"""One penalised logistic fit, as fast as the rows can be read.
-
-Minimises :math:`\sum_i \log(1+e^{-y_i x_i\cdot w}) + b\cdot w + \frac a2|w-c|^2`. Where :mod:`.newton` serves paths of penalties, this is for a
-single one: limited-memory BFGS steps, preconditioned by the Hessian of a sample of rows that is taken anew where progress slows. A gradient
-is one fused pass over the rows (margin, probability and update while a row is in the cache); the sample's Hessian is a good enough metric that
-about ten passes reach rounding. Sums are taken over fixed blocks in fixed order: the bits do not depend on the number of threads.
-"""
+"""Perturbed logistic objectives of two classes and of several, minimised to a stated residual."""
 
 from __future__ import annotations
 
@@ -16,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
+from scipy.special import log_softmax
 
-from unpooled.kernels.compiled import njit
-from unpooled.kernels.solution import Solution
-from unpooled.kernels.threads import one_thread, processors
+from unpooled.kernels.compiled import njit, one_thread, processors
+from unpooled.kernels.newton import Solution
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +22,16 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+    Labels = NDArray[np.intp]
+
+
+# --- Logistic --------------------------------------------------------------------------------------------------------------
+# One penalised logistic fit, as fast as the rows can be read.
+#
+# Minimises :math:`\sum_i \log(1+e^{-y_i x_i\cdot w}) + b\cdot w + \frac a2|w-c|^2`. Where :mod:`.newton` serves paths of penalties, this is for a
+# single one: limited-memory BFGS steps, preconditioned by the Hessian of a sample of rows that is taken anew where progress slows. A gradient
+# is one fused pass over the rows (margin, probability and update while a row is in the cache); the sample's Hessian is a good enough metric that
+# about ten passes reach rounding. Sums are taken over fixed blocks in fixed order: the bits do not depend on the number of threads.
 
 #: Rows of one partial sum, and of the sample that the metric is taken from.
 _BLOCK, _SAMPLE = 1 << 13, 1 << 14
@@ -209,3 +213,159 @@ def _two_loops(gradient: Vector, pairs: deque[tuple[Vector, Vector]], metric: tu
     for (moved, bent), weight in zip(pairs, reversed(weights), strict=True):
         direction += (weight - float(bent @ direction) / float(moved @ bent)) * moved
     return direction
+
+
+# --- Softmax ---------------------------------------------------------------------------------------------------------------
+# One penalised softmax fit of C classes, for rows that are read in products with matrices.
+#
+# Minimises :math:`\sum_i (\log \sum_c e^{w_c\cdot x_i} - w_{y_i}\cdot x_i) + \langle B, W\rangle + \frac a2|W-U|^2` over W (C x d), by Newton
+# steps with a line search: solved directly where there are few numbers, else by conjugate gradients, preconditioned by every class's own curvature. The objective is strongly convex, so
+# the gradient's norm over a is the distance to the minimiser at most.
+
+_STEPS, _INNER, _CLASS_HALVINGS, _CLASS_ARMIJO = 500, 100, 40, 1e-4
+#: Up to so many numbers the Newton equations are solved directly, which no condition number disturbs; and up to so many where so few
+#: steps of conjugate gradients were not enough.
+_DIRECT, _LAST = 300, 4000
+#: Two values of the objective this close to each other, relatively, are the same.
+_CLASS_NOISE = 1e-13
+#: Rows of one product, so that probabilities of all rows are never copied twice.
+_CLASS_BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class _ClassObjective:
+    rows: Matrix
+    labels: Labels
+    linear: Matrix
+    penalty: float
+    centre: Matrix
+
+    def value(self, w: Matrix) -> tuple[float, Matrix, Matrix]:
+        """Return the objective, its gradient, and the probabilities (n x C)."""
+        n = self.labels.size
+        probabilities, loss, gradient = np.empty((n, w.shape[0])), 0.0, np.zeros_like(w)
+        for at in range(0, n, _CLASS_BLOCK):
+            own, labels = slice(at, at + _CLASS_BLOCK), self.labels[at : at + _CLASS_BLOCK]
+            logs = log_softmax(self.rows[own] @ w.T, axis=1)
+            each = np.arange(labels.size)
+            loss -= float(logs[each, labels].sum())
+            probabilities[own] = np.exp(logs)
+            pull = probabilities[own].copy()
+            pull[each, labels] -= 1
+            gradient += pull.T @ self.rows[own]
+        away = w - self.centre
+        gradient += self.linear + self.penalty * away
+        return loss + float((self.linear * w).sum()) + self.penalty / 2 * float((away**2).sum()), gradient, probabilities
+
+    def curved(self, probabilities: Matrix, v: Matrix) -> Matrix:
+        """Return the Hessian times v: X' (P * (X v' - sum_c P (X v'))) + a v."""
+        out = self.penalty * v
+        for at in range(0, self.labels.size, _CLASS_BLOCK):
+            own = slice(at, at + _CLASS_BLOCK)
+            p = probabilities[own]
+            moved = p * (self.rows[own] @ v.T)
+            moved -= p * moved.sum(axis=1, keepdims=True)
+            out += moved.T @ self.rows[own]
+        return out
+
+    def hessian(self, probabilities: Matrix) -> Matrix:
+        """All of it, class by class: X' diag(p_a (1{a = b} - p_b)) X, and a."""
+        classes, d = probabilities.shape[1], self.rows.shape[1]
+        found = np.empty((classes, d, classes, d))
+        for a in range(classes):
+            for b in range(a + 1):
+                weights = probabilities[:, a] * (float(a == b) - probabilities[:, b])
+                found[a, :, b] = self.rows.T @ (weights[:, None] * self.rows)
+                found[b, :, a] = found[a, :, b].T
+        return found.reshape(classes * d, -1) + self.penalty * np.eye(classes * d)
+
+    def metric(self, probabilities: Matrix) -> list[tuple[Matrix, bool]]:
+        """Factors of every class's own block of the Hessian."""
+        found = []
+        for p in probabilities.T:
+            root = np.sqrt(p * (1 - p))[:, None] * self.rows
+            found.append(cho_factor(root.T @ root + self.penalty * np.eye(self.rows.shape[1]), check_finite=False))
+        return found
+
+
+def softmax_minimum(
+    rows: Matrix,
+    labels: Labels,
+    classes: int,
+    penalty: float,
+    *,
+    linear: Matrix | None = None,
+    centre: Matrix | None = None,
+    tolerance: float = 1e-10,
+) -> Matrix:
+    """Return the minimiser (classes x columns), to a gradient of at most ``tolerance`` times the number of rows, or as near as rounding allows."""
+    if not penalty > 0:
+        raise ValueError("penalty must be positive: separable data have no minimum without one")
+    zero = np.zeros((classes, rows.shape[1]))
+    problem = _ClassObjective(
+        np.ascontiguousarray(rows),
+        labels,
+        zero if linear is None else linear,
+        penalty,
+        zero if centre is None else centre,
+    )
+    with one_thread():
+        return _minimise_classes(problem, tolerance * labels.size)
+
+
+def _minimise_classes(problem: _ClassObjective, limit: float) -> Matrix:
+    w = problem.centre.copy()
+    value, gradient, probabilities = problem.value(w)
+    norm = float(np.linalg.norm(gradient))
+    for _ in range(_STEPS):
+        if norm <= limit:
+            break
+        # As exact as quadratic convergence can use, and no more.
+        step = _step(problem, probabilities, gradient, max(min(0.1, norm / max(problem.labels.size, 1)) * norm, limit / 10))
+        slope, length = float((gradient * step).sum()), 1.0
+        for _ in range(_CLASS_HALVINGS):
+            tried = w + length * step
+            new_value, new_gradient, new_probabilities = problem.value(tried)
+            new_norm = float(np.linalg.norm(new_gradient))
+            lower = new_value <= value + _CLASS_ARMIJO * length * slope
+            # Near the minimum the decrease drowns in rounding, but the gradient does not.
+            if lower or (new_value <= value + _CLASS_NOISE * max(abs(value), 1.0) and new_norm < norm):
+                break
+            length /= 2
+        else:
+            break
+        w, value, gradient, probabilities, norm = tried, new_value, new_gradient, new_probabilities, new_norm
+    return w
+
+
+def _step(problem: _ClassObjective, probabilities: Matrix, gradient: Matrix, enough: float) -> Matrix:
+    """Return the Newton step, directly or by preconditioned conjugate gradients, to a residual of at most ``enough``."""
+    if gradient.size <= _DIRECT:
+        return _direct(problem, probabilities, gradient)
+    factors = problem.metric(probabilities)
+
+    def metric(v: Matrix) -> Matrix:
+        return np.stack([cho_solve(factor, own, check_finite=False) for factor, own in zip(factors, v, strict=True)])
+
+    step, residual = np.zeros_like(gradient), -gradient
+    solved = metric(residual)
+    direction, square = solved.copy(), float((residual * solved).sum())
+    for _ in range(_INNER):
+        if float(np.linalg.norm(residual)) <= enough:
+            break
+        curved = problem.curved(probabilities, direction)
+        along = square / float((direction * curved).sum())
+        step += along * direction
+        residual = residual - along * curved
+        solved = metric(residual)
+        square, before = float((residual * solved).sum()), square
+        direction = solved + square / before * direction
+    else:
+        if gradient.size <= _LAST:
+            return _direct(problem, probabilities, gradient)
+    return step
+
+
+def _direct(problem: _ClassObjective, probabilities: Matrix, gradient: Matrix) -> Matrix:
+    factor = cho_factor(problem.hessian(probabilities), check_finite=False)
+    return np.asarray(cho_solve(factor, -gradient.ravel(), check_finite=False)).reshape(gradient.shape)

@@ -1,35 +1,17 @@
-r"""L2-penalised regression with any convex loss of a linear predictor, by Newton's method.
-
-Minimises :math:`\sum_i f(u_i; y_i) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`; the intercept c is not penalised.
-The minimiser lies in the span of the rows, :math:`b = X^T\theta`. If rows do not outnumber columns, the unknown is therefore
-:math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed once for every penalty and fold: with
-:math:`r = -f'(u)`, :math:`W = \mathrm{diag} f''(u)` the Newton iterate solves
-
-.. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \quad \sum\theta' = 0
-
-(Rasmussen & Williams 2006, section 3.4, extended by the intercept). Otherwise the unknown is b itself and the system is
-:math:`X^TWX + \alpha I`. Either way an iteration costs :math:`\min(n, p)^3` and, with fewer columns, :math:`n p^2`.
-
-(A penalty so small that K's rounding would drown it is treated in the latter way with the singular vectors' coordinates as
-columns.)
-
-Steps are halved until Armijo's condition holds. The loss itself says by how much it changes, without the cancellation of two
-objectives, so that the condition can be tested down to the last step.
-"""
+"""L2-penalised minimisation by Newton's method: smooth losses of the linear predictor, losses with a random effect in every row, and an offset."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, final
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.ridge import gram, lowest, spectrum
-from unpooled.kernels.solution import Solution
-from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,8 +19,75 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vector = NDArray[np.float64]
+    Index = NDArray[np.int64]
     Matrix = NDArray[np.float64]
     Folds = Sequence[NDArray[np.intp]]
+
+
+# --- Solution --------------------------------------------------------------------------------------------------------------
+# Result of every iterative solver: coefficients, and a certificate of their accuracy.
+
+
+@final
+@dataclass(frozen=True)
+class Iterate:
+    """A point on the way of a solver, with only its nonzero coefficients: many of them may be kept."""
+
+    indices: Index
+    values: Vector
+    #: Coefficients in all.
+    size: int
+    objective: float
+    certificate: float
+    #: Iterations made to get here.
+    iterations: int
+
+    @property
+    def coefficients(self) -> Vector:
+        """All coefficients."""
+        full = np.zeros(self.size)
+        full[self.indices] = self.values
+        return full
+
+
+@final
+@dataclass(frozen=True)
+class Solution:
+    """Where a solver stopped."""
+
+    coefficients: Vector
+    #: The value of what is minimised.
+    objective: float
+    #: A duality gap (at least objective - minimum) or the norm of the gradient: each solver says which.
+    certificate: float
+    iterations: int
+    #: Whether the certificate is within the tolerance that was asked for.
+    converged: bool
+    intercept: float = 0.0
+    #: The dual variables of a solver that has them.
+    dual: Vector | None = None
+    #: The iterates that were asked to be kept.
+    path: tuple[Iterate, ...] = ()
+
+
+# --- Newton ----------------------------------------------------------------------------------------------------------------
+# L2-penalised regression with any convex loss of a linear predictor, by Newton's method.
+#
+# Minimises :math:`\sum_i f(u_i; y_i) + \frac\alpha2 |b|^2` with decisions :math:`u = Xb + c`; the intercept c is not penalised.
+# The minimiser lies in the span of the rows, :math:`b = X^T\theta`. If rows do not outnumber columns, the unknown is therefore
+# :math:`\theta` and all that is needed is the Gram matrix :math:`K = XX^T`, formed once for every penalty and fold: with
+# :math:`r = -f'(u)`, :math:`W = \mathrm{diag} f''(u)` the Newton iterate solves
+#
+# .. math:: \theta' = W^{1/2} (\alpha I + W^{1/2} K W^{1/2})^{-1} W^{1/2} (Xb + c - c' + W^{-1} r), \quad \sum\theta' = 0
+#
+# (Rasmussen & Williams 2006, section 3.4, extended by the intercept). Otherwise the unknown is b itself and the system is
+# :math:`X^TWX + \alpha I`. Either way an iteration costs :math:`\min(n, p)^3` and, with fewer columns, :math:`n p^2`.
+#
+# (A penalty so small that K's rounding would drown it is treated in the latter way with the singular vectors' coordinates as
+# columns.)
+#
+# Steps are halved until Armijo's condition holds. The loss itself says by how much it changes, without the cancellation of two
+# objectives, so that the condition can be tested down to the last step.
 
 _ITERATIONS, _HALVINGS, _ARMIJO = 500, 60, 1e-4
 _TOLERANCE = 1e-10
@@ -398,3 +447,198 @@ class NewtonPath:
         """Return the mean loss of held-out decisions for every penalty."""
         decisions = self.held_out(alphas, folds)
         return np.array([float(np.mean(self.loss.value(row, self.target))) for row in decisions])
+
+
+# --- Envelope --------------------------------------------------------------------------------------------------------------
+# A loss with an independent random effect in every row: its Moreau envelope (Theorem P.9).
+#
+# Minimising :math:`\sum f(u_i + e_i; y_i) + |e|^2/(2t)` over e leaves :math:`f_t(u) = \min_e f(u + e) + e^2/(2t)`, convex as f is, with
+# :math:`f_t'(u) = f'(v)` and :math:`f_t''(u) = (1/f''(v) + t)^{-1}` at :math:`v = u + e`, the only root of :math:`v + t f'(v) = u`.
+
+_ENVELOPE_ITERATIONS = 200
+_PRECISION = 4 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class MoreauEnvelope:
+    """f_t of a loss, a :class:`unpooled.kernels.newton.Loss` itself."""
+
+    loss: Loss
+    #: t: the random effects' variance where the penalty on the coefficients is 1.
+    variance: float
+    #: The last decisions, responses and roots: value, pull and weight ask for the same ones.
+    _last: list[Vector] = field(default_factory=list, compare=False, repr=False)
+
+    @property
+    def slope(self) -> float:
+        """That of the loss."""
+        return self.loss.slope
+
+    @property
+    def curvature(self) -> float:
+        """Return the largest f_t''."""
+        return 1 / (1 / self.loss.curvature + self.variance)
+
+    @property
+    def has_effects(self) -> bool:
+        """As the loss."""
+        return self.loss.has_effects
+
+    def bend(self, y: Vector) -> float:
+        """That of the loss, less what the effects take up."""
+        return 1 / (1 / self.loss.bend(y) + self.variance)
+
+    @property
+    def dispersed(self) -> bool:
+        """As the loss."""
+        return self.loss.dispersed
+
+    def check(self, y: Vector) -> None:
+        """As the loss."""
+        self.loss.check(y)
+
+    def start(self, y: Vector) -> float:
+        """As the loss."""
+        return self.loss.start(y)
+
+    def log_normaliser(self, dispersion: float) -> float:
+        """As the loss: over y, for given effects."""
+        return self.loss.log_normaliser(dispersion)
+
+    def shifted(self, u: Vector, y: Vector) -> Vector:
+        """Return the roots v, by Newton's steps inside a bracket that shrinks with each: f' rises, so they lie between u and u - t f'(u)."""
+        return self._rooted(u, y)[0]
+
+    def _rooted(self, u: Vector, y: Vector) -> tuple[Vector, Vector]:
+        """Return the roots v, and f''(v)."""
+        if not self._last or not (np.array_equal(self._last[0], u) and self._last[1] is y):
+            self._last[:] = [u, y, *self._roots(u, y)]
+        return self._last[2], self._last[3]
+
+    def _roots(self, u: Vector, y: Vector) -> tuple[Vector, Vector]:
+        reach = self.variance * self.loss.pull(u, y)
+        low, high = np.minimum(u, u + reach), np.maximum(u, u + reach)
+        if self._last and self._last[1] is y:  # from the last roots along their slopes, which are near
+            v = self._last[2] + (u - self._last[0]) / (1 + self.variance * self._last[3])
+        else:
+            v = u + reach / (1 + self.variance * self.loss.weight(u, y))
+        v, last = np.minimum(np.maximum(v, low), high), np.full(u.shape, np.inf)
+        for _ in range(_ENVELOPE_ITERATIONS):
+            excess, weight = v - u - self.variance * self.loss.pull(v, y), self.loss.weight(v, y)
+            size, step = np.abs(excess), excess / (1 + self.variance * weight)
+            # Once a step is within rounding of v: the excess itself is not, where t f' is steep.
+            open_ = np.abs(step) > _PRECISION * (1 + np.abs(u) + np.abs(v))
+            if not open_.any():
+                return v, weight
+            low, high = np.where(excess < 0, v, low), np.where(excess > 0, v, high)
+            tried = v - step
+            # The middle instead of a step out of the bracket, and after one that did not halve the excess: where f'' is next to 0 on one
+            # side of the root Newton's steps would go to and fro.
+            tried = np.where((tried > low) & (tried < high) & (size <= last / 2), tried, (low + high) / 2)
+            v, last = np.where(open_, tried, v), size
+        return v, self.loss.weight(v, y)
+
+    def value(self, u: Vector, y: Vector) -> Vector:
+        """f(v) + (v - u)^2 / 2t."""
+        v = self.shifted(u, y)
+        return self.loss.value(v, y) + (v - u) ** 2 / (2 * self.variance)
+
+    def pull(self, u: Vector, y: Vector) -> Vector:
+        """-f'(v)."""
+        return self.loss.pull(self.shifted(u, y), y)
+
+    def weight(self, u: Vector, y: Vector) -> Vector:
+        """f''(v) / (1 + t f''(v))."""
+        weight = self._rooted(u, y)[1]
+        return weight / (1 + self.variance * weight)
+
+    def information(self, u: Vector, y: Vector) -> Vector:
+        """Fisher information of the marginal loss: that of the conditional loss, minus the part that the random effects absorb."""
+        information = self.loss.information(self.shifted(u, y), y)
+        return information / (1 + self.variance * information)
+
+    def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
+        """Return the loss's own change from v to v', and that of e^2/2t as a product; errors of v cancel to first order."""
+        before, after = self.shifted(u, y), self.shifted(u + step, y)
+        first, moved = before - u, after - before
+        gained = moved - step
+        return self.loss.change(before, y, moved) + gained * (2 * first + gained) / (2 * self.variance)
+
+    def integrated(self, u: Vector, y: Vector) -> float:
+        """Return log determinant of I + t W: the effects' own part of Laplace's approximation."""
+        return self.loss.integrated(u, y) + float(
+            np.log1p(self.variance * self.loss.information(self.shifted(u, y), y)).sum()
+        )
+
+
+# --- Offset ----------------------------------------------------------------------------------------------------------------
+# A loss of a linear predictor with a fixed part: f(u + o; y) as a loss of u.
+
+
+@dataclass(frozen=True)
+class OffsetLoss:
+    """A loss whose linear predictors all have an offset, a :class:`unpooled.kernels.newton.Loss` itself."""
+
+    loss: Loss
+    #: o, a number a row.
+    offset: Vector
+
+    @property
+    def slope(self) -> float:
+        """That of the loss."""
+        return self.loss.slope
+
+    @property
+    def curvature(self) -> float:
+        """That of the loss."""
+        return self.loss.curvature
+
+    @property
+    def dispersed(self) -> bool:
+        """As the loss."""
+        return self.loss.dispersed
+
+    @property
+    def has_effects(self) -> bool:
+        """As the loss."""
+        return self.loss.has_effects
+
+    def bend(self, y: Vector) -> float:
+        """That of the loss."""
+        return self.loss.bend(y)
+
+    def check(self, y: Vector) -> None:
+        """As the loss."""
+        self.loss.check(y)
+
+    def start(self, y: Vector) -> float:
+        """As the loss: offsets have the mean 0."""
+        return self.loss.start(y)
+
+    def value(self, u: Vector, y: Vector) -> Vector:
+        """Return the losses."""
+        return self.loss.value(u + self.offset, y)
+
+    def pull(self, u: Vector, y: Vector) -> Vector:
+        """-f'."""
+        return self.loss.pull(u + self.offset, y)
+
+    def weight(self, u: Vector, y: Vector) -> Vector:
+        """f'', as the loss has it."""
+        return self.loss.weight(u + self.offset, y)
+
+    def information(self, u: Vector, y: Vector) -> Vector:
+        """As the loss."""
+        return self.loss.information(u + self.offset, y)
+
+    def change(self, u: Vector, y: Vector, step: Vector) -> Vector:
+        """f(u + o + step) - f(u + o), as the loss has it."""
+        return self.loss.change(u + self.offset, y, step)
+
+    def log_normaliser(self, dispersion: float) -> float:
+        """As the loss: over y, for given offsets."""
+        return self.loss.log_normaliser(dispersion)
+
+    def integrated(self, u: Vector, y: Vector) -> float:
+        """As the loss."""
+        return self.loss.integrated(u + self.offset, y)

@@ -1,4 +1,4 @@
-r"""Probabilities of two classes along one score, from noisy counts of (cell of the score) x class (``models/glm/THEORY.md``, section 5).
+"""Probabilities of two classes along one score, from noisy counts of (cell of the score) x class (``models/glm/THEORY.md``, section 5).
 
 The probability of the second class at a score t is the logistic function of a + s t. Scores are taken for normal, with the mean and deviation that
 the counts of both classes together tell, so that a cell has points at which the logistic function is averaged. A cell's count N of rows is about
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
 
 #: Where a cell of the score ends and the next one begins; the first and the last cell have no end.
 CUTS = (-3.0, -1.3, -0.6, -0.25, 0.0, 0.25, 0.6, 1.3, 3.0)
@@ -245,3 +246,68 @@ def _likelihood(released: ScoreCounts, p: Matrix, parts: Vector) -> Matrix:
     determinant = second * first - both**2
     square = (first * left**2 - 2 * both * left * right + second * right**2) / determinant
     return np.asarray(-(square + np.log(determinant)).sum(axis=-1) / 2)
+
+
+# --- Shrunk rounds ---------------------------------------------------------------------------------------------------------
+# Slopes that noisy rounds found, as long as the release itself makes likely: none where they met nothing but noise.
+
+#: What is believed of the linear predictor before data: this mass at no deviation, the rest log-uniform over these deviations.
+_NO_ROUNDS, _DEVIATIONS, _DEVIATION_POINTS = 0.3, (0.05, 6.0), 33
+DEVIATIONS = np.append(0.0, np.geomspace(*_DEVIATIONS, _DEVIATION_POINTS - 1))
+
+
+def averaged_rounds(rounds: int, step: float) -> tuple[float, float]:
+    """Return the part of the way to the optimum that the mean of the later half of the rounds has gone, and its variance for gradients of variance 1.
+
+    Every step goes this part of the way of a quadratic loss.
+    """
+    first = rounds // 2
+    left = (1 - step) ** np.arange(1, rounds + 1)
+    gone = float(1 - left[first:].mean())
+    # A gradient's noise stays in all iterates after it.
+    weights = [
+        step * (1 - step) ** np.maximum(np.arange(first, rounds) - index, 0.0) * (np.arange(first, rounds) >= index)
+        for index in range(rounds)
+    ]
+    return gone, float(sum(np.mean(w) ** 2 for w in weights))
+
+
+def believed_slopes(
+    found: Row, arrived: Row, noise: Row, moving: NDArray[np.bool_], slopes: int, deviations: Row = DEVIATIONS
+) -> Row:
+    """Return posterior means of coefficients of which rounds found this, after this part of the way and with noise of this variance.
+
+    Slopes (``moving``) are normal about 0 with one variance, over whose grid the posterior is averaged; the others stay as they were found.
+    ``deviations`` are those of the linear predictor on that grid, of which the first is 0.
+    """
+    believed = deviations[:, None] ** 2 / slopes
+    whole = arrived**2 * believed + noise
+    log = _log_prior(deviations) - 0.5 * (found**2 / whole + np.log(whole))[:, moving].sum(axis=1)
+    weights = np.exp(log - log.max())
+    return np.where(moving, (weights / weights.sum()) @ (believed * arrived / whole) * found, found)
+
+
+def believed_length(
+    found: Row, arrived: float, noise: float, length: float, error: float, deviations: Row = DEVIATIONS
+) -> float:
+    """Return the posterior mean of the length of slopes along the direction in which rounds found them.
+
+    ``found`` are those slopes after this part of the way and with noise of this variance each; ``length`` is what was then measured along them, with an
+    error of this variance. What is believed before is that of ``believed_slopes``.
+    """
+    count, square = found.size, float(found @ found)
+    believed = deviations**2 / count
+    whole = arrived**2 * believed + noise
+    log = _log_prior(deviations) - 0.5 * (count * np.log(whole) + square / whole)
+    middle, left = believed * arrived / whole * math.sqrt(square), believed * noise / whole
+    apart = left + error
+    log -= 0.5 * (np.log(apart) + (length - middle) ** 2 / apart)
+    weights = np.exp(log - log.max())
+    return float(weights @ (middle + left / apart * (length - middle)) / weights.sum())
+
+
+def _log_prior(deviations: Row) -> Row:
+    """Return the logarithms of the mass of each deviation, up to a constant."""
+    others = deviations.size - 1
+    found: Row = np.log(np.append(_NO_ROUNDS, np.full(others, (1 - _NO_ROUNDS) / others)))
+    return found

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unpooled.linkage.plan import LinkDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Sealed
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
 #: Sealed lists on their way: of each receiver what it is given next.
 _Mail = dict[str, list[Relayed]]

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import PlanMismatch, ProtocolError
-from unpooled.linkage import group
+from unpooled.linkage import masking as group
 from unpooled.linkage.masking import Mask, in_order, map_digest, pseudonym
 from unpooled.linkage.messages import (
     Hello,
@@ -27,11 +27,10 @@ from unpooled.linkage.messages import (
     RowsReply,
     SealedReply,
 )
-from unpooled.linkage.normalise import keys_of
-from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MAP_NAME, MASK, PASS, RETURN
+from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MAP_NAME, MASK, PASS, RETURN, keys_of
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import PSEUDONYM, Nothing, Public, Sealed, digest, encode_content
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,15 +7,13 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import UsageError
-from unpooled.protocol.entries import LINK, OWN, entry_of, maker, names
-from unpooled.protocol.registry import check_own, form_of, joined
-from unpooled.protocol.step import KEPT
+from unpooled.protocol.registry import KEPT, LINK, OWN, check_own, entry_of, form_of, joined, maker, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
 #: Our own rows, in the order in which they are listed, each with the package of its ``MODEL``. All other rows are found through entry points.
 REGISTRY: dict[str, str] = {name: f"unpooled.models.{name}" for name in OWN}

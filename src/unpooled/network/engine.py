@@ -13,8 +13,8 @@ from nvflare.collab import CollabCallError, collab
 
 from unpooled.errors import ProtocolError
 from unpooled.network.kits import RESULTS, STUDIES, coordinator_identity
-from unpooled.network.proposals import Proposal
 from unpooled.network.service import RequestDesk, Silence, coordinate, propose
+from unpooled.network.signing import Proposal
 from unpooled.privacy.plan import Study
 
 

@@ -15,13 +15,25 @@ import msgspec
 
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.network.proposals import INBOX, PROPOSE, Proposal, ProposalReceived, lay, remember
-from unpooled.network.signing import check_request, open_answer, read_request, sign_answer, sign_refusal, sign_request
+from unpooled.network.signing import (
+    INBOX,
+    PROPOSE,
+    Proposal,
+    ProposalReceived,
+    check_request,
+    lay,
+    open_answer,
+    read_request,
+    remember,
+    sign_answer,
+    sign_refusal,
+    sign_request,
+)
 from unpooled.protocol.conversation import OPEN, open_request
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Ask, Dropped, Nothing, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
-from unpooled.study.helper_files import coordinators_of
+from unpooled.study.files import coordinators_of
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study, write_results
 

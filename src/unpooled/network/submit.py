@@ -27,7 +27,7 @@ from unpooled.study.run import compile_study
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unpooled.network.proposals import Proposal
+    from unpooled.network.signing import Proposal
     from unpooled.privacy.plan import Plan, Study
 
 #: Told what is being waited for, in words without data.

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.layout import Geometry, MomentsLayout, blocks_of
-from unpooled.aggregation.linear_fit import plain
-from unpooled.aggregation.linear_rounds import Method
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError
+from unpooled.linear.fit import plain
+from unpooled.linear.layout import Geometry, MomentsLayout, blocks_of
+from unpooled.linear.moments import Moments
+from unpooled.linear.schedule import Method
 from unpooled.models import bayes
 from unpooled.models.bayes.coordinator import coefficients_of, posterior
 from unpooled.models.bayes.declared import ABSOLUTE, KEPT, NAIVE, Parameters
@@ -25,16 +24,17 @@ from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Unit
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.linear_fit import LinearFit
+    from unpooled.linear.fit import LinearFit
     from unpooled.models.bayes.plan import BayesDesign
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
 #: Sums and noise of so many deviations stay below this; a grid that is coarser than the other is none.
 _ROOM, _TAIL, _COARSEST = 2.0**61, 12.0, 16

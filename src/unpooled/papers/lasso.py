@@ -30,8 +30,7 @@ from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split
-from unpooled.protocol.step import Step
-from unpooled.protocol.template import COLUMNS, Template
+from unpooled.protocol.registry import COLUMNS, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -30,15 +30,14 @@ from unpooled.privacy.study import AGGREGATION
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing, Released
-from unpooled.protocol.step import Step
-from unpooled.protocol.template import Template
+from unpooled.protocol.registry import Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.noise import RandomBits
     from unpooled.protocol.context import Context
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
     Matrix = NDArray[np.float64]
 

@@ -38,8 +38,7 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
-from unpooled.protocol.template import COLUMNS, Template
+from unpooled.protocol.registry import COLUMNS, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

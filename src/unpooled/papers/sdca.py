@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.solution import Solution
+from unpooled.kernels.newton import Solution
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

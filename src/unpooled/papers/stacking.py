@@ -20,7 +20,7 @@ from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency
-from unpooled.protocol.template import Template
+from unpooled.protocol.registry import Template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

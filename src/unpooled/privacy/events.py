@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from unpooled.errors import AccountingError
 
-#: Pairs (n, m) of ``tails.py``.
+#: Pairs (n, m) of ``accounting.py``.
 Tail = tuple[tuple[int, float], ...]
 
 
@@ -39,7 +39,7 @@ class Event:
     value: float = 0.0
     count: int = 1
     total_variation: float = 0.0
-    #: Of a perturbed objective: (n, m) of the normal tails that bound the rest of its loss (``tails.py``), the largest m first.
+    #: Of a perturbed objective: (n, m) of the normal tails that bound the rest of its loss (``accounting.py``), the largest m first.
     tails: Tail = ()
 
     def __post_init__(self) -> None:

@@ -1,18 +1,34 @@
-"""A study as it is asked: public text turned into data, the same for everybody."""
+"""A study as it is asked: public text turned into data, the same for everybody; and several analyses in one study, each with its share."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+from collections import Counter
 from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
 
 from unpooled.errors import UsageError, listed
+from unpooled.privacy.accounting import budget_mu, gaussian_epsilon
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.origin import BOUNDS_INPUT, PARAMETERS, ROW_MAP, DeclaredInput, DerivedInput, Origin, ReleasedInput
+from unpooled.privacy.events import UNBOUNDED
+from unpooled.privacy.origin import (
+    BOUNDS_INPUT,
+    PARAMETERS,
+    ROW_MAP,
+    DeclaredInput,
+    DerivedInput,
+    Origin,
+    PastEvent,
+    ReleasedInput,
+)
 from unpooled.privacy.unit import Adjacency, Calibration, Target, Unit
+
+# --- Study -----------------------------------------------------------------------------------------------------------------
+# A study as it is asked: public text turned into data, the same for everybody.
 
 #: The role of :attr:`Study.trust` that adds up the parties' vectors, and the value that asks for trust in it.
 AGGREGATION, TRUSTED = "aggregation", "trusted"
@@ -21,7 +37,7 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: The two ways of :attr:`Study.ids`: the same people in the same order already, or by the row map of an earlier study that linked them.
 ALIGNED, LINKED = "aligned", "psi:"
-#: The model of a study that contains several analyses, and the parameter that lists them (:mod:`unpooled.privacy.analyses`).
+#: The model of a study that contains several analyses, and the parameter that lists them (:mod:`unpooled.privacy.study`).
 ANALYSES = "analyses"
 #: The role of a card whose organisation has no data.
 HELPER = "helper"
@@ -426,3 +442,169 @@ def check_parameters(study: Study, parameters: type[Fields]) -> Fields:
     except msgspec.ValidationError as error:
         msg = f"parameters of model {study.model!r}: {error}. It has {listed(parameters.__struct_fields__)}"
         raise UsageError(msg) from None
+
+
+# --- Analyses --------------------------------------------------------------------------------------------------------------
+# Several analyses in one study: each is a study of its own columns and parameters, with its share of the budget.
+#
+# The shares are fixed before data. Under Gaussian noise a share is one of mu squared, which adds up over releases: analyses that each spend their
+# share cost together what the whole study asks for (Theorem F.26).
+
+#: How far the sum of the shares may be from 1: what decimal fractions lose.
+_ROUNDED = 1e-9
+
+
+class Analysis(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One analysis of a study: its name, its model, its part of the budget, and everything that a study of this model asks."""
+
+    name: str
+    model: str
+    #: Its share of the budget. Given for every analysis or for none; without shares all have the same.
+    share: float | None = None
+    #: The columns and labels that it uses, of those that the cards declare, in this order; without it all of them.
+    columns: tuple[str, ...] = ()
+    parameters: dict[str, Any] = {}
+    trust: dict[str, str] = {}
+    #: The helpers of the study that help in this analysis.
+    helpers: tuple[str, ...] = ()
+    #: Its own names of columns that the cards call otherwise, because other analyses declare other ranges for the same name.
+    named: dict[str, str] = {}
+    #: Which of the study's origins are those of its own inputs, by number.
+    origins: tuple[int, ...] = ()
+    #: Whether it is fitted at every party by itself, each with the whole share: a row is at one party.
+    apart: bool = False
+    #: The terms of such fits that are pooled over the parties.
+    pool: tuple[str, ...] = ()
+
+
+class Analyses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[parameters]`` of a study with several analyses."""
+
+    analyses: tuple[Analysis, ...]
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Return the share of every analysis; refused where they are not all given, or do not sum to 1."""
+        given = [one.share for one in self.analyses]
+        if all(share is None for share in given):
+            return (1 / len(given),) * len(given)
+        if not all(share is not None and 0 < share <= 1 for share in given):
+            raise UsageError("every analysis needs a share of the budget between 0 and 1, or none of them names one")
+        total = math.fsum(share for share in given if share is not None)
+        if abs(total - 1) > _ROUNDED:
+            msg = f"the shares of the analyses sum to {total:g}: they are parts of one budget, so make them sum to 1"
+            raise UsageError(msg)
+        return tuple(share / total for share in given if share is not None)
+
+
+def analyses_of(study: Study) -> Analyses:
+    """Return the analyses that a study contains, checked as far as they can be without their models."""
+    asked = check_parameters(study, Analyses)
+    if not asked.analyses:
+        raise UsageError("a study of several analyses lists at least one under [[analysis]]")
+    for name, times in Counter(one.name for one in asked.analyses).items():
+        if not re.fullmatch(NAME, name):
+            raise UsageError("the name of an analysis is 1 to 40 letters, digits, spaces, dots, dashes or underscores")
+        if times > 1:
+            msg = f"{times} analyses are called {name!r}: give each a name of its own"
+            raise UsageError(msg)
+    for one in asked.analyses:
+        if one.model == ANALYSES:
+            msg = f"analysis {one.name!r} contains analyses itself: list them all under [[analysis]]"
+            raise UsageError(msg)
+        if unknown := [name for name in one.helpers if name not in {card.name for card in study.helpers}]:
+            msg = f"analysis {one.name!r} names helper {unknown[0]!r}, which is none of the study"
+            raise UsageError(msg)
+        if not all(0 <= number < len(study.origins) for number in one.origins):
+            msg = f"analysis {one.name!r} names an origin that the study does not have"
+            raise UsageError(msg)
+    if study.trust:
+        raise UsageError("whom an analysis trusts stands with it: [analysis.trust]")
+    return asked
+
+
+def part_of(
+    study: Study, one: Analysis, digest: str, epsilon: float, delta: float, name: str = "", party: str = ""
+) -> Study:
+    """Return the study that one analysis is: its columns, its parameters, its part of the budget; ``party``: of the rows of this one alone."""
+    cards = cards_of(tuple(card for card in study.parties if party in ("", card.name)), one)
+    known = {name for card in cards for name in (*(column.name for column in card.columns), *card.labels)}
+    if missing := [name for name in one.columns if name not in known]:
+        declared = sorted({column.name for card in study.parties for column in card.columns})
+        msg = f"analysis {one.name!r} uses column {missing[0]!r}, which no card declares; they declare {listed(declared)}"
+        raise UsageError(msg).at(column=missing[0])
+    return msgspec.structs.replace(
+        study,
+        model=one.model,
+        parties=cards,
+        epsilon=epsilon,
+        delta=delta,
+        parameters=one.parameters,
+        trust=one.trust,
+        helpers=tuple(card for card in study.helpers if card.name in one.helpers),
+        origins=tuple(study.origins[number] for number in one.origins),
+        justification="",
+        within=f"{digest} {name or one.name}",
+        whole=study.of_whole,
+        scattered=False,
+    )
+
+
+def cards_of(cards: tuple[Card, ...], one: Analysis) -> tuple[Card, ...]:
+    """Return what an analysis uses of these parties, without those of whom it uses nothing."""
+    return tuple(used for used in (_card(card, one) for card in cards) if used is not None)
+
+
+def _card(card: Card, one: Analysis) -> Card | None:
+    """Return what an analysis uses of a party, by its own names; None where it uses nothing there."""
+    own = {whole: name for name, whole in one.named.items()}
+    # A name that stands for another column here hides the column of that name.
+    columns = {
+        own.get(c.name, c.name): msgspec.structs.replace(c, name=own.get(c.name, c.name))
+        for c in card.columns
+        if c.name in own or c.name not in one.named
+    }
+    labels = tuple(own.get(label, label) for label in card.labels if label in own or label not in one.named)
+    if one.columns:
+        columns = {name: columns[name] for name in one.columns if name in columns}
+        labels = tuple(label for label in labels if label in one.columns)
+    return msgspec.structs.replace(card, columns=tuple(columns.values()), labels=labels) if columns or labels else None
+
+
+def budget_of(study: Study, share: float, scale: float) -> tuple[float, float]:
+    """Return (epsilon, delta) of an analysis with this share of the study's budget, of which the factor ``scale`` is spent."""
+    if math.isinf(study.epsilon):
+        return study.epsilon, share * study.delta
+    if not study.delta:
+        return study.epsilon * share * scale, 0.0
+    mu = budget_mu(study.epsilon, study.delta) * math.sqrt(share) * scale
+    return gaussian_epsilon(share * study.delta, mu), share * study.delta
+
+
+# --- Former ----------------------------------------------------------------------------------------------------------------
+# Reads studies as unpooled 0.2.0 wrote them, into saved models and records of runs.
+
+
+def earlier(what: str, plan: str, events: Any) -> ReleasedInput:  # noqa: ANN401, ARG001 - of a file: msgspec checks it
+    """Return the origin of bounds that were paid for, from the record that named their price."""
+    past = [PastEvent(unit, "", kind, value, count, tv) for unit, kind, value, count, tv in events]
+    holds = all(one.kind != UNBOUNDED.kind.name for one in past)
+    return ReleasedInput(BOUNDS_INPUT, plan, holds, tuple(past) if holds else ())
+
+
+def read_study(raw: bytes) -> tuple[Study, bool]:
+    """Return the study in these bytes, and whether unpooled 0.2.0 wrote it."""
+    told = msgspec.msgpack.decode(raw)
+    if not isinstance(told, dict) or "earlier" not in told:
+        return msgspec.msgpack.decode(raw, type=Study, strict=True), False
+    origins = [earlier(**one) for one in told.pop("earlier")]
+    return _in_half_ranges(msgspec.structs.replace(msgspec.convert(told, Study, strict=True), origins=tuple(origins))), True
+
+
+def _in_half_ranges(study: Study) -> Study:
+    """Return the study with the radius of a sound LASSO, which was in units of the response, in half ranges of it."""
+    if study.row != "lasso":
+        return study
+    parameters = dict(study.parameters)
+    radius, half = parameters.pop("radius", 1.0), parameters.get("response_bound", 1.0)
+    return msgspec.structs.replace(study, parameters=parameters | {"radius_in_half_ranges": radius / half})

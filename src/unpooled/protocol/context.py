@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    Protocol,
+    overload,
+)
 
 from unpooled.errors import ProtocolError, raised_at
 from unpooled.privacy.plan import Design
+from unpooled.protocol.identity import verify
+from unpooled.protocol.messages import encode_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -228,3 +237,24 @@ def serving(desk: Desk, name: str, table: Table, plan: Plan, step: str, index: i
         yield Context(name, table, plan, step, index, token)
     finally:
         del _DESKS[token]
+
+
+# --- Claims ----------------------------------------------------------------------------------------------------------------
+# Signatures of parties under their releases, which other parties check before they act on them.
+
+
+def signed_parts(plan: Plan, party: str, step: str, index: int, values: Sequence[Released]) -> tuple[bytes, ...]:
+    """Return the parts that a party signs: the place and time of a release, and its values."""
+    return (
+        *(b"released", plan.hash.encode(), party.encode(), step.encode(), str(index).encode()),
+        *(encode_content(value) for value in values),
+    )
+
+
+def check_signed(context: Context, party: str, step: str, index: int, values: Sequence[Released], signed: Signed) -> None:
+    """Refuse values that this party of the study did not sign as its release of this step."""
+    plan = context.plan
+    # Its own key it knows; the others' are pinned by their cards (parties of one process pin none).
+    pinned = plan.study.card(party).key or signed.identity
+    key = context.public_key if party == context.name else pinned
+    verify(key, signed.signature, *signed_parts(plan, party, step, index, values))

@@ -14,8 +14,8 @@ from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
-from unpooled.protocol.claims import signed_parts
-from unpooled.protocol.keeper import MAP_DATA, ROW_MAP
+from unpooled.protocol.context import signed_parts
+from unpooled.protocol.identity import MAP_DATA, ROW_MAP
 from unpooled.protocol.messages import (
     ISSUED,
     Array,
@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Receiver
-    from unpooled.protocol.identity import Identity
-    from unpooled.protocol.keeper import Keeper
-    from unpooled.protocol.step import Step
+    from unpooled.protocol.identity import Identity, Keeper
+    from unpooled.protocol.registry import Step
 
 #: Each key seals one message, so that its nonce may be constant.
 _NONCE = bytes(12)
@@ -226,7 +225,7 @@ class OpenDesk:
         self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]
     ) -> tuple[Masked, bytes]:
         """Return masked rows for one party, and the seed of their mask."""
-        from unpooled.privacy.field_words import masked
+        from unpooled.privacy.noise import masked
 
         self._must_be_joint()
         self.party.table.verify()

@@ -1,13 +1,10 @@
-"""Identities: signing keys of parties and coordinators, and key agreement between two parties.
-
-Every identity is derived from a root key of 32 bytes, so a party has nothing more to keep than the key next to its ledger. The
-public key stands in the party's card and so in the hash of every plan: a study pins its participants.
-"""
+"""What a party keeps to itself: signing keys, key agreement with another party, and values that never leave it (its own coefficients)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -15,7 +12,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from unpooled.errors import ProtocolError
+from unpooled.errors import ProtocolError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import ItemsView, Mapping
+
+    from numpy.typing import NDArray
+
+
+# --- Identity --------------------------------------------------------------------------------------------------------------
+# Identities: signing keys of parties and coordinators, and key agreement between two parties.
+#
+# Every identity is derived from a root key of 32 bytes, so a party has nothing more to keep than the key next to its ledger. The
+# public key stands in the party's card and so in the hash of every plan: a study pins its participants.
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +82,54 @@ def _derive(secret: bytes, *purpose: bytes) -> bytes:
 
 def _joined(parts: tuple[bytes, ...]) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+# --- Keeper ----------------------------------------------------------------------------------------------------------------
+# Where a party keeps what never leaves it (its own coefficients).
+
+#: What the row map of linked parties is kept as, under its digest.
+ROW_MAP = "link_rows"
+#: And beside it the digest of the data whose rows it names.
+MAP_DATA = "link_data"
+
+
+class Keeper(Protocol):
+    """A store of arrays by plan and name."""
+
+    def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
+        """Store one value."""
+        ...
+
+    def kept(self, plan: str, name: str) -> NDArray[Any]:
+        """Return one stored value."""
+        ...
+
+    def has(self, plan: str, name: str) -> bool:
+        """Return True if there is a value of this name."""
+        ...
+
+
+class MemoryKeeper:
+    """Kept values of an in-process party."""
+
+    def __init__(self, values: Mapping[tuple[str, str], NDArray[Any]] | None = None) -> None:
+        self._values: dict[tuple[str, str], NDArray[Any]] = dict(values or {})
+
+    def keep(self, plan: str, name: str, values: NDArray[Any]) -> None:
+        """Store one value."""
+        self._values[plan, name] = values
+
+    def kept(self, plan: str, name: str) -> NDArray[Any]:
+        """Return one stored value."""
+        if (plan, name) not in self._values:
+            msg = f"nothing named {name!r} is kept for plan {plan[:16]}"
+            raise UsageError(msg)
+        return self._values[plan, name]
+
+    def has(self, plan: str, name: str) -> bool:
+        """Return True if there is such a value."""
+        return (plan, name) in self._values
+
+    def items(self) -> ItemsView[tuple[str, str], NDArray[Any]]:
+        """Return everything kept, by (plan, name)."""
+        return self._values.items()

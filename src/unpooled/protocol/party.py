@@ -24,9 +24,7 @@ from unpooled.privacy.unit import Split
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, check_claim, find_step, open_request
 from unpooled.protocol.desk import OpenDesk, charge_of, check_minted
-from unpooled.protocol.entries import LINK, maker
-from unpooled.protocol.identity import Identity
-from unpooled.protocol.keeper import Keeper, MemoryKeeper
+from unpooled.protocol.identity import Identity, Keeper, MemoryKeeper
 from unpooled.protocol.messages import (
     SIZE_LIMIT,
     Envelope,
@@ -36,6 +34,7 @@ from unpooled.protocol.messages import (
     open_envelope,
     reply_parts,
 )
+from unpooled.protocol.registry import LINK, maker
 
 if TYPE_CHECKING:
     from unpooled.privacy.budget import FitClaim
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
-    from unpooled.protocol.step import Model, Step
+    from unpooled.protocol.registry import Model, Step
 
 
 @dataclass(frozen=True, slots=True)

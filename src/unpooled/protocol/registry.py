@@ -1,19 +1,391 @@
-"""Rows of the registry that are found through entry points: models of other packages, and forms that stand apart from our own models.
-
-A distribution declares a row in the group ``unpooled.models``: its name, and the place of its :class:`~unpooled.protocol.step.Model` as
-``module:NAME``. Entry points are read where such a row is asked for or all rows are listed, never by an import.
-"""
+"""The row of the registry that names everything of a model: its steps at a party, its study file's template, and how distributions declare rows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+import math
+import sys
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from unpooled.errors import UsageError
-from unpooled.protocol.entries import OURS, distribution, entry_of, names
-from unpooled.protocol.step import Model
+import msgspec
+
+from unpooled.errors import UsageError, listed
+from unpooled.privacy.unit import Calibration, Unit
+from unpooled.protocol.messages import Ask, check_reply_type
+from unpooled.protocol.terms import ResultTerm, as_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.metadata import EntryPoint
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.table import Table
+    from unpooled.protocol.context import Context
+
+
+# --- Entries ---------------------------------------------------------------------------------------------------------------
+# Entry points of the group ``unpooled.models``: the rows that distributions declare, and the distribution behind a row.
+#
+# Entry points are read where a row that is not one of our own is asked for, or where all rows are listed, never by an import.
+
+#: The group of entry points.
+GROUP = "unpooled.models"
+#: The distribution of this package.
+OURS = "unpooled"
+#: The names of our own rows, in the order in which they are listed. Each is a folder of ``unpooled/models``.
+OWN = (
+    "describe",
+    "tables",
+    "pride",
+    "bayes",
+    "glm",
+    "stacking",
+    "lasso",
+    "pls",
+    "diagnose",
+    "survival",
+    "effects",
+    "analyses",
+)
+#: A study may name this in place of a model: it links rows, releases nothing and predicts nothing.
+LINK = "link"
+
+
+def with_households() -> list[str]:
+    """Return the names of our own rows that have a proof for all rows of an id together."""
+    own = ((name, importlib.import_module(f"{GROUP}.{name}").MODEL) for name in OWN)
+    return [name for name, row in own if row.households]
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all rows that distributions declare, in alphabetical order."""
+    return tuple(_declared(tuple(sys.path)))
+
+
+def entry_of(name: str) -> EntryPoint | None:
+    """Return the entry point of the row of this name; None if there is none. A name that several distributions declare is refused."""
+    found = _declared(tuple(sys.path)).get(name, ())
+    if len(found) > 1:
+        msg = f"model {name!r} is declared by {listed([distribution(entry) for entry in found])}, and nobody can tell which one is meant: uninstall all but one"
+        raise UsageError(msg)
+    return found[0] if found else None
+
+
+def distribution(entry: EntryPoint) -> str:
+    """Return the name of the distribution that declares an entry point."""
+    return entry.dist.name if entry.dist is not None else "unknown"
+
+
+def maker(name: str) -> str:
+    """Return the distribution of a row and its version, such as ``"private-correlation 0.1.0"``; empty for our own rows and for rows that nobody declares."""
+    return "" if name in OWN or name == LINK else _maker(name, tuple(sys.path))
+
+
+@lru_cache(maxsize=64)
+def _maker(name: str, path: tuple[str, ...]) -> str:  # noqa: ARG001 - the answer is good for one search path
+    entry = entry_of(name)
+    if entry is None or distribution(entry) == OURS:
+        return ""
+    return f"{distribution(entry)} {entry.dist.version if entry.dist is not None else 'unknown'}"
+
+
+@lru_cache(maxsize=1)
+def _declared(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:  # noqa: ARG001 - as above
+    """Return the entry points of the group by name, one of each distribution and value."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        found.setdefault(entry.name, {})[distribution(entry), entry.value] = entry
+    return {name: tuple(entries.values()) for name, entries in found.items()}
+
+
+# --- Template --------------------------------------------------------------------------------------------------------------
+# Template of a new study file, in a row of the registry: its purpose, its split, its unit and its parameters.
+
+#: What the parties of a study hold.
+COLUMNS, ROWS = "columns of the same people", "rows of different people, with the same columns"
+DEFAULT_CARDS = ("first.card.toml", "second.card.toml")
+
+#: How the line begins that says, in a comment, what the default of a formula is.
+FORMULA = '# formula = ""'
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The text that ``unpooled new`` writes for one row of the registry."""
+
+    #: One sentence about what the model is for, and what its parties hold.
+    purpose: str
+    split: str
+    unit: str
+    #: The lines of ``[parameters]``: required keys as they stand, the other ones in comments with their defaults.
+    parameters: str
+    #: The paper's delta; None writes the default in a comment.
+    delta: float | None = None
+    calibration: str = "sound"
+    #: Lines of ``[trust]``; empty: the model trusts nobody.
+    trust: str = ""
+    #: The cards that a study names where the caller gives none.
+    cards: tuple[str, ...] = DEFAULT_CARDS
+    #: Lines of the parameters that are others where there is a formula, each with what stands in its place.
+    beside_formula: tuple[tuple[str, str], ...] = ()
+    #: Whether a formula may have an offset.
+    offsets: bool = False
+    #: The template of studies with the cards of helpers; None: the model has no use for a helper.
+    with_helpers: Template | None = None
+
+    @property
+    def takes_formula(self) -> bool:
+        """Return whether a study of this kind may say what its model is a function of."""
+        return f"\n{FORMULA}" in self.parameters
+
+
+# --- Step ------------------------------------------------------------------------------------------------------------------
+# Contributions of a model to the protocol: its steps at a party, and the row of the registry that names everything of it.
+
+Replies: TypeAlias = list[Any]
+#: What becomes of the coefficients of a model: its plan releases all that predict, or they stay at the parties as raw functions of their rows.
+RELEASED, KEPT = "released", "kept"
+#: A coordinator yields batches of requests and is sent the replies in the same order; it returns its result.
+Conversation: TypeAlias = Generator[list[Ask], Replies, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing a party can be asked to do: a function from (context, request) to a reply of declared type."""
+
+    name: str
+    request: type[msgspec.Struct]
+    reply: type[msgspec.Struct]
+    answer: Callable[[Context, Any], msgspec.Struct]
+    #: The release that it belongs to without making it (adding up what others released): it is asked for as often as that one is made.
+    of: str = ""
+    #: Whether its messages hold long ciphertext, of which ledgers and transcripts keep digests: the reply is made again, bit by bit, when it is asked for.
+    bulky: bool = False
+    #: How often it may be asked for, of a plan without releases; else as often as its releases are planned.
+    times: Callable[[Plan], int] | None = None
+
+    def __post_init__(self) -> None:
+        check_reply_type(self.reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Numbers of a result that belong into one figure, with intervals where the model has them."""
+
+    title: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    #: The part of the way from a value to its ends that there would be without privacy: drawn darker.
+    without_privacy: tuple[float, ...] = ()
+    #: The names follow each other (channels of a spectrum): a line, not bars.
+    ordered: bool = False
+    #: Ordered names are times, and a value holds from its own to the next one: steps.
+    steps: bool = False
+    #: Where ordered values stand along the horizontal axis: a curve over numbers, with gaps where a value is nan.
+    places: tuple[float, ...] = ()
+    #: The words at the horizontal and at the vertical axis.
+    axes: tuple[str, str] = ("", "")
+    #: Draw a dotted line from (0, 0) to (1, 1), with which the curve is compared, instead of one at 0.
+    diagonal: bool = False
+
+
+def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, ...]:
+    """Return the figure of the terms that have an interval; a term without one has no place in it."""
+    shown = [term for term in terms if term.conf_low is not None and term.conf_high is not None]
+    if not shown:
+        return ()
+    names, values, low, high = zip(*((t.term, t.estimate, t.conf_low, t.conf_high) for t in shown), strict=True)
+    parts = tuple(_without_privacy(t) for t in shown)
+    return (
+        Panel(f"estimates with {level:.0%} intervals", names, values, low, high, parts if any(p < 1 for p in parts) else ()),
+    )
+
+
+def _without_privacy(term: ResultTerm) -> float:
+    """Return the part of a standard error that there would be without privacy."""
+    if not term.std_error or term.privacy is None:
+        return 1.0
+    return math.sqrt(max(1.0 - (term.privacy / term.std_error) ** 2, 0.0))
+
+
+def no_text(result: Any) -> str:  # noqa: ANN401, ARG001 - as below
+    """Nothing but the table of its terms."""
+    return ""
+
+
+def no_foot(plan: Plan, result: Any) -> tuple[str, ...]:  # noqa: ANN401, ARG001 - as below
+    """Nothing to add to the table."""
+    return ()
+
+
+def no_panels(plan: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties
+    """Nothing to draw."""
+    return ()
+
+
+def no_terms(plan: Plan, result: Any) -> tuple[ResultTerm, ...]:  # noqa: ANN401, ARG001 - for models that name no coefficients
+    """Nothing to list."""
+    return ()
+
+
+def no_tables(plan: Plan, result: Any) -> None:  # noqa: ANN401 - for models without standard errors
+    """No tables."""
+
+
+def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as above
+    """Nothing that a party keeps has a name of its own."""
+    return ()
+
+
+def no_notes(plan: Plan) -> tuple[str, ...]:  # noqa: ARG001 - as above
+    """Return no notes: the model adds nothing to the notes of every plan."""
+    return ()
+
+
+def no_check(plan: Plan, party: str, table: Table) -> None:
+    """Nothing that bounds do not say already."""
+
+
+def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:  # noqa: ARG001 - as above
+    """-1 and 1 will do."""
+    return {}
+
+
+def no_steps(plan: Plan | None) -> tuple[Step, ...]:  # noqa: ARG001 - as above
+    """Return no more steps."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Analysed:
+    """One of several analyses of a study that has ended: its model, its plan, its result; or why it has none, in words."""
+
+    name: str
+    model: Model
+    plan: Plan
+    result: Any
+    failed: str = ""
+
+    @property
+    def table(self) -> str:
+        """Return its result as every command prints it, under its name."""
+        text = f"no result: {self.failed}" if self.failed else self.model.table(self.plan, self.result)
+        model = self.plan.study.model
+        return f"{self.name if self.name == model else f'{self.name} ({model})'}\n\n{text}"
+
+
+def no_parts(plan: Plan, result: Any) -> tuple[Analysed, ...]:  # noqa: ANN401, ARG001 - as above
+    """Return nothing: the study is one analysis."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.row_names``)."""
+
+    #: What a study's :attr:`~unpooled.privacy.plan.Study.row` is called that asks for it.
+    name: str
+    compile_plan: Callable[[Study], Plan]
+    steps: tuple[Step, ...]
+    coordinate: Callable[[Plan], Conversation]
+    #: The coordinator's result as text for a terminal, where that is not the table of its :attr:`terms`; and as figures.
+    render: Callable[[Any], str] = no_text
+    panels: Callable[[Plan, Any], tuple[Panel, ...]] = no_panels
+    #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
+    #: for, by few runs); None where nobody can say.
+    outlook: Callable[..., Any] | None = None
+    #: The types of the coordinator's result, of which the first that fits reads it again from the record of a run; none: only a transcript gives it.
+    results: tuple[Any, ...] = ()
+    #: The result, and what a party keeps of a plan, line by line, in the data's own units.
+    terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
+    kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
+    #: What contrasts and tests are made of (:class:`unpooled.inference.tables.Tables`; None for a result without standard errors), and the
+    #: coefficients that predict, where they are others than the lines of the table.
+    tables: Callable[[Plan, Any], Any] = no_tables
+    predicting: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
+    #: Made-up label columns, by name, of so many rows: where a study takes others than -1 and 1.
+    made_up_labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
+    #: The units whose guarantee covers the parties' label columns too.
+    covers_labels: frozenset[Unit] = frozenset()
+    #: Whether a study of it may protect all rows of an id together.
+    households: bool = False
+    #: What becomes of its coefficients, :data:`RELEASED` or :data:`KEPT`: guards ask this, and no class or name. Empty: it says nothing of them.
+    coefficients: str = ""
+    #: Refuses, at a party and before anything is sent, data that a plan cannot use.
+    check: Callable[[Plan, str, Table], None] = no_check
+    #: The lines under the table of the result, where its :attr:`terms` are that table.
+    foot: Callable[[Plan, Any], tuple[str, ...]] = no_foot
+    #: What ``unpooled new`` writes for this row; None: nothing.
+    template: Template | None = None
+    #: Sentences, without their full stops, that those who plan or approve a study of it read under its plan.
+    notes: Callable[[Plan], tuple[str, ...]] = no_notes
+    #: The content of its releases in words, by their names (without the number at the end of one of several), for those who approve a plan.
+    releases: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
+    promises: bool = True
+    #: The values that this form takes for parameters that nobody sets, by name, where they differ from those of the model's sound form; and the
+    #: parameters of that form which it does not have, so that setting one is refused.
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    lacks: frozenset[str] = frozenset()
+    #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
+    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
+    #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
+    more_steps: Callable[[Plan | None], tuple[Step, ...]] = no_steps
+    #: The analyses of a study that contains several, as far as they have ended; and their results from the record of a run.
+    parts: Callable[[Plan, Any], tuple[Analysed, ...]] = no_parts
+    read_result: Callable[[Plan, bytes], Any] | None = None
+    #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
+    saved: tuple[str, ...] = ()
+
+    def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
+        """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
+        if parts := self.parts(plan, result):
+            return "\n\n\n".join((*(part.table for part in parts), *self.foot(plan, result)))
+        return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
+
+    def read(self, plan: Plan, raw: bytes) -> Any:  # noqa: ANN401 - the coordinator's own
+        """Return the result from the record of a run: as the first of its types that fits."""
+        if self.read_result is not None:
+            return self.read_result(plan, raw)
+        for kind in self.results:
+            try:
+                return msgspec.msgpack.decode(raw, type=kind, strict=True)
+            except msgspec.ValidationError:
+                continue
+        msg = f"model {self.name!r} cannot read its result from a record: it needs the transcript"
+        raise UsageError(msg)
+
+    def compile(self, study: Study) -> Plan:
+        """Return the plan of a study of this model, in this form. A model of another distribution is named in it, with its version."""
+        if study.row != self.name:
+            msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
+            raise UsageError(msg)
+        if not self.promises and study.calibration == Calibration.SOUND:
+            msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
+            raise UsageError(msg)
+        if study.unit == Unit.HOUSEHOLD and not self.households:
+            msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(with_households())}'
+            raise UsageError(msg)
+        plan = self.compile_plan(study)
+        made = maker(self.name)
+        return replace(plan, maker=made) if made else plan
+
+
+# --- Registry --------------------------------------------------------------------------------------------------------------
+# Rows of the registry that are found through entry points: models of other packages, and forms that stand apart from our own models.
+#
+# A distribution declares a row in the group ``unpooled.models``: its name, and the place of its :class:`~unpooled.protocol.registry.Model` as
+# ``module:NAME``. Entry points are read where such a row is asked for or all rows are listed, never by an import.
 
 
 def joined(name: str) -> Model | None:

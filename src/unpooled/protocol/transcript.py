@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from unpooled.errors import ProtocolError
-from unpooled.protocol.messages import Dropped, digest
-from unpooled.protocol.shortened import Shortening, ShortReply
+from unpooled.protocol.messages import Dropped, Shortening, ShortReply, digest
 
 if TYPE_CHECKING:
     from io import BufferedRandom, BufferedReader

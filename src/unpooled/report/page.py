@@ -1,28 +1,130 @@
-"""The page: a template filled with what a run's transcript tells. One file, no script, nothing loaded from elsewhere."""
+"""The page of a run: a template filled with what its transcript says, and a party's view of it. One file, no script, nothing loaded."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.statement import UNIT_WORDS
-from unpooled.privacy.unit import Split
-from unpooled.protocol.step import Analysed
+from unpooled.privacy.unit import Split, Unit
+from unpooled.protocol.registry import Analysed, Panel
 from unpooled.protocol.terms import as_rows
 from unpooled.report import figures, releases
-from unpooled.report.templates import environment, number
+from unpooled.study.files import policy_of, purpose_of, read_party
+from unpooled.study.finished import BudgetLeft, DataApproved, moment
+from unpooled.study.run import KeptValues
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    import jinja2
     import markupsafe
 
-    from unpooled.aggregation.meta_analysis import PooledTables
+    from unpooled.inference.sites import PooledTables
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.ledger import Entry
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Panel
     from unpooled.protocol.terms import ResultTerm
-    from unpooled.report.party import PartyView
     from unpooled.study.finished import Run
+
+
+# --- Templates -------------------------------------------------------------------------------------------------------------
+# The pages' templates: every page of unpooled is filled by this environment, which escapes what is put into it.
+
+
+def environment(package: str = "unpooled.report") -> jinja2.Environment:
+    """Return the environment of a package's templates and of the report's; an unknown name in a template is an error."""
+    import jinja2
+
+    places = [jinja2.PackageLoader(one, ".") for one in dict.fromkeys((package, "unpooled.report"))]
+    found = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(places),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=seen,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters.update(number=number)
+    return found
+
+
+def seen(value: Any) -> Any:  # noqa: ANN401 - whatever a template shows
+    """Return what is put into a page, with a mark for each letter that nobody sees: such letters turn words around, or make two names alike."""
+    if type(value) is not str or value.isprintable():  # what is safe already has been looked at by who made it
+        return value
+    return "".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in value)
+
+
+def number(value: float | None) -> str:
+    """Return a number with four digits, as the pages print it."""
+    if value is None:
+        return "set in the run"
+    return f"{value:.4g}" if math.isfinite(value) else "none"
+
+
+# --- Party -----------------------------------------------------------------------------------------------------------------
+# A party's view of a study: its plan, the values that this party keeps of it, and the entries of its own ledger.
+
+
+@dataclass(frozen=True)
+class PartyView:
+    """The view of one party on one study."""
+
+    party: str
+    plan: Plan
+    terms: tuple[ResultTerm, ...]
+    #: Of the ledger, for this plan: position, when, what, cost per value, cost per row, state.
+    entries: tuple[tuple[int, str, str, str, str, str], ...]
+    purpose: str
+    left: BudgetLeft
+    approved: DataApproved | None = None
+
+    @classmethod
+    def read(cls, config: Path, study: Path) -> PartyView:
+        """Return the view read from a party file and a study file."""
+        return cls.of(config, KeptValues.of(config, study), purpose_of(study))
+
+    @classmethod
+    def of(cls, config: Path, kept: KeptValues, purpose: str) -> PartyView:
+        """Return the view of what a party keeps of a plan, with the lines of its ledger."""
+        text = read_party(config)
+        with Ledger.open(config.parent / text.party.ledger) as ledger:
+            entries = tuple(_line(entry) for entry in ledger.entries() if entry.plan == kept.plan.hash)
+            policy = policy_of(text.policy)
+            left = BudgetLeft.of(kept.party, ledger, policy)
+            approved = DataApproved.of(kept.party, ledger, policy, kept.plan.hash)
+        return cls(kept.party, kept.plan, kept.terms, entries, purpose, left, approved)
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """Return the coefficients that this party keeps, but its constants."""
+        return panels_of(self.terms)
+
+
+def panels_of(terms: Sequence[ResultTerm]) -> tuple[Panel, ...]:
+    """Return the figure of the coefficients that a party keeps, but its constants."""
+    shown = [term for term in terms if not term.term.startswith("(")]
+    if not shown:
+        return ()
+    return (Panel("coefficients", tuple(t.term for t in shown), tuple(t.estimate for t in shown)),)
+
+
+def _line(entry: Entry) -> tuple[int, str, str, str, str, str]:
+    when = moment(entry.time)
+    if entry.key is None:
+        data = entry.data_words if entry.kind == "approval" else ""
+        return entry.position, when, " ".join(part for part in (entry.kind, entry.about, data) if part), "", "", ""
+    what = f"{entry.key.step}[{entry.key.index}] {entry.key.name}"
+    what = "the whole plan, all parties" if entry.kind == "shared" else what
+    return entry.position, when, what, entry.words(Unit.ATTRIBUTE), entry.words(Unit.RECORD), str(entry.state)
+
+
+# --- Page ------------------------------------------------------------------------------------------------------------------
+# The page: a template filled with what a run's transcript tells. One file, no script, nothing loaded from elsewhere.
 
 #: So many declared columns are listed.
 _COLUMNS = 200

@@ -13,11 +13,10 @@ from unpooled.models import load
 from unpooled.privacy.accounting import gaussian_epsilon, gaussian_mu
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import LARGEST_EPSILON, Split
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 from unpooled.report import figures
-from unpooled.report.page import NAMELESS, drawn, facts_of, filled, results_of, safe, table_of
-from unpooled.report.party import panels_of
+from unpooled.report.page import NAMELESS, drawn, facts_of, filled, panels_of, results_of, safe, table_of
 from unpooled.study.finished import Run
 from unpooled.study.made_up import Truth, made_up
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.plan import Card, Plan, Study
     from unpooled.protocol.local import LocalRun
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
     from unpooled.protocol.terms import ResultTerm
 
 #: The most values that are simulated, over all rows and columns of all parties; and the fewest rows of a party.

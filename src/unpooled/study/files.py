@@ -1,36 +1,201 @@
-"""The three text files of a study, read strictly: study.toml, party.toml and the public schema cards.
-
-Every error names the file, the key and the remedy. An unknown key is an error: a misspelt ``epsilon`` must never mean a default.
-"""
+"""The text files of a study, read strictly: study.toml, party.toml, the public schema card, policies, and the files of a helper."""
 
 from __future__ import annotations
 
+import errno
 import math
+import re
+import stat
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import tomli_w
 
 from unpooled.errors import StudyError, UsageError
-from unpooled.models import LINK, load
-from unpooled.privacy.analyses import Analysis, cards_of
+from unpooled.models import LINK, check_runnable, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
-from unpooled.privacy.policy import NO
-from unpooled.privacy.study import ANALYSES, CIRCUMSTANCES, LINKED
-from unpooled.privacy.unit import Split, Target
-from unpooled.study.cited import with_cited
+from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
+from unpooled.privacy.study import ALLOWED, ANALYSES, CIRCUMSTANCES, LINKED, TRUSTING, Analysis, cards_of
+from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.study.cluster.section import EngineSection
+from unpooled.study.earlier import with_cited
 from unpooled.study.reading import DataFormat
-from unpooled.study.rules import FileSection, PolicySection, policy_of
-from unpooled.study.sources.source import SourceSection
-from unpooled.study.text import read_strictly, top_of
+from unpooled.study.sources.table import SourceSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from unpooled.privacy.origin import ReleasedInput
+
+
+# --- Text ------------------------------------------------------------------------------------------------------------------
+# Text files of a study as they are read: TOML, strictly, and only from what is a file of a size that people write.
+
+T = TypeVar("T")
+
+#: No file of a study has more bytes.
+_LARGEST = 20_000_000
+
+
+def top_of(path: Path) -> dict[str, Any]:
+    """Return the top of a TOML file as it stands; empty where it cannot be read, which the strict reader then says."""
+    try:
+        return msgspec.toml.decode(_bytes(path), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError):
+        return {}
+
+
+def read_strictly(path: Path, kind: type[T]) -> T:
+    """Return a TOML file as this kind; an unknown key, a missing one or a wrong type is an error that names it."""
+    try:
+        raw = _bytes(path)
+    except OSError as error:
+        msg = f"{path}: cannot be read ({error.strerror}): check the path"
+        raise StudyError(msg) from None
+    except ValueError:  # a zero byte within it, which no file system takes
+        msg = f"{str(path)!r} is not the path of a file"
+        raise StudyError(msg) from None
+    try:
+        return msgspec.toml.decode(raw, type=kind, strict=True)
+    except msgspec.ValidationError as error:
+        # msgspec names the key ("... - at `$.privacy`"); values it quotes are the file's own, never data.
+        msg = f"{path.name}: {error}. Correct or remove that key; docs/studies.md lists all of them"
+        raise StudyError(msg) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{path.name}: not a TOML file: {error}"
+        raise StudyError(msg) from None
+
+
+def _bytes(path: Path) -> bytes:
+    """Return what is in a file; refused where it would never end (a pipe, a device), or is larger than any file of a study."""
+    about = path.stat()
+    if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+        raise OSError(errno.EINVAL, "it is no file but a pipe or a device")
+    if about.st_size > _LARGEST:
+        raise OSError(errno.EFBIG, f"it has more than {_LARGEST} bytes")
+    return path.read_bytes()
+
+
+# --- Rules -----------------------------------------------------------------------------------------------------------------
+# Policies as party files declare them: of a party with data, and of a helper without.
+
+
+class FileSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A strict table of a TOML file."""
+
+
+class PolicySection(FileSection, frozen=True):
+    """``[policy]``: the total that all studies together may spend, and what else is allowed."""
+
+    epsilon: float
+    delta: float
+    unit: str = "record"
+    calibrations: tuple[str, ...] = ("sound",)
+    #: The models that this party runs; left out: every model of unpooled itself, and none of another distribution.
+    models: tuple[str, ...] | None = None
+    trust: tuple[str, ...] = ()
+    #: Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").
+    bounds: str = "person"
+    #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
+    approval: str | tuple[str, ...] = "ask"
+    allow_simulation: bool = False
+    #: "intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.
+    psi: str = NO
+    #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
+    psi_runs: int = 1
+    psi_max_rows: int | None = None
+    #: How many ids all other parties may test against this one's, over all studies and all parties (default: no limit).
+    psi_max_guesses: int | None = None
+    #: "allowed": masked rows may travel where every party proves that its rows are short; "trusting": without a proof too; "no": not at all.
+    joint: str = NO
+    #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
+    elsewhere: str = BELIEVED
+    #: The public keys of coordinators whose proposals have the room of the inbox; those of all others share a small one.
+    coordinators: tuple[str, ...] = ()
+
+
+class HelperPolicy(FileSection, frozen=True):
+    """``[policy]`` of a helper: which plans it helps with."""
+
+    approval: str | tuple[str, ...] = "ask"
+    models: tuple[str, ...] | None = None
+    allow_simulation: bool = False
+    coordinators: tuple[str, ...] = ()
+
+
+def policy_of(policy: PolicySection) -> Policy:
+    """Return the policy that a party file declares."""
+    limits = (policy.psi_runs, *(limit for limit in (policy.psi_max_rows, policy.psi_max_guesses) if limit is not None))
+    if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
+        msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
+        raise UsageError(msg)
+    if policy.models is not None:
+        check_runnable(policy.models)
+    if policy.elsewhere not in {BELIEVED, COUNTED}:
+        msg = f'elsewhere is "{BELIEVED}" or "{COUNTED}"'
+        raise UsageError(msg)
+    if policy.joint not in {NO, ALLOWED, TRUSTING}:
+        msg = f'joint is "{NO}", "{ALLOWED}" or "{TRUSTING}"'
+        raise UsageError(msg)
+    _check_keys(policy.coordinators)
+    return Policy(
+        Target(policy.epsilon, policy.delta, Unit.parse(policy.unit)),
+        frozenset(Calibration.parse(word) for word in policy.calibrations),
+        frozenset(policy.trust),
+        scope=Scope.parse(policy.bounds),
+        allow_simulation=policy.allow_simulation,
+        approved=_approved(policy.approval),
+        psi=policy.psi,
+        psi_runs=policy.psi_runs,
+        psi_max_rows=policy.psi_max_rows,
+        psi_max_guesses=policy.psi_max_guesses,
+        elsewhere=policy.elsewhere,
+        joint=policy.joint,
+        models=None if policy.models is None else frozenset(policy.models),
+    )
+
+
+def _check_keys(coordinators: tuple[str, ...]) -> None:
+    """Refuse a coordinator that is no public key."""
+    if not all(re.fullmatch("[0-9a-f]{64}", key) for key in coordinators):
+        msg = "coordinators lists something that is no public key: give all 64 hexadecimal digits that the coordinator's kit shows"
+        raise UsageError(msg)
+
+
+def _approved(approval: str | tuple[str, ...]) -> frozenset[str]:
+    """Return the hashes of plans that need no further approval."""
+    if isinstance(approval, str):
+        if approval != "ask":
+            msg = 'approval must be "ask" or a list of plan hashes'
+            raise UsageError(msg)
+        return frozenset()
+    if not all(re.fullmatch(r"[0-9a-f]{64}", plan) for plan in approval):
+        msg = "approval lists something that is not a plan hash: give all 64 hexadecimal digits"
+        raise UsageError(msg)
+    return frozenset(approval)
+
+
+def rules_of(policy: HelperPolicy) -> Policy:
+    """Return the policy of a helper: it has no budget, for nobody's rows are there, and helps where its approval says so."""
+    if policy.models is not None:
+        check_runnable(policy.models)
+    _check_keys(policy.coordinators)
+    return Policy(
+        None,
+        allow_simulation=policy.allow_simulation,
+        approved=_approved(policy.approval),
+        models=None if policy.models is None else frozenset(policy.models),
+        joint=TRUSTING,
+    )
+
+
+# --- Files -----------------------------------------------------------------------------------------------------------------
+# The three text files of a study, read strictly: study.toml, party.toml and the public schema cards.
+#
+# Every error names the file, the key and the remedy. An unknown key is an error: a misspelt ``epsilon`` must never mean a default.
 
 #: The key of ``[trust]`` that names helpers.
 HELPERS = "helpers"
@@ -441,3 +606,72 @@ psi = "no"
 def _columns_as_toml(columns: tuple[Column, ...]) -> str:
     """``[[columns]]`` tables, which TOML would also let stand in one line each; people edit these."""
     return "".join(f"\n[[columns]]\n{tomli_w.dumps(msgspec.to_builtins(column))}" for column in columns)
+
+
+# --- Helper files ----------------------------------------------------------------------------------------------------------
+# The two text files of a helper, an organisation without data: its party file and its public card.
+
+
+class HelperSection(FileSection, frozen=True):
+    """``[helper]``: the name of an organisation without data, its ledger, and whom to ask."""
+
+    name: str
+    ledger: str
+    contact: str = ""
+
+
+class HelperFile(FileSection, frozen=True):
+    """party.toml of a helper."""
+
+    helper: HelperSection
+    policy: HelperPolicy = HelperPolicy()
+
+
+def is_helper(path: str | Path) -> bool:
+    """Return True if a party file is that of a helper."""
+    return "helper" in top_of(Path(path))
+
+
+def read_helper(path: str | Path) -> HelperFile:
+    """Return the party file of a helper."""
+    text = read_strictly(Path(path), HelperFile)
+    rules_of(text.policy)
+    return text
+
+
+def helpers_of(cards: Sequence[Path]) -> tuple[str, ...]:
+    """Return the names of the helpers among these cards; those that cannot be read are not."""
+    found = (read_card(path) for path in cards if "role" in top_of(path))
+    return tuple(card.name for card in found)
+
+
+def ledger_of(path: Path) -> Path:
+    """Return the ledger of a party file, of a party or of a helper."""
+    name = read_helper(path).helper.ledger if is_helper(path) else read_party(path).party.ledger
+    return path.parent / name
+
+
+def coordinators_of(path: Path) -> tuple[str, ...]:
+    """Return the keys of the coordinators whom the policy of a party file names, of a party or of a helper."""
+    return read_helper(path).policy.coordinators if is_helper(path) else read_party(path).policy.coordinators
+
+
+def write_helper(helper: HelperSection) -> str:
+    """Return the party file of a helper, whose plans somebody approves one by one."""
+    return (
+        "[helper]\n"
+        + tomli_w.dumps({key: value for key, value in msgspec.to_builtins(helper).items() if value})
+        + """
+[policy]
+# Approved with `unpooled party check --approve`; or a list of the hashes of the plans that it helps with.
+approval = "ask"
+"""
+    )
+
+
+def write_helper_card(card: HelperCard) -> str:
+    """Return the card of a helper as TOML."""
+    said = {"name": card.name, "role": card.role, "key": card.key, "contact": card.contact}
+    return "# Public card of a helper: it has no data.\n" + tomli_w.dumps(
+        {key: value for key, value in said.items() if value}
+    )

@@ -13,15 +13,14 @@ from unpooled.estimation.running import asked_by, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.models.analyses.apart import pooled_of
-from unpooled.privacy.analyses import Analysis
 from unpooled.privacy.plan import default_delta
-from unpooled.privacy.study import ANALYSES
+from unpooled.privacy.study import ANALYSES, Analysis
 from unpooled.protocol.terms import ResultTerm, as_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from unpooled.aggregation.meta_analysis import PooledTerm
+    from unpooled.inference.sites import PooledTerm
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.statement import Statement

@@ -1,44 +1,49 @@
-"""A party on disk: from its party.toml to a :class:`~unpooled.protocol.party.Party` with data, ledger, key and policy."""
+"""A party on disk: from its party.toml to a :class:`~unpooled.protocol.party.Party` with data, ledger and keys; its linked rows, and ledgers that share its data."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.errors import StudyError, UsageError, listed
+from unpooled.errors import DataError, StudyError, UnpooledError, UsageError, listed
 from unpooled.models import load
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import HelperCard
-from unpooled.privacy.table import NoRows
-from unpooled.protocol.identity import Identity
+from unpooled.privacy.table import BoundedTable, NoRows, Table
+from unpooled.protocol.identity import MAP_DATA, ROW_MAP, Identity
 from unpooled.protocol.party import Party
-from unpooled.study.budgets import digest_of, other_budgets, place_of, remember
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.data import no_id_twice, read_table
 from unpooled.study.files import (
+    HelperSection,
     PartyFile,
     PartySection,
     card_of,
     check_party_name,
+    is_helper,
+    ledger_of,
     policy_home,
+    policy_of,
     read_card,
+    read_helper,
     read_party,
+    rules_of,
     write_card,
+    write_helper,
+    write_helper_card,
     write_party,
 )
-from unpooled.study.helper_files import HelperSection, is_helper, ledger_of, read_helper, write_helper, write_helper_card
-from unpooled.study.linked import linked_table
-from unpooled.study.rules import policy_of, rules_of
-from unpooled.study.sources.address import QueryAddress
-from unpooled.study.sources.source import Source, SourceSection, source_of
+from unpooled.study.sources.query import QueryAddress
+from unpooled.study.sources.table import Source, SourceSection, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,9 +51,121 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
-    from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Target
+    from unpooled.protocol.identity import Keeper
     from unpooled.study.reading import DataFormat
+
+
+# --- Budgets ---------------------------------------------------------------------------------------------------------------
+# Finds ledgers that already keep the budget of a data file or a query, so that nobody spends it twice by setting up a second party.
+#
+# Ledgers are looked for next to the data, next to the new party's folder, and in a list of this user's ledgers (in the state folder of
+# the user, where there is one that can be written). A copy of the data somewhere else is found by what it holds. No list is
+# complete: the guarantee page says so.
+
+#: Files that are looked at in each place; a folder of thousands of parties is nobody's working folder.
+_MOST = 200
+
+
+def place_of(data: Path | QueryAddress) -> str:
+    """Which file this is, or which query of which databases."""
+    return data.place if isinstance(data, QueryAddress) else str(data.resolve())
+
+
+def digest_of(data: Path) -> bytes:
+    """Return SHA-256 of a data file."""
+    with data.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def other_budgets(data: Path | QueryAddress, folder: Path, digest: bytes | None = None) -> tuple[Path, ...]:
+    """Ledgers that keep the budget of these data already: of this very place, or of one that held the same."""
+    place = place_of(data)
+    if digest is None and isinstance(data, Path):
+        digest = digest_of(data)
+    found = []
+    for ledger in dict.fromkeys(path.resolve() for path in _candidates(data, folder)):
+        with suppress(UnpooledError, OSError), Ledger.open(ledger) as opened:
+            if any(file == place or held == digest for file, held in opened.data):
+                found.append(ledger)
+    return tuple(found)
+
+
+def remember(ledger: Path) -> None:
+    """Add a ledger to this user's list, where there is a place for one."""
+    with suppress(OSError):
+        listed = _list()
+        listed.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with listed.open("a", encoding="utf-8") as out:
+            out.write(f"{ledger.resolve()}\n")
+
+
+def _candidates(data: Path | QueryAddress, folder: Path) -> Iterator[Path]:
+    with suppress(OSError, UnicodeDecodeError):
+        for line in _list().read_text(encoding="utf-8").splitlines()[-_MOST:]:
+            yield Path(line)
+    beside = data.folder.resolve() if isinstance(data, QueryAddress) else data.resolve().parent
+    for place in dict.fromkeys((beside, folder.resolve(), folder.resolve().parent)):
+        for pattern in ("*.ledger", "*/*.ledger"):
+            with suppress(OSError):
+                yield from sorted(place.glob(pattern))[:_MOST]
+
+
+def _list() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")  # noqa: PTH111, PTH118 - no error without a home
+    return Path(state) / "unpooled" / "ledgers"
+
+
+# --- Linked ----------------------------------------------------------------------------------------------------------------
+# Linked rows on disk: a party's rows in the order of one of its row maps, and the party file and card that later studies use.
+
+#: Fewer people than these are in no study.
+_FEWEST = 2
+
+
+class LinkedTable(Table):
+    """Some rows of a table, in the order of a row map. They are in memory; what they were read from is still watched."""
+
+    def __init__(self, source: Table, rows: NDArray[Any], name: str) -> None:
+        sparse = [column for column in source.names if column in source.sparse_names]
+        dense = {column: source[column][rows] for column in source.names if column not in source.sparse_names}
+        matrix = source.sparse(sparse) if sparse else None
+        super().__init__(dense, None if matrix is None else (sparse, matrix[rows, :]))
+        self.linked, self._source, self._taken = name, source, rows
+
+    def _row_ids(self) -> list[str | None]:
+        ids = self._source.ids()
+        return [ids[row] for row in self._taken]
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return SHA-256 of what the rows were read from, and of the row map."""
+        return hashlib.sha256(self._source.digest + self.linked.encode()).digest()
+
+    def verify(self) -> None:
+        """Refuse if the data have changed."""
+        self._source.verify()
+
+
+def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
+    """Return the rows of a row map that this party keeps."""
+    if not keeper.has(name, ROW_MAP):
+        msg = f"this party keeps no row map {name[:16]}: only a study that linked its own rows makes one"
+        raise StudyError(msg)
+    if keeper.kept(name, MAP_DATA).tobytes() != source.digest:
+        raise DataError(
+            "the data have changed since their rows were linked, so that its row map names other people: put the old file back, or link the new data "
+            "as another run of the study that linked them (run = 2 under its [study])"
+        )
+    rows = keeper.kept(name, ROW_MAP)
+    if rows.size < _FEWEST:
+        msg = f"the parties have {rows.size} people in common: at least {_FEWEST} are needed for a study"
+        raise DataError(msg)
+    return LinkedTable(source, rows.astype(np.int64), name)
+
+
+# --- Party -----------------------------------------------------------------------------------------------------------------
+# A party on disk: from its party.toml to a :class:`~unpooled.protocol.party.Party` with data, ledger, key and policy.
 
 #: So many digits of a plan's hash are in the name of a kept file.
 _PLAN = 32

@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, StudyError, UsageError
-from unpooled.privacy.bounds import text_of
-from unpooled.privacy.bounds.column import truth_words
+from unpooled.privacy.bounds import text_of, truth_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection

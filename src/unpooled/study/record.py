@@ -14,7 +14,7 @@ import msgspec
 
 from unpooled.errors import DataError, UsageError
 from unpooled.models import load
-from unpooled.privacy.former import read_study
+from unpooled.privacy.study import read_study
 from unpooled.protocol.messages import open_envelope
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.local import Outcome
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
     from unpooled.protocol.transcript import Exchanged
 
 #: How the file is called in the folder of a run.

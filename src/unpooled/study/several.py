@@ -16,14 +16,12 @@ from unpooled.estimation.running import Asked, answered, asked_by, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.privacy import study as asking
-from unpooled.privacy.analyses import Analysis
-from unpooled.privacy.household import BoundedTable
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, default_delta
-from unpooled.privacy.study import ANALYSES
-from unpooled.privacy.table import Table
+from unpooled.privacy.study import ANALYSES, Analysis
+from unpooled.privacy.table import BoundedTable, Table
 from unpooled.privacy.unit import Split
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import LocalRun
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.ledger import Entry
     from unpooled.privacy.origin import ReleasedInput
     from unpooled.privacy.statement import Statement
-    from unpooled.protocol.keeper import Keeper
+    from unpooled.protocol.identity import Keeper
 
 #: The fields of a study that all of its analyses share, which the study itself asks for.
 _SHARED = ("unit", "adjacency", "calibration", "public_seed")

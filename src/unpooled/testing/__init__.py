@@ -8,7 +8,7 @@ words behind it. Further names of the module are optional:
 * ``FORMS``: more functions by name, of studies in which other messages travel. Tests of messages run over them too.
 * ``WAYS``: changes to a case's study by the name of the case, as lists of fields: every way to trust or to release that the model knows.
 * ``ESTIMATORS`` and ``SHOWN``: estimators whose attributes are held to their classification (:mod:`unpooled.testing.shown`).
-* ``PAIRS``: a file of pairs of neighbours that an earlier audit kept (:mod:`unpooled.audit.pairs`), which are replayed first.
+* ``PAIRS``: a file of pairs of neighbours that an earlier audit kept (:mod:`unpooled.audit.neighbours`), which are replayed first.
 * ``ONLY``: names of cases by the name of a test that is too dear to run over all of them.
 * ``SLOW`` and ``LONG``: names of cases by the name of a test, which gets the mark of that name there.
 

@@ -8,13 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from unpooled.audit.attacks import Power, attack_study
-from unpooled.audit.likelihood import LikelihoodRatio, log_ratio
-from unpooled.audit.made_up import made_up
+from unpooled.audit.attacks import LikelihoodRatio, Power, attack_study, log_ratio
 from unpooled.audit.stage import Stage, same_given
 from unpooled.models import load
 from unpooled.privacy.plan import Study
 from unpooled.privacy.table import Table
+from unpooled.study.made_up import made_up
 from unpooled.testing.cases import Case, sized
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from unpooled.errors import UnpooledError
-from unpooled.protocol.entries import names
+from unpooled.protocol.registry import names
 
 
 def calls(work: Callable[[], object]) -> int:

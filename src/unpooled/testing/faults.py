@@ -17,14 +17,25 @@ from random import Random
 import msgspec
 import pytest
 
-from unpooled.privacy.ledger.export import read_export
+from unpooled.privacy.ledger.spending import read_export
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.transcript import Transcript
-from unpooled.study.about import moment
-from unpooled.testing import sqlite_files
+from unpooled.study.finished import moment
+from unpooled.testing import disks as sqlite_files
 from unpooled.testing.cases import FULL, Case
-from unpooled.testing.crashes import DiskFault, campaign_of, points
-from unpooled.testing.processes import COORDINATOR, REFUSED, SILENCE, World, entries_of, fork, gather, spelled
+from unpooled.testing.processes import (
+    COORDINATOR,
+    REFUSED,
+    SILENCE,
+    DiskFault,
+    World,
+    campaign_of,
+    entries_of,
+    fork,
+    gather,
+    points,
+    spelled,
+)
 
 
 def forking(test: Callable[..., None]) -> Callable[..., None]:

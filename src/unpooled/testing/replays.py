@@ -8,15 +8,15 @@ import zlib
 import msgspec
 import pytest
 
-from unpooled.audit.made_up import made_up
+from unpooled.audit.neighbours import read_file
 from unpooled.audit.oracle import audit_whole
-from unpooled.audit.pairs import read_file
 from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import Adjacency
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
+from unpooled.study.made_up import made_up
 from unpooled.testing.cases import FULL, Case, sized, units_of
 
 

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from unpooled.audit.made_up import made_up
-from unpooled.audit.sealed import audit_sealed
-from unpooled.audit.transcripts import audit_transcript, canaries
+from unpooled.audit.transcripts import audit_sealed, audit_transcript, canaries
 from unpooled.models import load
 from unpooled.report.page import page
 from unpooled.study.finished import Run
+from unpooled.study.made_up import made_up
 from unpooled.testing.cases import Case, ran
 
 

@@ -21,16 +21,15 @@ import polars as pl
 import unpooled
 from unpooled.audit.oracle import Attained, Oracle, Promise
 from unpooled.errors import UnpooledError, UsageError
-from unpooled.estimation.linking import link_rows
+from unpooled.estimation.columns import link_rows
 from unpooled.estimation.running import run
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import account
-from unpooled.privacy.household import BoundedTable, counted, texts_of
 from unpooled.privacy.origin import by_draw
 from unpooled.privacy.plan import Card, Household, Plan
 from unpooled.privacy.study import Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import BoundedTable, Table, counted, texts_of
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Released
-from unpooled.protocol.step import Conversation, Model, Step
+from unpooled.protocol.registry import Conversation, Model, Step
 
 NAME = "contract"
 

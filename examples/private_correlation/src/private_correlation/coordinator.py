@@ -12,7 +12,7 @@ from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Plan
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
-from unpooled.protocol.step import Conversation
+from unpooled.protocol.registry import Conversation
 from unpooled.protocol.terms import ResultTerm
 
 #: The quantile of the normal law for intervals of 95 %.

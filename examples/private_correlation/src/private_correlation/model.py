@@ -5,7 +5,7 @@ from private_correlation.outlook import outlook
 from private_correlation.party import STEPS
 from private_correlation.plan import RELEASE, compile_plan
 from private_correlation.template import TEMPLATE
-from unpooled.protocol.step import Model, of_terms
+from unpooled.protocol.registry import Model, of_terms
 
 MODEL = Model(
     "private_correlation",

@@ -9,7 +9,7 @@ from private_correlation.plan import RELEASE, STEP
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 
 def answer(context: Context, request: Nothing) -> MomentsReply:  # noqa: ARG001 - the request is no more than its name

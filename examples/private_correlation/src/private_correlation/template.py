@@ -1,6 +1,6 @@
 """The new study file of a correlation."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "The correlation of two columns.",

@@ -6,7 +6,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from unpooled.cli.schemas.shared import BudgetData, FormatData, Hash, Output, Path, Section, Spent, StatementData, TermData
+from unpooled.cli.schemas.studies import (
+    BudgetData,
+    FormatData,
+    Hash,
+    Output,
+    Path,
+    Section,
+    Spent,
+    StatementData,
+    TermData,
+)
 
 
 class FaultData(Section):

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from unpooled.cli.schemas import evidence, parties, serving, studies
+from unpooled.cli.schemas import parties, serving, studies
+from unpooled.cli.schemas import studies as evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from unpooled.cli.schemas.shared import Output
+    from unpooled.cli.schemas.studies import Output
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -6,8 +6,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from unpooled.cli.schemas.shared import Hash, Number, Output, Path, Section, StatementData, TermData
-from unpooled.cli.schemas.studies import ClippingData, JointData
+from unpooled.cli.schemas.studies import (
+    ClippingData,
+    Hash,
+    JointData,
+    Number,
+    Output,
+    Path,
+    Section,
+    StatementData,
+    TermData,
+)
 
 # --- what is asked -------------------------------------------------------------------------------------------------------------
 

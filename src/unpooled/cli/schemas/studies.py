@@ -1,12 +1,106 @@
-"""The outputs of the commands that an analyst uses: from ``unpooled new`` to ``unpooled audit``."""
+"""The outputs of the commands that an analyst uses, from ``unpooled new`` to ``unpooled crate``, and the parts that several outputs share."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from unpooled.cli.schemas.shared import Hash, Number, Output, Path, Section, StatementData, TermData, TrafficData
+# --- Shared ----------------------------------------------------------------------------------------------------------------
+# The parts that outputs of several commands share. Numbers that are infinite or unknown are null, as JSON has no word for them.
+
+#: A number, or null where it is infinite or not known.
+Number = Annotated[float | None, Meta(description="A number; null where it is infinite or not known.")]
+#: The hash of a plan.
+Hash = Annotated[str, Meta(description="The hash of the plan, in hexadecimal digits.")]
+#: A file or folder.
+Path = Annotated[str, Meta(description="A path, as the command was given it or found it.")]
+#: An epsilon in a ledger.
+Spent = Annotated[
+    float | Literal["unbounded"], Meta(description='An epsilon; "unbounded" where the cost of a study is not known.')
+]
+
+
+class Section(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of an output; it has these keys and no others."""
+
+
+class Output(msgspec.Struct, forbid_unknown_fields=True, tag_field="schema"):
+    """An output of a command; its first key, ``schema``, holds its name and version."""
+
+
+class StatementData(Section):
+    """The privacy statement of a plan: the guarantee, and all that it rests on."""
+
+    holds: bool
+    unit: str
+    adjacency: str
+    calibration: str
+    epsilon: Number
+    delta: float
+    epsilon_per_unit: Annotated[
+        dict[str, float | None],
+        Meta(description="The smallest epsilon that is proved at this delta, for each unit; null: none is."),
+    ]
+    failure: Annotated[float | None, Meta(description="A bound on the probability that the loss exceeds epsilon.")]
+    protects_against: str
+    not_protected: list[str]
+    assumptions: list[str]
+    warnings: list[str]
+    plan: Hash
+    links: Annotated[bool, Meta(description="Whether the study links rows; then it tells membership exactly.")]
+    hidden: list[str]
+    only_against: Annotated[
+        str, Meta(description="The only ones against whom it protects, where a proof was left out; empty: no such limit.")
+    ]
+    headline: str
+    reading: Annotated[str, Meta(description="The meaning of epsilon for a person; empty where nothing is promised.")]
+
+
+class TermData(Section):
+    """A line of a result. What a model does not know is null."""
+
+    term: str
+    estimate: Number
+    std_error: Number
+    statistic: Number
+    p_value: Number
+    conf_low: Number
+    conf_high: Number
+    privacy: Annotated[float | None, Meta(description="The part of the standard error that privacy adds.")]
+    group: Annotated[str, Meta(description="The party or source that the line belongs to; empty: none.")]
+
+
+class TrafficData(Section):
+    """The bytes that one party was sent, and that were received from it."""
+
+    sent: int
+    received: int
+
+
+class FormatData(Section):
+    """The way in which a data file is written; a key that is missing has its default."""
+
+    separator: str | UnsetType = UNSET
+    decimal: str | UnsetType = UNSET
+    encoding: str | UnsetType = UNSET
+    quote: str | UnsetType = UNSET
+    dates: str | UnsetType = UNSET
+    nulls: list[str] | UnsetType = UNSET
+    sheet: str | UnsetType = UNSET
+
+
+class BudgetData(Section):
+    """The total that all studies together may spend."""
+
+    epsilon: Number
+    delta: float
+    unit: str
+
+
+# --- Studies ---------------------------------------------------------------------------------------------------------------
+# The outputs of the commands that an analyst uses: from ``unpooled new`` to ``unpooled audit``.
 
 
 class NewOutput(Output, tag="unpooled/new/1"):
@@ -373,3 +467,34 @@ class SchemaOutput(Output, tag="unpooled/schema/1"):
     """``unpooled schema`` without a command: the outputs of all commands."""
 
     outputs: list[PrintedData]
+
+
+# --- Evidence --------------------------------------------------------------------------------------------------------------
+# The outputs of the commands that write documents for those who sign: ``unpooled dossier``, ``register`` and ``crate``.
+
+
+class DossierOutput(Output, tag="unpooled/dossier/1"):
+    """``unpooled dossier``: the files that were written."""
+
+    plan: Hash
+    holds: Annotated[bool, Meta(description="Whether a guarantee holds for the study.")]
+    written: list[Path]
+    fill: Annotated[int, Meta(description="The number of lines that the reader fills in.")]
+    lawyer: Annotated[int, Meta(description="The number of lines that a lawyer decides.")]
+
+
+class RegisterOutput(Output, tag="unpooled/register/1"):
+    """``unpooled register``: the record, and what is left to fill in."""
+
+    plan: Hash
+    record: Annotated[dict[str, Any], Meta(description="The record, as the registry's own schema describes it.")]
+    fill: Annotated[list[str], Meta(description="The keys of the record whose text has to be filled in.")]
+    written: Annotated[str | None, Meta(description="The file that was written; null without --out.")]
+
+
+class CrateOutput(Output, tag="unpooled/crate/1"):
+    """``unpooled crate``: the files that were written."""
+
+    plan: Hash
+    holds: Annotated[bool, Meta(description="Whether a guarantee holds for the study.")]
+    written: list[Path]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.contained import steps_under
+from unpooled.estimation.contained import steps_under
 from unpooled.models import load
 from unpooled.models.analyses.coordinator import coordinate, foot, panels, parts, result_of, tables, terms
 from unpooled.models.analyses.plan import compile_plan
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
-    from unpooled.protocol.step import Step
+    from unpooled.protocol.registry import Step
 
 
 def _steps(plan: Plan | None) -> tuple[Step, ...]:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from unpooled.aggregation.meta_analysis import PooledTerm
-from unpooled.aggregation.printed_terms import printed_terms
 from unpooled.errors import UsageError
+from unpooled.inference.printed_terms import printed_terms
+from unpooled.inference.sites import PooledTerm
 from unpooled.models import load
 from unpooled.privacy.study import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from unpooled.aggregation.summary import SummaryTerm
-    from unpooled.privacy.analyses import Analysis
+    from unpooled.inference.summary import SummaryTerm
     from unpooled.privacy.plan import Plan
-    from unpooled.privacy.study import Study
+    from unpooled.privacy.study import Analysis, Study
 
 
 def names_of(study: Study, one: Analysis) -> dict[str, str]:

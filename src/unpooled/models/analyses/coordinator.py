@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.contained import conversation_under
-from unpooled.aggregation.meta_analysis import PooledTables
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError
+from unpooled.estimation.contained import conversation_under
+from unpooled.inference.sites import PooledTables
 from unpooled.models import load
 from unpooled.models.analyses.apart import pooled_of
 from unpooled.privacy.exposure import BETWEEN
-from unpooled.protocol.step import Analysed, Panel
+from unpooled.protocol.registry import Analysed, Panel
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
     from unpooled.protocol.terms import ResultTerm
 
 

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.contained import releases_under, union, within_budget
 from unpooled.errors import UsageError, listed
+from unpooled.estimation.contained import releases_under, union, within_budget
 from unpooled.models import load
 from unpooled.models.analyses.apart import check_pool, names_of
-from unpooled.privacy.analyses import Analyses, Analysis, analyses_of, budget_of, part_of
 from unpooled.privacy.plan import TRUSTING, Plan, digest_of
+from unpooled.privacy.study import Analyses, Analysis, analyses_of, budget_of, part_of
 from unpooled.privacy.unit import Calibration, Split
-from unpooled.protocol.entries import LINK
+from unpooled.protocol.registry import LINK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,14 +1,14 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
-from unpooled.aggregation.columns.steps import STEPS as COLUMN_STEPS
-from unpooled.aggregation.release_words import JOINT, ROUNDS
+from unpooled.linear.design import JOINT, ROUNDS
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
 from unpooled.models.bayes.party import STEPS
 from unpooled.models.bayes.splits import compile_plan, coordinate
 from unpooled.models.bayes.template import TEMPLATE
 from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
-from unpooled.protocol.step import RELEASED, Model
+from unpooled.products.plan import STEPS as COLUMN_STEPS
+from unpooled.protocol.registry import RELEASED, Model
 
 MODEL = Model(
     "bayes",

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.descent import descent
-from unpooled.aggregation.drawn import drawn_fit
-from unpooled.aggregation.linear_direction import directed
-from unpooled.aggregation.linear_fit import LinearFit, plain
-from unpooled.aggregation.linear_rounds import Method
-from unpooled.aggregation.linear_study import standardised
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.priors import DrawnTo
-from unpooled.aggregation.rounds import Rounds
-from unpooled.aggregation.standard import CONSTANT, Standard
+from unpooled.inference.priors import DrawnTo
+from unpooled.linear.conversation import directed, standardised
+from unpooled.linear.descent import descent
+from unpooled.linear.drawn import drawn_fit
+from unpooled.linear.fit import LinearFit, plain
+from unpooled.linear.moments import Moments, StoredMoments
+from unpooled.linear.schedule import Method
+from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.bayes.declared import NAIVE
 from unpooled.models.bayes.focused import focused
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.protocol.terms import finite
+from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
     Row = NDArray[np.float64]
 

@@ -6,13 +6,13 @@ import math
 
 import msgspec
 
-from unpooled.aggregation.layout import Geometry
-from unpooled.aggregation.linear_rounds import ROUNDS, Method
-from unpooled.aggregation.meat import Covariance
-from unpooled.aggregation.printed_terms import TREATMENT
-from unpooled.aggregation.priors import EarlierModel
-from unpooled.aggregation.sites import SiteEffects
 from unpooled.errors import UsageError
+from unpooled.inference.printed_terms import TREATMENT
+from unpooled.inference.priors import EarlierModel
+from unpooled.inference.sites import SiteEffects
+from unpooled.linear.layout import Geometry
+from unpooled.linear.residuals import Covariance
+from unpooled.linear.schedule import ROUNDS, Method
 
 AWARE, NAIVE = "noise-aware", "naive"
 #: What is done with a Gram matrix that noise made indefinite: the supplement says nothing, the authors' program takes absolute eigenvalues.
@@ -39,7 +39,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prior_precision: float | str = ESTIMATE
     noise_precision: float | str = ESTIMATE
     posterior: str = AWARE
-    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``aggregation/meat.py``).
+    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``linear/residuals.py``).
     covariance: str = Covariance.AUTO
     #: "auto" is decided before data (``rounds.py``).
     method: str = Method.AUTO
@@ -62,9 +62,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coding: str = TREATMENT
     #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
     formula: str = ""
-    #: Earlier models of the same response, to which the fit is drawn as far as the rows agree (``aggregation/priors.py``).
+    #: Earlier models of the same response, to which the fit is drawn as far as the rows agree (``inference/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
-    #: Whether sites differ by a constant: "pooled" (they do not), "fixed" or "random" (``aggregation/sites.py``).
+    #: Whether sites differ by a constant: "pooled" (they do not), "fixed" or "random" (``inference/sites.py``).
     site_effects: str = SiteEffects.POOLED
 
 

@@ -6,37 +6,47 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from unpooled.aggregation.columns.words import PROOF
-from unpooled.aggregation.drawn import drawn_fit
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.linear_rounds import ROUNDS
-from unpooled.aggregation.moments import ESTIMATE, NARROWED, Moments
-from unpooled.aggregation.sites import SiteEffects, asked_effects
-from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, with_weights
 from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared
-from unpooled.estimation.framed import weights_of
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.base import ALL, Declared, LinearRegressor
+from unpooled.estimation.fitted import Profiled
+from unpooled.estimation.parameters import (
+    LIST,
+    MAPPING,
+    NONE,
+    NUMBER,
+    PAIR,
+    SHARED,
+    WHOLE,
+    WORD,
+    counts_of,
+    row_cards,
+    site_tables,
+    taking,
+)
 from unpooled.estimation.priors import PRIORS, SAVED, Prior
-from unpooled.estimation.regression import LinearRegressor
-from unpooled.estimation.tabled import Profiled
-from unpooled.estimation.tables import RESPONSE, part
+from unpooled.estimation.tables import RESPONSE, part, weights_of
+from unpooled.inference.sites import SiteEffects, asked_effects
+from unpooled.linear.drawn import drawn_fit
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.moments import ESTIMATE, NARROWED, Moments
+from unpooled.linear.schedule import ROUNDS
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.columns.estimating import ColumnSplit
 from unpooled.models.bayes.declared import AUTO, NAIVE
 from unpooled.models.bayes.following import Following
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
+from unpooled.products.design import PROOF
+from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.aggregation.inference import LinearSummary
-    from unpooled.aggregation.tables import Anova, Contrast, JointTest
-    from unpooled.estimation.linking import On
+    from unpooled.estimation.columns import On
+    from unpooled.inference.tables import Anova, Contrast, JointTest
+    from unpooled.linear.inference import LinearSummary
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import ColumnsDesign
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments import Moments
 from unpooled.estimation.priors import as_numbers
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.moments import Moments
 from unpooled.models.bayes.estimator import PrivateLinearRegression
+from unpooled.products.design import ColumnsDesign
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult

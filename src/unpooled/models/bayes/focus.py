@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.residual_cells import SignedCells
-from unpooled.aggregation.standard import StandardRows
-from unpooled.aggregation.totals import Summed
 from unpooled.errors import UsageError, listed
-from unpooled.kernels import focus_rows, standard_rows
+from unpooled.kernels import rows as focus_rows
+from unpooled.kernels import rows as standard_rows
+from unpooled.linear.residuals import SignedCells
+from unpooled.linear.standard import StandardRows
 from unpooled.models.bayes.belief import believed
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.standard import Standard
-    from unpooled.aggregation.totals import Total
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.linear.standard import Standard
     from unpooled.privacy.unit import Adjacency
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.descent import descent, frame_of, way_of, without_errors
-from unpooled.aggregation.linear_rounds import clip_of_focus
-from unpooled.aggregation.meat import MEAT
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.standard import CONSTANT, RESIDUAL, SCALES
+from unpooled.linear.descent import descent, frame_of, way_of, without_errors
+from unpooled.linear.moments import Moments
+from unpooled.linear.residuals import CELLS, MEAT
+from unpooled.linear.schedule import clip_of_focus
+from unpooled.linear.standard import CONSTANT, RESIDUAL, SCALES
 from unpooled.models.bayes.belief import believed
 from unpooled.models.bayes.focus import CROSS
 
@@ -22,12 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.linear_fit import LinearFit
-    from unpooled.aggregation.rounds import Rounds
+    from unpooled.linear.fit import LinearFit
     from unpooled.models.bayes.focus import FocusRows
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Replies
+    from unpooled.protocol.registry import Replies
+    from unpooled.totals.rounds import Rounds
 
     Row = NDArray[np.float64]
 

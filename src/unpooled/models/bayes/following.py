@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.drawn import drawn_tables
-from unpooled.aggregation.printed_terms import TREATMENT
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.priors import Earlier
+from unpooled.inference.printed_terms import TREATMENT
+from unpooled.linear.drawn import drawn_tables
 from unpooled.models.bayes.columns.plan import SINES
 
 if TYPE_CHECKING:
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.derived import PrincipalComponents
-    from unpooled.aggregation.inference import LinearTables
-    from unpooled.aggregation.instruments import TwoStageTables
-    from unpooled.aggregation.linear_fit import LinearFit
-    from unpooled.aggregation.moments import Moments
+    from unpooled.linear.fit import LinearFit
+    from unpooled.linear.inference import LinearTables, PrincipalComponents
+    from unpooled.linear.instruments import TwoStageTables
+    from unpooled.linear.moments import Moments
 
     Vector = NDArray[np.float64]
 
@@ -99,7 +98,7 @@ class Following(Earlier):
         ``endogenous``: a column that depends on what the model leaves out, such as a dose that doctors chose. ``instruments``: columns that move
         it and move the response in no other way. All other columns are exogenous.
         """
-        from unpooled.aggregation.instruments import tables_of
+        from unpooled.linear.instruments import tables_of
 
         return tables_of(self._released(), endogenous, instruments)
 

@@ -7,18 +7,30 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.columns.words import COLUMNS
-from unpooled.aggregation.linear_rounds import Method
-from unpooled.aggregation.meat import Covariance
-from unpooled.estimation.imagined import imagine
-from unpooled.estimation.made_up import SHAPES, checked_shapes, made_up_rows, rows_to_make, shapes_in_words
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
+from unpooled.estimation.outlook import (
+    SHAPES,
+    Outlook,
+    Range,
+    check_range,
+    checked_shapes,
+    drawn,
+    in_words,
+    made_up_rows,
+    rows_to_make,
+    shapes_in_words,
+    simulated,
+    without_prior,
+)
+from unpooled.estimation.outlook import imagine_rounds as imagine
+from unpooled.linear.residuals import Covariance
+from unpooled.linear.schedule import Method
 from unpooled.models.bayes.columns.outlook import outlook as of_columns
 from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.plan import compile_plan
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
+from unpooled.products.design import COLUMNS
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult

@@ -6,28 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation import linear_party
-from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.linear_party import standard_rows
-from unpooled.aggregation.meat import MEAT
-from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.row_blocks import public_numbers
-from unpooled.aggregation.standard import RESIDUAL
-from unpooled.aggregation.threads import shared_out
-from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
-from unpooled.aggregation.weights import WEIGHTS, weights_added_up
 from unpooled.errors import PlanMismatch
+from unpooled.linear import design as linear_party
+from unpooled.linear.design import standard_rows
+from unpooled.linear.residuals import CELLS, MEAT
+from unpooled.linear.standard import RESIDUAL, public_numbers
 from unpooled.models.bayes.focus import CROSS
 from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, SQUARE
 from unpooled.privacy.bounds import Coding
+from unpooled.totals.modes import steps_of
+from unpooled.totals.secure_sum import KEYS
+from unpooled.totals.threads import shared_out
+from unpooled.totals.total import COUNT, no_settings, rows_counted
+from unpooled.totals.weights import WEIGHTS, weights_added_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.protocol.context import Context
 

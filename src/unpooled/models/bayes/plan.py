@@ -8,28 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.counted_scales import CountedScales
-from unpooled.aggregation.formula_columns import check_formula
-from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.linear_design import gradients, left_over, lines, noise_of, opened_rows
-from unpooled.aggregation.linear_rounds import (
-    Method,
-    Schedule,
-    clip_of_focus,
-    schedule_of,
-    stretch_of,
-)
-from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
-from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.printed_terms import check_coding
-from unpooled.aggregation.priors import assumed, check_models, directions, rows_of
-from unpooled.aggregation.release_notes import release_notes
-from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.sites import sites_of
-from unpooled.aggregation.standard import Scales, StandardRows
-from unpooled.aggregation.totals import Aggregation, Summed
-from unpooled.aggregation.weights import Weighting
 from unpooled.errors import UsageError, listed
+from unpooled.inference.coding import check_formula
+from unpooled.inference.printed_terms import check_coding
+from unpooled.inference.priors import assumed, check_models, directions, rows_of
+from unpooled.inference.sites import sites_of
+from unpooled.linear.design import gradients, left_over, lines, noise_of, opened_rows, release_notes
+from unpooled.linear.layout import Geometry, MomentsLayout
+from unpooled.linear.residuals import MEAT_SHARE, Covariance, covariance_of, without_meat
+from unpooled.linear.scales import CountedScales
+from unpooled.linear.schedule import Method, Schedule, clip_of_focus, schedule_of, stretch_of
+from unpooled.linear.standard import Scales, StandardRows
 from unpooled.models.bayes.declared import AUTO, ESTIMATE, Parameters, check_values, paper_parameters
 from unpooled.models.bayes.focus import CROSS, FocusRows
 from unpooled.privacy.bounds import Coding, Column
@@ -37,11 +26,15 @@ from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import column_moments
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals.modes import aggregation_of
+from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.totals.total import Aggregation, Summed
+from unpooled.totals.weights import Weighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unpooled.aggregation.priors import EarlierModel
+    from unpooled.inference.priors import EarlierModel
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.table import Table
 

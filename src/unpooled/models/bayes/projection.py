@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
-from unpooled.kernels import noise_aware
+from unpooled.kernels import posterior as noise_aware
+from unpooled.linear.moments import Moments
+from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.plan import BayesDesign

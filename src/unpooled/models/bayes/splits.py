@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.moments import joint_moments
-from unpooled.aggregation.columns.words import COLUMNS
-from unpooled.aggregation.drawn import drawn_fit
-from unpooled.aggregation.linear_fit import plain
+from unpooled.linear.drawn import drawn_fit
+from unpooled.linear.fit import plain
 from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
 from unpooled.models.bayes.columns.sines import SineDesign, by_sines
 from unpooled.models.bayes.coordinator import BayesResult, coefficients_of
+from unpooled.products.design import COLUMNS, JointDesign
+from unpooled.products.moments import joint_moments
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.columns.design import ColumnsDesign
-    from unpooled.aggregation.linear_fit import LinearFit
-    from unpooled.aggregation.moments_file import StoredMoments
+    from unpooled.linear.fit import LinearFit
+    from unpooled.linear.moments import StoredMoments
     from unpooled.privacy.plan import Plan, Study
-    from unpooled.protocol.step import Conversation
+    from unpooled.products.design import ColumnsDesign
+    from unpooled.protocol.registry import Conversation
 
 
 def compile_plan(study: Study) -> Plan:

@@ -1,6 +1,6 @@
 """The new study file of linear regression."""
 
-from unpooled.protocol.template import COLUMNS, ROWS, Template
+from unpooled.protocol.registry import COLUMNS, ROWS, Template
 
 _COLUMNS = Template(
     "Linear regression over columns of several parties, from joint sums: with standard errors, or small errors of predictions.",

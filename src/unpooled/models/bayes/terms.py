@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation import profiles
-from unpooled.aggregation.drawn import drawn_tables
-from unpooled.aggregation.estimates import CONSTANT_TERM
-from unpooled.aggregation.moments import NARROWED, Moments
-from unpooled.aggregation.priors import words
-from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
-from unpooled.protocol.step import Panel, of_terms
+from unpooled.inference import profiles
+from unpooled.inference.estimates import CONSTANT_TERM
+from unpooled.inference.priors import words
+from unpooled.inference.summary import CREDIBLE, is_credible, notes
+from unpooled.linear.drawn import drawn_tables
+from unpooled.linear.moments import NARROWED, Moments
+from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.inference import LinearTables
+    from unpooled.linear.inference import LinearTables
     from unpooled.models.bayes.coordinator import BayesResult
     from unpooled.models.bayes.plan import BayesDesign
     from unpooled.privacy.plan import Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.release_words import JOINT
+from unpooled.linear.design import JOINT
 from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary, Summary
 from unpooled.models.describe.outlook import outlook
@@ -13,16 +13,16 @@ from unpooled.models.describe.ranges import Range
 from unpooled.models.describe.splits import compile_plan, coordinate, panels, render
 from unpooled.models.describe.template import TEMPLATE
 from unpooled.models.describe.terms import terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Step
+    from unpooled.protocol.registry import Step
 
 
 def _of_columns(plan: Plan | None) -> tuple[Step, ...]:  # noqa: ARG001 - for a study of any columns
     """Return the steps of joint moments, whose kernels take long to import."""
-    from unpooled.aggregation.columns.steps import ALONE
+    from unpooled.products.plan import ALONE
 
     return ALONE
 

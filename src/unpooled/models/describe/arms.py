@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.threads import shared_out
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.sensitivity import category_counts, column_moments
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.threads import shared_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.moments import joint_totals
-from unpooled.aggregation.columns.releases import plan_of
-from unpooled.aggregation.columns.words import COLUMNS, PROOF
-from unpooled.aggregation.derived import centred
-from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT
 from unpooled.errors import UsageError
+from unpooled.linear.inference import centred
 from unpooled.models.describe.coordinator import (
     Correlation,
     Estimate,
@@ -27,15 +22,19 @@ from unpooled.models.describe.coordinator import (
 )
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters
+from unpooled.products.design import COLUMNS, PROOF, JointDesign
+from unpooled.products.moments import joint_totals
+from unpooled.products.plan import plan_of
+from unpooled.products.sums import GRID, JOINT_CONSTANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.privacy.plan import Plan, Study
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
 

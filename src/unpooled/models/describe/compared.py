@@ -13,7 +13,7 @@ from unpooled.models.describe.arms import ARMS, ArmsLayout
 from unpooled.models.describe.coordinator import POOLED, Estimate, Summary, numeric, shares_of
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from unpooled.models.describe.plan import DescribeDesign
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
     Floats = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from unpooled.models.describe.ranges import BINS, Range
 from unpooled.models.describe.ranges import render as render_ranges
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from unpooled.models.describe.ranges import RangesLayout
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
 #: The name under which the sum of all parties is reported.
 POOLED = "pooled"

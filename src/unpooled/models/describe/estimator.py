@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from unpooled.aggregation.columns.words import COLUMNS, PROOF
 from unpooled.errors import UsageError
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.joint import JOINING, helped, joint_cards
-from unpooled.estimation.parameters import NUMBER, SHARED
+from unpooled.estimation.columns import JOINING, helped, joint_cards
+from unpooled.estimation.parameters import NUMBER, SHARED, counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import table_of
@@ -23,6 +21,7 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Study, default_delta
 from unpooled.privacy.table import Table
+from unpooled.products.design import COLUMNS, PROOF
 from unpooled.protocol.local import columns_of_parties
 
 if TYPE_CHECKING:

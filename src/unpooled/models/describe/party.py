@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.threads import shared_out
 from unpooled.models.describe.arms import ARMS
 from unpooled.models.describe.messages import SumsReply
 from unpooled.models.describe.plan import HISTOGRAM, RELEASE, STEP
@@ -16,7 +15,8 @@ from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
+from unpooled.totals.threads import shared_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.errors import listed
-from unpooled.estimation.planned import PlannedResult
+from unpooled.estimation.running import PlannedResult
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.compared import ArmsSummary, Difference
 from unpooled.models.describe.coordinator import Correlation, Estimate, JointSummary, Summary, render

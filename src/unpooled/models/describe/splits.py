@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from unpooled.models.describe import compared, coordinator, plan
 from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
 
 def compile_plan(study: Study) -> Plan:

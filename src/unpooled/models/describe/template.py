@@ -1,6 +1,6 @@
 """The new study file of counts, means and standard deviations."""
 
-from unpooled.protocol.template import COLUMNS, ROWS, Template
+from unpooled.protocol.registry import COLUMNS, ROWS, Template
 
 _JOINED = Template(
     "Means and deviations of columns at several parties, and correlations of all of them, from joint second moments.",

@@ -6,7 +6,7 @@ from unpooled.models.diagnose.plan import compile_plan
 from unpooled.models.diagnose.reading import Cells
 from unpooled.models.diagnose.template import TEMPLATE
 from unpooled.models.diagnose.terms import terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 MODEL = Model(
     "diagnose",

@@ -13,12 +13,12 @@ from unpooled.models.diagnose.plan import RELEASE, STEP
 from unpooled.models.diagnose.reading import Cells
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from unpooled.models.diagnose.plan import DiagnoseDesign
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
 
 def coordinate(plan: Plan[DiagnoseDesign]) -> Conversation:

@@ -11,15 +11,13 @@ import numpy as np
 from scipy.special import logit
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.drawing import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
-from unpooled.aggregation.formula_columns import coded_by
 from unpooled.errors import UsageError
-from unpooled.estimation.exporting import released_model
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check
-from unpooled.estimation.planned import PlannedResult
-from unpooled.estimation.running import run
+from unpooled.estimation.fitted import released_model
+from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check, counts_of, row_cards, site_tables
+from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
+from unpooled.inference.coding import coded_by
+from unpooled.inference.summary import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
 from unpooled.models.diagnose import MODEL, reading
 from unpooled.models.diagnose.coordinator import render
 from unpooled.models.diagnose.plan import Link

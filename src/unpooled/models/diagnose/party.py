@@ -8,7 +8,7 @@ from unpooled.models.diagnose.messages import CellsReply
 from unpooled.models.diagnose.plan import RELEASE, STEP
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:
     import numpy as np

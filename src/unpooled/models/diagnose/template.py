@@ -1,6 +1,6 @@
 """The new study file of a diagnosis."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "How well a released model fits: ROC, calibration or residuals, from one histogram over public cells.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.contained import steps_under
+from unpooled.estimation.contained import steps_under
 from unpooled.models import load
 from unpooled.models.effects.coordinator import coordinate
 from unpooled.models.effects.outlook import outlook
@@ -13,11 +13,11 @@ from unpooled.models.effects.plan import compile_plan
 from unpooled.models.effects.result import EffectResult
 from unpooled.models.effects.template import TEMPLATE
 from unpooled.models.effects.terms import foot, panels, terms
-from unpooled.protocol.step import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Step
+    from unpooled.protocol.registry import Step
 
 
 def _steps(plan: Plan | None) -> tuple[Step, ...]:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.totals import Summed
 from unpooled.kernels.pareto_tail import missing_mean
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.residual_cells import ResidualCounts
+    from unpooled.linear.residuals import ResidualCounts
 
     Floats = NDArray[np.float64]
 

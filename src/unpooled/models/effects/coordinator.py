@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.contained import conversation_under
-from unpooled.aggregation.rounds import Rounds
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UnpooledError
+from unpooled.estimation.contained import conversation_under
 from unpooled.models import load
 from unpooled.models.effects import estimating
 from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Estimator, OutcomeFamily
@@ -17,6 +16,7 @@ from unpooled.models.effects.estimating import Found
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
 from unpooled.models.effects.result import EffectResult
 from unpooled.models.effects.values import Models, ReleasedModel
+from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unpooled.models.effects.plan import EffectDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
 
 def coordinate(plan: Plan[EffectDesign]) -> Conversation:

@@ -9,10 +9,10 @@ from enum import StrEnum
 
 import msgspec
 
-from unpooled.aggregation.priors import EarlierModel, check_models
 from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
 from unpooled.formula.arithmetic import quoted
+from unpooled.inference.priors import EarlierModel, check_models
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.study import Study, check_parameters
 
@@ -87,7 +87,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[str, ...] = ()
     #: Of the intervals that are reported.
     level: float = 0.95
-    #: Earlier estimates of the same effect, by the name of the estimand, to which this one is drawn (``aggregation/priors.py``).
+    #: Earlier estimates of the same effect, by the name of the estimand, to which this one is drawn (``inference/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
 
 

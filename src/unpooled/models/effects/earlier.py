@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import DrawnTo, Pull, Told, drawn_to, named, rows_of
+from unpooled.inference.priors import (
+    DrawnTo,
+    Pull,
+    Told,
+    drawn_to,
+    named,
+    rows_of,
+)
 from unpooled.models.effects.result import DrawnEffect
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.estimates import CONSTANT_TERM
+from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.models import load
 from unpooled.models.effects.cells import middle_of, spread_of
 from unpooled.models.effects.declared import OUTCOME, PROPENSITY, DeclaredEffect, Estimand, Estimator, OutcomeFamily
@@ -20,14 +20,14 @@ from unpooled.protocol.messages import Array
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.estimates import Estimates
-    from unpooled.aggregation.life_table import LifeTable
-    from unpooled.aggregation.totals import Total
+    from unpooled.inference.estimates import Estimates
+    from unpooled.inference.life_table import LifeTable
     from unpooled.models.effects.cells import Spread
     from unpooled.models.effects.plan import EffectDesign
     from unpooled.models.effects.sums import Contributed
     from unpooled.models.effects.values import Models
     from unpooled.privacy.plan import Plan
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
 

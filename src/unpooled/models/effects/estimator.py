@@ -7,15 +7,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.life_table import LifeTable
-from unpooled.aggregation.priors import DrawnTo
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, StudyEstimator
-from unpooled.estimation.households import counts_of, planned_counts, row_cards, site_tables
-from unpooled.estimation.parameters import FLAG, LIST, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, check, taking
+from unpooled.estimation.parameters import (
+    FLAG,
+    LIST,
+    NONE,
+    NUMBER,
+    NUMBERS,
+    SHARED,
+    WHOLE,
+    WORD,
+    check,
+    counts_of,
+    planned_counts,
+    row_cards,
+    site_tables,
+    taking,
+)
 from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import table_of
 from unpooled.formula.arithmetic import quoted
+from unpooled.inference.life_table import LifeTable
+from unpooled.inference.priors import DrawnTo
 from unpooled.models.effects import MODEL
 from unpooled.models.effects.figures import figure
 from unpooled.models.effects.result import BalanceLine, DrawnEffect, EffectNumber, EffectResult, Overlap
@@ -28,7 +42,7 @@ from unpooled.protocol.terms import ResultTerm, as_html, as_table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from unpooled.aggregation.life_table import KaplanMeier
+    from unpooled.inference.life_table import KaplanMeier
     from unpooled.models.effects.outlook import EffectOutlook
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.life_table import LifeTable
-from unpooled.aggregation.totals import Summed
+from unpooled.inference.life_table import LifeTable
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.models.effects.declared import DeclaredEffect
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
 

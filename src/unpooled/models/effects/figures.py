@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.drawing import BAND, CURVES, INK, SOFT, new_figure, plain
 from unpooled.errors import UsageError
+from unpooled.inference.summary import (
+    BAND,
+    CURVES,
+    INK,
+    SOFT,
+    new_figure,
+    plain,
+)
 
 if TYPE_CHECKING:
     from unpooled.models.effects.result import EffectResult

@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.drawing import ACCENT, OTHER, SOFT
 from unpooled.errors import UsageError
-from unpooled.estimation.imagined import Imagined, imagine
-from unpooled.estimation.made_up import made_up_features
-from unpooled.estimation.outlook import EPSILONS, Expected, Outlook, Range, check_range, drawn, in_words, without_prior
+from unpooled.estimation.outlook import (
+    EPSILONS,
+    Expected,
+    Imagined,
+    Outlook,
+    Range,
+    check_range,
+    drawn,
+    in_words,
+    made_up_features,
+    without_prior,
+)
+from unpooled.estimation.outlook import imagine_rounds as imagine
+from unpooled.inference.summary import ACCENT, OTHER, SOFT
 from unpooled.models.effects.coordinator import coordinate
 from unpooled.models.effects.declared import OutcomeFamily
 from unpooled.models.effects.party import STATISTICS

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
 from unpooled.models.effects.values import Models, Rows
+from unpooled.totals.modes import steps_of
+from unpooled.totals.secure_sum import KEYS
+from unpooled.totals.total import COUNT, rows_counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.aggregation.contained import releases_under, union, within_budget
-from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.priors import assumed
-from unpooled.aggregation.residual_cells import ResidualCells
-from unpooled.aggregation.rounds import plan_of_totals, totals_of
-from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
+from unpooled.estimation.contained import releases_under, union, within_budget
+from unpooled.inference.priors import assumed
+from unpooled.linear.residuals import ResidualCells
 from unpooled.models import load
 from unpooled.models.effects.cells import ArmCells, overlap_cells, spread_cuts
 from unpooled.models.effects.declared import (
@@ -30,15 +27,17 @@ from unpooled.models.effects.declared import (
 )
 from unpooled.models.effects.exits import ExitsOfArms
 from unpooled.models.effects.sums import Balance, EffectSlopes, Pieces, units_of
-from unpooled.privacy.analyses import Analysis, budget_of, part_of
 from unpooled.privacy.plan import Plan, digest_of
-from unpooled.privacy.study import Study
+from unpooled.privacy.study import Analysis, Study, budget_of, part_of
 from unpooled.privacy.unit import Adjacency, Calibration
+from unpooled.totals.modes import aggregation_of
+from unpooled.totals.rounds import plan_of_totals, totals_of
+from unpooled.totals.total import Aggregation, Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
 
 #: The names of the totals of this model itself.
 OVERLAP, SPREAD, SUMS, SLOPES, BALANCE, EXITS = "overlap", "spread", "sums", "slopes", "balance", "exits"

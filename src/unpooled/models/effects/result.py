@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from unpooled.aggregation.life_table import LifeTable
-from unpooled.aggregation.priors import DrawnTo
+from unpooled.inference.life_table import LifeTable
+from unpooled.inference.priors import DrawnTo
 from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import ResultTerm
 

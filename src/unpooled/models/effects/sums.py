@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from unpooled.aggregation.totals import Summed
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products, column_moments, contributions_of_arms
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

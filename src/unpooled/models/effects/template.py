@@ -1,6 +1,6 @@
 """The new study file of a treatment effect."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "The effect of a treatment, adjusted for covariates: by weights, by an outcome model, or by both.",

@@ -6,9 +6,9 @@ import itertools
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.priors import words
+from unpooled.inference.priors import words
 from unpooled.models.effects.declared import Estimand
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:

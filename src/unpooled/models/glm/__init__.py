@@ -1,13 +1,13 @@
 """Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
 
-from unpooled.aggregation.release_words import ROUNDS
+from unpooled.linear.design import ROUNDS
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.party import STEPS
 from unpooled.models.glm.plan import compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.models.glm.template import TEMPLATE
-from unpooled.protocol.step import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model
 
 MODEL = Model(
     "glm",

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.rounds import descend
-from unpooled.aggregation.standard import CONSTANT
 from unpooled.kernels.score_posterior import Known, ScoreCounts, score_posterior
+from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm import scaling
 from unpooled.models.glm.scaling import PROBABILITIES
+from unpooled.totals.rounds import descend
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.kernels.score_posterior import ScorePosterior
     from unpooled.models.glm.fit import GlmFit
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Replies
+    from unpooled.protocol.registry import Replies
+    from unpooled.totals.total import Total
 
     Row = NDArray[np.float64]
 

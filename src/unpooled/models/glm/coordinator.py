@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from unpooled.aggregation.estimates import Estimates, wald_lines
-from unpooled.aggregation.meat import MEAT
-from unpooled.aggregation.printed_terms import class_terms
-from unpooled.aggregation.rounds import descend
-from unpooled.aggregation.standard import CONSTANT, SCALES
-from unpooled.kernels import noisy_gram
-from unpooled.kernels.sandwich import drawn_to_model
-from unpooled.kernels.shrunk_rounds import averaged_rounds, believed_slopes
+from unpooled.inference.estimates import Estimates, wald_lines
+from unpooled.inference.printed_terms import class_terms
+from unpooled.kernels import noisy as noisy_gram
+from unpooled.kernels.posterior import drawn_to_model
+from unpooled.kernels.score_posterior import averaged_rounds, believed_slopes
+from unpooled.linear.residuals import MEAT
+from unpooled.linear.standard import CONSTANT, SCALES
 from unpooled.models.glm.calibrating import calibrate, direction_and_scale
 from unpooled.models.glm.cutting import Cutting
 from unpooled.models.glm.directions import MOMENTS
@@ -29,20 +28,21 @@ from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 from unpooled.models.glm.shapes import Contrasts
 from unpooled.models.glm.shaping import shape_of
 from unpooled.protocol.terms import finite
+from unpooled.totals.rounds import descend
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.clipping import Clipping
-    from unpooled.aggregation.totals import Total
+    from unpooled.inference.coordinates import Clipping
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.directions import Directions
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
+    from unpooled.totals.total import Total
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]

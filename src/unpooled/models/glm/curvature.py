@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.sites import SHORT, known_moments, longer_sites, noise_norm
-from unpooled.aggregation.standard import CONSTANT
-from unpooled.kernels.known_directions import KnownDirections
+from unpooled.inference.sites import SHORT, known_moments, longer_sites, noise_norm
+from unpooled.kernels.noisy import KnownDirections
+from unpooled.linear.standard import CONSTANT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

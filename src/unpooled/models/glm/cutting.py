@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.clipping import Clipping
-from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.standard import SPREAD
 from unpooled.families import RowFamily
+from unpooled.inference.coordinates import Clipping
+from unpooled.linear.residuals import CELLS
+from unpooled.linear.standard import SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from unpooled.aggregation.residual_cells import ResidualCounts
     from unpooled.families import Response
+    from unpooled.linear.residuals import ResidualCounts
     from unpooled.models.glm.fit import GlmFit
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Replies
+    from unpooled.protocol.registry import Replies
 
 
 @dataclass

@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.estimates import CONSTANT_TERM
-from unpooled.aggregation.meat import Covariance
-from unpooled.aggregation.precisions import ESTIMATE
-from unpooled.aggregation.printed_terms import TREATMENT, class_terms
-from unpooled.aggregation.priors import EarlierModel, check_models
-from unpooled.aggregation.sites import SiteEffects
-from unpooled.aggregation.weights import weighting_of
 from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES, Response
+from unpooled.inference.estimates import CONSTANT_TERM
+from unpooled.inference.printed_terms import TREATMENT, class_terms
+from unpooled.inference.priors import ESTIMATE, EarlierModel, check_models
+from unpooled.inference.sites import SiteEffects
+from unpooled.linear.residuals import Covariance
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, TWO_CLASSES, check_family
 from unpooled.models.glm.multinomial import ClassResponses, Softmax
 from unpooled.models.glm.rounds import GlmMethod
 from unpooled.models.glm.rows import Responses
 from unpooled.models.glm.survival import Hazards, PersonResponses
+from unpooled.totals.weights import weighting_of
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.layout import MomentsLayout
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.bounds import Column
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
@@ -50,7 +49,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     family: str = LOGISTIC
     #: Of counts: the variance is dispersion times the mean (Poisson), or mean + dispersion mean^2; or "estimate", from the residuals.
     dispersion: float | str = ESTIMATE
-    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``aggregation/meat.py``).
+    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``linear/residuals.py``).
     covariance: str = Covariance.AUTO
     #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
     exposure: str = ""
@@ -82,9 +81,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coding: str = TREATMENT
     #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
     formula: str = ""
-    #: Whether sites differ by a constant: "pooled" (they do not) or "fixed" (``aggregation/sites.py``).
+    #: Whether sites differ by a constant: "pooled" (they do not) or "fixed" (``inference/sites.py``).
     site_effects: str = SiteEffects.POOLED
-    #: Earlier models of the same response, to which the fit is drawn as far as the records agree (``aggregation/priors.py``).
+    #: Earlier models of the same response, to which the fit is drawn as far as the records agree (``inference/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
 
 

@@ -14,26 +14,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.standard import CAP, CONSTANT
-from unpooled.aggregation.totals import Summed
 from unpooled.errors import PlanMismatch
-from unpooled.kernels import directions, noisy_gram, standard_rows
-from unpooled.kernels.directions import NOTHING
+from unpooled.kernels import noisy as noisy_gram
+from unpooled.kernels import rows as directions
+from unpooled.kernels import rows as standard_rows
 from unpooled.kernels.moments import add_gram
+from unpooled.kernels.rows import NOTHING
+from unpooled.linear.standard import CAP, CONSTANT
 from unpooled.models.glm.rows import GlmRows, Responses
 from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import moments_ball
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.totals import Total
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.table import Table
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

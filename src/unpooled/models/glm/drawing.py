@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import DrawnTo, Told, drawn_to, named, posterior_of, told_of
-from unpooled.kernels.shrunk_rounds import averaged_rounds
+from unpooled.inference.priors import (
+    DrawnTo,
+    Told,
+    drawn_to,
+    named,
+    posterior_of,
+    told_of,
+)
+from unpooled.kernels.score_posterior import averaged_rounds
 from unpooled.models.glm.rounds import GlmMethod
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.estimates import Estimates
+    from unpooled.inference.estimates import Estimates
     from unpooled.models.glm.fit import GlmFit
 
     Row = NDArray[np.float64]

@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from unpooled.aggregation.estimates import Estimates
-from unpooled.aggregation.life_table import KaplanMeier, LifeTable
-from unpooled.aggregation.sites import SiteEffects, asked_effects
-from unpooled.aggregation.weights import WEIGHT, check_weights_bounds, given_weights
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
-from unpooled.estimation.framed import weights_of
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import NONE, NUMBER, NUMBERS, PAIR, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import (
+    NONE,
+    NUMBER,
+    NUMBERS,
+    PAIR,
+    SHARED,
+    WHOLE,
+    WORD,
+    counts_of,
+    row_cards,
+    site_tables,
+    taking,
+)
 from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
-from unpooled.estimation.tables import RESPONSE, part
+from unpooled.estimation.tables import RESPONSE, part, weights_of
+from unpooled.inference.estimates import Estimates
+from unpooled.inference.life_table import KaplanMeier, LifeTable
+from unpooled.inference.sites import SiteEffects, asked_effects
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.declared import MOST_PASSES
 from unpooled.models.glm.families import (
@@ -39,6 +48,7 @@ from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
 from unpooled.privacy.table import Table
+from unpooled.totals.weights import WEIGHT, check_weights_bounds, given_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

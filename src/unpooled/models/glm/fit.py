@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.rounds import Rounds
 from unpooled.models.glm.plan import GlmDesign
+from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.standard import Standard
+    from unpooled.linear.standard import Standard
     from unpooled.models.glm.shapes import GlmShape
 
     Row = NDArray[np.float64]

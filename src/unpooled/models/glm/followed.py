@@ -14,7 +14,7 @@ from unpooled.models.glm.families import SURVIVAL
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.aggregation.life_table import LifeTable
+    from unpooled.inference.life_table import LifeTable
     from unpooled.models.glm.result import GlmResult
 
     Vector = NDArray[np.float64]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.life_table import LifeTable
-from unpooled.aggregation.priors import rows_of
-from unpooled.aggregation.sites import SHORT, known_moments, longer_sites
-from unpooled.aggregation.standard import CONSTANT
+from unpooled.inference.life_table import LifeTable
+from unpooled.inference.priors import rows_of
+from unpooled.inference.sites import SHORT, known_moments, longer_sites
+from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.curvature import curvature_of_intervals
 from unpooled.models.glm.rounds import PRIOR
 from unpooled.models.glm.shapes import GlmShape
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.priors import EarlierModel
-    from unpooled.aggregation.standard import Standard
+    from unpooled.inference.priors import EarlierModel
+    from unpooled.linear.standard import Standard
     from unpooled.models.glm.curvature import Curvature
 
     Row = NDArray[np.float64]

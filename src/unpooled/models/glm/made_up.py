@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from unpooled.estimation.made_up import made_up_features
+from unpooled.estimation.outlook import made_up_features
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.multinomial import Softmax
 from unpooled.models.glm.survival import Hazards, PersonResponses

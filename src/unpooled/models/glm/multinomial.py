@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from unpooled.aggregation.totals import Summed
 from unpooled.families import Response
-from unpooled.kernels import class_rows, standard_rows
+from unpooled.kernels import rows as class_rows
+from unpooled.kernels import rows as standard_rows
 from unpooled.kernels.moments import add_gram
 from unpooled.models.glm.families import MULTINOMIAL
 from unpooled.models.glm.rows import BASE, INFORMATION, BaseRate, GlmRows, Responses
@@ -27,14 +27,15 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, moments_augmented
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.privacy.table import Table
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -172,7 +173,7 @@ class ClassRows(GlmRows):
                 left, weight, square = np.empty((c, y.size)), np.empty((pairs, y.size)), np.empty(y.size)
                 for a in range(c):
                     standard_rows.leave(part, np.zeros(y.size), own[a], float(self.grid), left[a], square)
-                class_rows.pulls(left, y, square, float(self.grid), limits, np.empty(c), weight)
+                class_rows.class_pulls(left, y, square, float(self.grid), limits, np.empty(c), weight)
                 for heavy in parts:  # none without weights
                     left *= heavy
                     weight *= heavy
@@ -188,7 +189,7 @@ class ClassRows(GlmRows):
             left, (square, scaled) = np.empty((c, rows.shape[0])), np.empty((2, rows.shape[0]))
             for a in range(c):
                 standard_rows.leave(rows, np.zeros(square.size), own[a], float(self.grid), left[a], square)
-            class_rows.are_scaled_down(left, square, float(self.grid), limits, np.empty(c), scaled)
+            class_rows.classes_are_scaled_down(left, square, float(self.grid), limits, np.empty(c), scaled)
             total += np.bincount(scaled.astype(np.int64), minlength=2)
         return total
 

@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.estimation.imagined import imagine
-from unpooled.estimation.made_up import SHAPES, checked_shapes, rows_to_make, shapes_in_words
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
+from unpooled.estimation.outlook import (
+    SHAPES,
+    Outlook,
+    Range,
+    check_range,
+    checked_shapes,
+    drawn,
+    in_words,
+    rows_to_make,
+    shapes_in_words,
+    simulated,
+    without_prior,
+)
+from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL
 from unpooled.models.glm.made_up import Assumed, losses, made_up

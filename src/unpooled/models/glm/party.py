@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.meat import MEAT
-from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.residual_cells import CELLS
-from unpooled.aggregation.row_blocks import public_numbers, remembered
-from unpooled.aggregation.standard import SCALES, SPREAD
-from unpooled.aggregation.totals import COUNT, DESCENT, no_settings, rows_counted
-from unpooled.aggregation.weights import WEIGHTS, weights_added_up
+from unpooled.linear.residuals import CELLS, MEAT
+from unpooled.linear.standard import SCALES, SPREAD, public_numbers, remembered
 from unpooled.models.glm.directions import MOMENTS
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE
 from unpooled.models.glm.scaling import PROBABILITIES
+from unpooled.totals.modes import steps_of
+from unpooled.totals.secure_sum import KEYS
+from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
+from unpooled.totals.weights import WEIGHTS, weights_added_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,19 +7,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.formula_columns import check_formula
-from unpooled.aggregation.layout import MomentsLayout
-from unpooled.aggregation.meat import MEAT_SHARE, Covariance, covariance_of, without_meat
-from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.printed_terms import check_coding
-from unpooled.aggregation.priors import assumed
-from unpooled.aggregation.release_notes import release_notes
-from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.sites import SiteEffects, sites_of
-from unpooled.aggregation.standard import LARGEST_SQUARE, SPREAD, Scales
-from unpooled.aggregation.weights import WEIGHTS
 from unpooled.errors import UsageError
 from unpooled.families import Response
+from unpooled.inference.coding import check_formula
+from unpooled.inference.printed_terms import check_coding
+from unpooled.inference.priors import assumed
+from unpooled.inference.sites import SiteEffects, sites_of
+from unpooled.linear.design import release_notes
+from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.residuals import MEAT_SHARE, Covariance, covariance_of, without_meat
+from unpooled.linear.standard import LARGEST_SQUARE, SPREAD, Scales
 from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, check_prior, estimated, responses_of
 from unpooled.models.glm.directions import DirectionRows, Directions
 from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
@@ -30,14 +27,17 @@ from unpooled.models.glm.scaling import HISTOGRAM, PROBABILITIES, ScoreCells, Sh
 from unpooled.models.glm.survival import ExitCells, Hazards, PersonRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.totals.modes import aggregation_of
+from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.totals.weights import WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from unpooled.aggregation.totals import Aggregation, Summed
-    from unpooled.aggregation.weights import Weighting
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Adjacency
+    from unpooled.totals.total import Aggregation, Summed
+    from unpooled.totals.weights import Weighting
 
 #: Part of the Newton step's budget that a dispersion gets, where squares tell it.
 _DISPERSION = 0.1

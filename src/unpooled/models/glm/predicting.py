@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
-from unpooled.estimation.tabled import Tabled
+from unpooled.estimation.fitted import Tabled
 from unpooled.families import Response
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL, TWO_CLASSES
@@ -21,7 +21,7 @@ from unpooled.models.glm.shifted import EXPOSURE, OFFSET, shifts
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.aggregation.tables import Tables
+    from unpooled.inference.tables import Tables
     from unpooled.models.glm.result import GlmResult
 
     Vector = NDArray[np.float64]

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation import profiles
-from unpooled.aggregation.clipping import Clipping
-from unpooled.aggregation.estimates import CONSTANT_TERM, Estimates
-from unpooled.aggregation.life_table import LifeTable
-from unpooled.aggregation.meat import ASSUMED
-from unpooled.aggregation.printed_terms import class_terms
-from unpooled.aggregation.priors import DrawnTo, words
-from unpooled.aggregation.summary import CREDIBLE, is_credible, notes
-from unpooled.aggregation.tables import Tables
-from unpooled.aggregation.weights import ASSUMPTION
+from unpooled.inference import profiles
+from unpooled.inference.coordinates import Clipping
+from unpooled.inference.estimates import CONSTANT_TERM, Estimates
+from unpooled.inference.life_table import LifeTable
+from unpooled.inference.printed_terms import class_terms
+from unpooled.inference.priors import DrawnTo, words
+from unpooled.inference.summary import CREDIBLE, is_credible, notes
+from unpooled.inference.tables import Tables
+from unpooled.linear.residuals import ASSUMED
 from unpooled.models.glm.families import POISSON
-from unpooled.protocol.step import Panel, of_terms
+from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
+from unpooled.totals.weights import ASSUMPTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

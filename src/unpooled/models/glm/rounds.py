@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from unpooled.aggregation.affordable import AFFORDED, AMPLE, opened
+from unpooled.linear.schedule import AFFORDED, AMPLE, opened
 
 
 class GlmMethod(StrEnum):

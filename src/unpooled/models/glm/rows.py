@@ -1,7 +1,7 @@
 r"""The rows of a generalised linear model, and everything that is summed over them.
 
 A record has a coded row of features, a response y and an offset o (the logarithm of its exposure, a declared number, or both). z is its row
-standardised by released numbers (``aggregation/standard.py``), u = o + z.b its linear predictor at released coefficients b. Summed are
+standardised by released numbers (``linear/standard.py``), u = o + z.b its linear predictor at released coefficients b. Summed are
 
 * ``base``: y as a part of its largest value, and the exposure likewise (Theorem G.1);
 * ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z), which keeps the root (Theorem G.4), and cut until \|h r z\| <= C (Theorem G.2);
@@ -19,27 +19,34 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.meat import Meat, steps_within
-from unpooled.aggregation.residual_cells import COUNT_CUTS, ResidualCells
-from unpooled.aggregation.row_blocks import coded_features
-from unpooled.aggregation.standard import CAP, CONSTANT, SQUARE_STEPS, WIDEST, Standard, StandardRows
-from unpooled.aggregation.totals import Summed
-from unpooled.aggregation.weights import Weighting
 from unpooled.families import Response, RowFamily
-from unpooled.kernels import glm_rows, standard_rows
+from unpooled.kernels import rows as glm_rows
+from unpooled.kernels import rows as standard_rows
 from unpooled.kernels.moments import add_gram
+from unpooled.linear.residuals import COUNT_CUTS, Meat, ResidualCells, steps_within
+from unpooled.linear.standard import (
+    CAP,
+    CONSTANT,
+    SQUARE_STEPS,
+    WIDEST,
+    Standard,
+    StandardRows,
+    coded_features,
+)
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import moments_augmented, unit_sums
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
+from unpooled.totals.weights import Weighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.privacy.table import Table
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

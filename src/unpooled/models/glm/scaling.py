@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.totals import Summed
-from unpooled.kernels import standard_rows
+from unpooled.kernels import rows as standard_rows
 from unpooled.kernels.score_posterior import CELLS, score_counts
 from unpooled.models.glm.rows import GlmRows
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Adjacency, Unit
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]

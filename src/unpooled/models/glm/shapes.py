@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.printed_terms import class_terms
-from unpooled.aggregation.priors import rows_of
-from unpooled.aggregation.standard import CONSTANT
 from unpooled.families import RowFamily
-from unpooled.kernels import noisy_gram
+from unpooled.inference.printed_terms import class_terms
+from unpooled.inference.priors import rows_of
+from unpooled.kernels import noisy as noisy_gram
+from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.curvature import curvature, curvature_of_class_sites, curvature_of_sites
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.priors import EarlierModel
-    from unpooled.aggregation.standard import Standard
+    from unpooled.inference.priors import EarlierModel
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.linear.standard import Standard
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.plan import GlmDesign
 

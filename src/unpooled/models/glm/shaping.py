@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.life_table import LifeTable
 from unpooled.families import RowFamily
+from unpooled.inference.life_table import LifeTable
 from unpooled.models.glm.intervals import Intervals
 from unpooled.models.glm.multinomial import ClassRates, Softmax
 from unpooled.models.glm.shapes import Contrasts, GlmShape
 from unpooled.models.glm.survival import FOLLOWED, ExitCells
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.totals import Total
     from unpooled.models.glm.plan import GlmDesign
+    from unpooled.totals.total import Total
 
 
 def shape_of(design: GlmDesign, total: Total, rows: int, counted: float) -> GlmShape:

@@ -18,24 +18,25 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from unpooled.aggregation.standard import CONSTANT
-from unpooled.aggregation.totals import Summed
 from unpooled.families import Response
-from unpooled.kernels import person_rows, standard_rows
+from unpooled.kernels import rows as person_rows
+from unpooled.kernels import rows as standard_rows
+from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.families import SURVIVAL
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE, BaseRate, GlmRows, Responses, nearest
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, clipped_products, moments_augmented
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.totals import Total
     from unpooled.privacy.table import Table
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -221,7 +222,7 @@ class PersonRows(GlmRows):
                 left, square = np.empty((2, own.shape[0]))
                 pull, weight = np.empty((2, ends.size, own.shape[0]))
                 standard_rows.leave(part, np.zeros(own.shape[0]), start[:p], float(self.grid), left, square)
-                person_rows.pulls(left, own, hazard, ends, square, float(self.grid), limits, pull, weight)
+                person_rows.person_pulls(left, own, hazard, ends, square, float(self.grid), limits, pull, weight)
                 yield rows[at : at + _CACHED], pull, weight, square
 
     def cells_of_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
@@ -234,7 +235,7 @@ class PersonRows(GlmRows):
         for rows, other in blocks:
             left, square, scaled = np.empty((3, other.shape[0]))
             standard_rows.leave(rows[:, :p], np.zeros(left.size), start[:p], float(self.grid), left, square)
-            person_rows.are_scaled_down(left, whole, square, float(self.grid), limits, scaled)
+            person_rows.people_are_scaled_down(left, whole, square, float(self.grid), limits, scaled)
             total += np.bincount(scaled.astype(np.int64), minlength=2)
         return total
 

@@ -1,6 +1,6 @@
 """The new study file of a generalised linear model."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "Logistic, multinomial, Poisson, gamma, negative binomial or survival regression with standard errors, by rounds through a secure sum.",

@@ -1,7 +1,6 @@
 """LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
-from unpooled.aggregation.columns.steps import ALONE as COLUMN_STEPS
-from unpooled.aggregation.release_words import JOINT
+from unpooled.linear.design import JOINT
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
 from unpooled.models.lasso.notes import notes
@@ -11,7 +10,8 @@ from unpooled.models.lasso.standard_party import STANDARD_STEPS
 from unpooled.models.lasso.template import TEMPLATE
 from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.step import RELEASED, Model
+from unpooled.products.plan import ALONE as COLUMN_STEPS
+from unpooled.protocol.registry import RELEASED, Model
 
 MODEL = Model(
     "lasso",

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from unpooled.aggregation.columns.words import PROOF
-from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.classifier import DeclaredClassifier
-from unpooled.estimation.joint import JOINING
+from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, cards_of, tables_of
+from unpooled.estimation.columns import JOINING
 from unpooled.estimation.parameters import NONE, NUMBER, SHARED, WORD, taking
 from unpooled.estimation.priors import PRIORS, SAVED, Prior, log_odds
 from unpooled.estimation.tables import RESPONSE
@@ -20,13 +18,14 @@ from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import in_place, warn_if_full
 from unpooled.models.lasso.joining import Joining
 from unpooled.privacy.bounds import Column
+from unpooled.products.design import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
-    from unpooled.estimation.linking import Frames, On
+    from unpooled.estimation.columns import Frames, On
     from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Study

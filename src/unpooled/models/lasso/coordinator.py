@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.priors import DrawnTo, words
 from unpooled.errors import ProtocolError
+from unpooled.inference.priors import DrawnTo, words
 from unpooled.kernels.l1_ball import quadratic_in_balls
+from unpooled.linear.moments import StoredMoments
 from unpooled.models.lasso.declared import Coupling
 from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
 from unpooled.models.lasso.plan import COLUMN, LEADING, MEAN, MEAN_GRID, PICK, REFIT, grids
@@ -23,14 +23,14 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from unpooled.models.lasso.plan import LassoDesign
     from unpooled.privacy.plan import Plan, Study
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
     Iterate = dict[Slot, float]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.columns.words import PROOF
-from unpooled.aggregation.priors import EarlierModel, check_models
 from unpooled.errors import UsageError
+from unpooled.inference.priors import EarlierModel, check_models
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.products.design import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: Of joint moments: the most members that may know each other's noise, and whether parties prove that their rows are short.
     tolerate: int = 0
     check: str = PROOF
-    #: Of moments: earlier models of the same response, to which the fit is drawn as far as the release agrees (``aggregation/priors.py``).
+    #: Of moments: earlier models of the same response, to which the fit is drawn as far as the release agrees (``inference/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
 
     @property

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import DrawnTo, Pull, named
+from unpooled.inference.priors import DrawnTo, Pull, named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.priors import EarlierModel
+    from unpooled.inference.priors import EarlierModel
     from unpooled.models.lasso.standard_fit import OwnMoments, Solve
 
     Vector = NDArray[np.float64]

@@ -9,13 +9,11 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.joint import JOINING
+from unpooled.estimation.base import ALL, Declared, LinearRegressor, cards_of, tables_of
+from unpooled.estimation.columns import JOINING
 from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
 from unpooled.estimation.priors import PRIORS, SAVED, Prior
-from unpooled.estimation.regression import LinearRegressor
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.lasso import MODEL
 from unpooled.models.lasso.before_rounds import BeforeRounds
@@ -24,13 +22,14 @@ from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, wa
 from unpooled.models.lasso.joining import Joining
 from unpooled.models.lasso.plan import LassoDesign
 from unpooled.privacy.bounds import Bounds
+from unpooled.products.design import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.estimation.linking import On
+    from unpooled.estimation.columns import On
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table

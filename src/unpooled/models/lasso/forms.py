@@ -6,8 +6,6 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.words import PROOF
 from unpooled.errors import UsageError
 from unpooled.models.lasso.coordinator import coordinate as coordinate_rounds
 from unpooled.models.lasso.declared import LOGISTIC, Parameters
@@ -16,10 +14,11 @@ from unpooled.models.lasso.plan import compile_plan as compile_rounds
 from unpooled.models.lasso.standard_coordinator import coordinate_standard
 from unpooled.models.lasso.standard_plan import StandardDesign, compile_standard
 from unpooled.privacy.plan import check_parameters
+from unpooled.products.design import PROOF, JointDesign
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
 __all__ = ["Form", "compile_plan", "coordinate", "form_of"]
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.words import PROOF
-from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
-from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.columns import held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.priors import Earlier
 from unpooled.estimation.tables import RESPONSE
+from unpooled.linear.moments import Moments
 from unpooled.models.lasso.forms import Form
 from unpooled.privacy.bounds import Coding
+from unpooled.products.design import PROOF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.estimation.base import Declared
-    from unpooled.estimation.linking import On
+    from unpooled.estimation.columns import On
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
 

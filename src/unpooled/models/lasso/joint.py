@@ -1,4 +1,4 @@
-"""LASSO from the joint moments of columns at several parties (:mod:`unpooled.aggregation.columns`): whole persons are protected, and one party has the response."""
+"""LASSO from the joint moments of columns at several parties (:mod:`unpooled.products`): whole persons are protected, and one party has the response."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.moments import joint_moments
-from unpooled.aggregation.columns.releases import plan_of
-from unpooled.aggregation.derived import centred
-from unpooled.aggregation.joint.shape import GRID
-from unpooled.aggregation.priors import assumed, rows_of
 from unpooled.errors import UsageError
-from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
+from unpooled.inference.priors import assumed, rows_of
+from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball, logistic_with_penalty
+from unpooled.linear.inference import centred
 from unpooled.models.lasso.coordinator import ColumnCoefficient, LassoResult, fills
 from unpooled.models.lasso.declared import LOGISTIC, Parameters, check_bound, check_form, check_prior
 from unpooled.models.lasso.drawn import Agreement, Mixture, drawn_by
@@ -23,14 +19,18 @@ from unpooled.models.lasso.messages import Term
 from unpooled.models.lasso.standard_fit import PENALTY, in_ball, penalised
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters
+from unpooled.products.design import JointDesign
+from unpooled.products.moments import joint_moments
+from unpooled.products.plan import plan_of
+from unpooled.products.sums import GRID
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import Moments
+    from unpooled.linear.moments import Moments
     from unpooled.models.lasso.standard_fit import Solve
     from unpooled.privacy.plan import Plan, Study
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
     Vector = NDArray[np.float64]
     Matrix = NDArray[np.float64]

@@ -8,9 +8,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.estimation.joint_outlook import MADE_UP, MadeUp
-from unpooled.estimation.made_up import SHAPES, checked_shapes, shapes_in_words, standard_columns
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
+from unpooled.estimation.outlook import (
+    MADE_UP,
+    SHAPES,
+    MadeUp,
+    Outlook,
+    Range,
+    check_range,
+    checked_shapes,
+    drawn,
+    in_words,
+    shapes_in_words,
+    simulated,
+    standard_columns,
+    without_prior,
+)
 from unpooled.models.lasso import planner
 from unpooled.models.lasso.forms import Form, compile_plan, form_of
 from unpooled.models.lasso.joint import Correlations

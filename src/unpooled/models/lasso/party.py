@@ -47,10 +47,9 @@ from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Scores
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.table import Table
-from unpooled.protocol.claims import check_signed
-from unpooled.protocol.context import Context
+from unpooled.protocol.context import Context, check_signed
 from unpooled.protocol.messages import Nothing, Released
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from unpooled.aggregation.priors import rows_of
 from unpooled.errors import ProtocolError
-from unpooled.kernels.logistic_moments import TwoClasses, logistic_in_ball, logistic_with_penalty
+from unpooled.inference.priors import rows_of
+from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.models.lasso.coordinator import LassoResult, fills, in_own_units
 from unpooled.models.lasso.declared import LOGISTIC
 from unpooled.models.lasso.drawn import Agreement, Mixture, drawn_by
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.priors import DrawnTo
+    from unpooled.inference.priors import DrawnTo
     from unpooled.models.lasso.standard_fit import Axis, Products, Solve
     from unpooled.models.lasso.standard_plan import StandardDesign
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
     Vector = NDArray[np.float64]
     Known = dict[str, tuple[Vector, Vector]]

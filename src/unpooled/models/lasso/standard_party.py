@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.standard import WIDEST
 from unpooled.errors import ProtocolError
 from unpooled.kernels.moments import add_gram
+from unpooled.linear.standard import WIDEST
 from unpooled.models.lasso.declared import LARGEST
 from unpooled.models.lasso.party import coded_columns, response_of
 from unpooled.models.lasso.plan import grids, shortened
@@ -28,7 +28,7 @@ from unpooled.models.lasso.standard_plan import AXIS, AXIS_CAP, CAP, CHOOSE, CRO
 from unpooled.privacy.mechanisms import Scores
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import assumed, rows_of
-from unpooled.aggregation.standard import WIDEST
 from unpooled.errors import UsageError
+from unpooled.inference.priors import assumed, rows_of
+from unpooled.linear.standard import WIDEST
 from unpooled.models.lasso.declared import Parameters, check, check_bound, check_prior
 from unpooled.models.lasso.plan import RESPONSE_KNOWN, grids, widths_of
 from unpooled.privacy.accounting import SAFETY, budget_mu, budget_rho
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.priors import EarlierModel
+    from unpooled.inference.priors import EarlierModel
     from unpooled.privacy.plan import Card
 
     Vector = NDArray[np.float64]

@@ -1,6 +1,6 @@
 """The new study file of the LASSO."""
 
-from unpooled.protocol.template import COLUMNS, Template
+from unpooled.protocol.registry import COLUMNS, Template
 
 _JOINED = Template(
     "Sparse regression over columns of several parties, from joint second moments: whole persons are protected.",

@@ -1,13 +1,13 @@
 """Partial least squares on row-split spectra: rounds of regression in a public basis, or one release of its second moments."""
 
-from unpooled.aggregation.release_words import ROUNDS
+from unpooled.linear.design import ROUNDS
 from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
 from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.models.pls.template import TEMPLATE
 from unpooled.models.pls.terms import terms
-from unpooled.protocol.step import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model
 
 MODEL = Model(
     "pls",

@@ -8,30 +8,27 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.linear_direction import directed
-from unpooled.aggregation.linear_rounds import Method
-from unpooled.aggregation.linear_study import standardised
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.moments_file import StoredMoments
-from unpooled.aggregation.priors import DrawnTo, words
-from unpooled.aggregation.rounds import Rounds
-from unpooled.aggregation.several_study import directed_each, standardised_each
-from unpooled.aggregation.totals import Total
 from unpooled.errors import StudyAborted
-from unpooled.kernels.kernel_pls import Centred
+from unpooled.inference.priors import DrawnTo, words
+from unpooled.kernels.pls import Centred
+from unpooled.linear.conversation import directed, directed_each, standardised, standardised_each
+from unpooled.linear.moments import Moments, StoredMoments
+from unpooled.linear.schedule import Method
 from unpooled.models.pls.drawn import drawn_components
 from unpooled.models.pls.fit import PlsFit, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MOMENTS, PlsDesign
 from unpooled.models.pls.regressed import of_study
 from unpooled.models.pls.several import from_several, of_studies
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
+from unpooled.totals.rounds import Rounds
+from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
 
 class StoredModel(msgspec.Struct, frozen=True):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.kernels.domain_pls import domain_pls, relaxed
-from unpooled.kernels.kernel_pls import Components, kernel_pls
-from unpooled.kernels.noisy_gram import noise_covariance, noise_level, psd_part
+from unpooled.kernels.noisy import noise_covariance, noise_level, psd_part
+from unpooled.kernels.pls import Components, domain_pls, kernel_pls, relaxed
 from unpooled.models.pls.fit import (
     CONSTANT,
     NOISE,
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.moments import Moments
-    from unpooled.kernels.kernel_pls import Centred
+    from unpooled.kernels.pls import Centred
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.linear.moments import Moments
     from unpooled.models.pls.frame import Frame
 
     Matrix = NDArray[np.float64]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.drawn import drawn_fit
+from unpooled.linear.drawn import drawn_fit
 from unpooled.models.pls.fit import about_means, components_of, repaired
 from unpooled.models.pls.regressed import of_refined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unpooled.aggregation.moments import Moments
-    from unpooled.aggregation.priors import DrawnTo, EarlierModel
+    from unpooled.inference.priors import DrawnTo, EarlierModel
+    from unpooled.linear.moments import Moments
     from unpooled.models.pls.fit import PlsFit
     from unpooled.models.pls.frame import Frame
 

@@ -11,14 +11,25 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.linear_rounds import Method
-from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import ARRAY, NONE, PAIR, PAIRS, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import (
+    ARRAY,
+    NONE,
+    PAIR,
+    PAIRS,
+    SHARED,
+    WHOLE,
+    WORD,
+    counts_of,
+    row_cards,
+    site_tables,
+    taking,
+)
 from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import part, response_names
+from unpooled.linear.moments import Moments
+from unpooled.linear.schedule import Method
 from unpooled.models.pls import MODEL
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.frame import MATRIX, Frame

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import chdtri
 
-from unpooled.aggregation.layout import Geometry
 from unpooled.errors import UsageError
-from unpooled.kernels.kernel_pls import Centred, Components, kernel_pls
-from unpooled.kernels.noisy_gram import noise_covariance, noise_level, psd_part
+from unpooled.kernels.noisy import noise_covariance, noise_level, psd_part
+from unpooled.kernels.pls import Centred, Components, kernel_pls
+from unpooled.linear.layout import Geometry
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.models.pls.posterior import posterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
-    from unpooled.aggregation.moments import Moments
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.linear.moments import Moments
     from unpooled.models.pls.frame import Frame
 
     Matrix = NDArray[np.float64]

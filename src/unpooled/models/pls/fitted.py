@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.moments import Moments
 from unpooled.estimation.priors import as_numbers
+from unpooled.linear.moments import Moments
 from unpooled.models.pls.estimator import PrivatePLSRegression
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Messages that may leave a party besides its part of a total (``unpooled.aggregation.messages``)."""
+"""Messages that may leave a party besides its part of a total (``unpooled.totals.total``)."""
 
 from __future__ import annotations
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.moments import Moments
-from unpooled.aggregation.totals import Total
-from unpooled.estimation.imagined import imagine
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
+from unpooled.estimation.outlook import imagine_rounds as imagine
+from unpooled.linear.moments import Moments
 from unpooled.models.pls.coordinator import by_response, coordinate
 from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.party import STATISTICS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.privacy.table import Table
+from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

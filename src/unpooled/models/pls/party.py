@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation import linear_party
-from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.totals import COUNT, rows_counted
 from unpooled.errors import PlanMismatch
-from unpooled.kernels.kernel_pls import Centred
+from unpooled.kernels.pls import Centred
+from unpooled.linear import design as linear_party
 from unpooled.models.pls.messages import ExactReply
 from unpooled.models.pls.plan import EXACT, MOMENTS
 from unpooled.privacy.mechanisms import Vector
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
+from unpooled.totals.modes import steps_of
+from unpooled.totals.secure_sum import KEYS
+from unpooled.totals.total import COUNT, rows_counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.counted_scales import CountedScales
-from unpooled.aggregation.layout import Geometry, MomentsLayout
-from unpooled.aggregation.linear_design import gradients, left_over, lines, opened_rows
-from unpooled.aggregation.linear_rounds import LENGTH_ROUNDS, ROUNDS, WORTH_SLOPES, Method, schedule_of
-from unpooled.aggregation.meat import Covariance
-from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.priors import EarlierModel, assumed, check_models, rows_of
-from unpooled.aggregation.release_notes import release_notes
-from unpooled.aggregation.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.aggregation.several_rows import SeveralRows
-from unpooled.aggregation.standard import StandardRows
-from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import DataError, UsageError
+from unpooled.inference.priors import EarlierModel, assumed, check_models, rows_of
+from unpooled.linear.design import gradients, left_over, lines, opened_rows, release_notes
+from unpooled.linear.layout import Geometry, MomentsLayout
+from unpooled.linear.lines import SeveralRows
+from unpooled.linear.residuals import Covariance
+from unpooled.linear.scales import CountedScales
+from unpooled.linear.schedule import LENGTH_ROUNDS, ROUNDS, WORTH_SLOPES, Method, schedule_of
+from unpooled.linear.standard import StandardRows
 from unpooled.models.pls.frame import BASIS_BITS, Frame, basis_steps
 from unpooled.models.pls.seen import seen_as
 from unpooled.privacy.bounds import Column
@@ -31,15 +27,18 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
+from unpooled.totals.modes import aggregation_of
+from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.totals.total import Aggregation, Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.linear_rounds import Schedule
-    from unpooled.aggregation.weights import Weighting
+    from unpooled.linear.schedule import Schedule
     from unpooled.privacy.table import Table
+    from unpooled.totals.weights import Weighting
 
     Matrix = NDArray[np.float64]
 
@@ -82,7 +81,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     method: str = Method.AUTO
     #: T: parties that may collude or drop out.
     tolerate: int = 0
-    #: Earlier models of spectra, to which the fit is drawn as far as the rows agree (``aggregation/priors.py``).
+    #: Earlier models of spectra, to which the fit is drawn as far as the rows agree (``inference/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
     nodes: tuple[str, ...] = ()
     #: The deviation of the noise, for a form that has two: "sigma" (paper) or "sigma^2" (its package).

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.evidence import NoisyMoments
-from unpooled.kernels.noisy_gram import psd_part
+from unpooled.kernels.noisy import psd_part
+from unpooled.kernels.posterior import NoisyMoments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.moments import Moments
+    from unpooled.linear.moments import Moments
 
     Matrix = NDArray[np.float64]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.linear_fit import plain
-from unpooled.kernels.kernel_pls import Centred
-from unpooled.kernels.noisy_gram import noise_level, psd_part
+from unpooled.kernels.noisy import noise_level, psd_part
+from unpooled.kernels.pls import Centred
+from unpooled.linear.fit import plain
 from unpooled.models.pls.fit import NOISE, RIDGE, components_of, from_moments, nothing, numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.linear_fit import LinearFit
-    from unpooled.aggregation.linear_study import LinearStudy
-    from unpooled.aggregation.moments import Moments
+    from unpooled.linear.conversation import LinearStudy
+    from unpooled.linear.fit import LinearFit
+    from unpooled.linear.moments import Moments
     from unpooled.models.pls.fit import PlsFit
     from unpooled.models.pls.frame import Frame
 

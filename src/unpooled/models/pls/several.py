@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.kernels.kernel_pls import Centred, kernel_pls2
-from unpooled.kernels.noisy_gram import psd_part
+from unpooled.kernels.noisy import psd_part
+from unpooled.kernels.pls import Centred, kernel_pls2
 from unpooled.models.pls.fit import (
     CONSTANT,
     LEFT,
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.linear_study import LinearStudy
-    from unpooled.aggregation.moments import Moments
-    from unpooled.kernels.kernel_pls import Components
+    from unpooled.kernels.pls import Components
+    from unpooled.linear.conversation import LinearStudy
+    from unpooled.linear.moments import Moments
     from unpooled.models.pls.frame import Frame
 
     Matrix = NDArray[np.float64]

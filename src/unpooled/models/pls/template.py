@@ -1,6 +1,6 @@
 """The new study file of partial least squares."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "Partial least squares on spectra, in a public basis.",

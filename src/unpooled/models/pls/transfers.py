@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
+from unpooled.estimation.base import LinearRegressor
 from unpooled.estimation.parameters import NONE, NUMBER, WHOLE, WORD, check, taking
-from unpooled.estimation.regression import LinearRegressor
-from unpooled.kernels.kernel_pls import Centred
+from unpooled.kernels.pls import Centred
+from unpooled.linear.moments import Moments
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.domains import RESPONSES, SOURCE, TARGET, adapted, one_release, standardised
 from unpooled.models.pls.fit import about_means

@@ -11,7 +11,7 @@ from unpooled.privacy.origin import SAME, ReleasedInput, by_draw, origins_of, so
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.moments import Moments
+    from unpooled.linear.moments import Moments
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
 from unpooled.models.pride.template import TEMPLATE
 from unpooled.models.pride.terms import kept_terms, terms
-from unpooled.protocol.step import KEPT, Model
+from unpooled.protocol.registry import KEPT, Model
 
 MODEL = Model(
     "pride",

@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.priors import DrawnTo, named
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, tables_of
 from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARE, SHARED, WHOLE, WORD, plain, taking
 from unpooled.estimation.priors import PRIORS, Earlier, Prior
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
+from unpooled.inference.priors import DrawnTo, named
 from unpooled.models.pride import MODEL
 from unpooled.models.pride.parameters import AUTO, check_sizes
 from unpooled.models.pride.plan import DUALITY_GAP, sizes_of, widths_of
@@ -23,7 +23,7 @@ from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.table import Table
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import column_named
 
 if TYPE_CHECKING:

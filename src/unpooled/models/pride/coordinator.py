@@ -11,11 +11,11 @@ from unpooled.errors import ProtocolError, StudyAborted
 from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, Received, ScoreRequest
 from unpooled.models.pride.plan import ESTIMATE, FOLDS, PREDICT, SCORE, SKETCH, PrideDesign
 from unpooled.protocol.messages import Array, Ask, Dropped, Entrusted, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
 #: Penalties of global cross-validation, in units of n (the paper's lambda).
 GLOBAL_PENALTIES = np.logspace(-5, 5, 41)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import rows_of
+from unpooled.inference.priors import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

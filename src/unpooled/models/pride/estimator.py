@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from unpooled.errors import DataError, UsageError
-from unpooled.estimation.classifier import DeclaredClassifier
+from unpooled.estimation.base import DeclaredClassifier
 from unpooled.estimation.parameters import NONE, NUMBER, WORD, taking
 from unpooled.estimation.priors import log_odds
 from unpooled.estimation.tables import RESPONSE
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.estimation.base import Declared
-    from unpooled.estimation.linking import Frames, On
+    from unpooled.estimation.columns import Frames, On
     from unpooled.estimation.priors import Prior
     from unpooled.privacy.bounds import Bounds
     from unpooled.privacy.budget import Budget

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from unpooled.kernels.classes_joint import ProportionalOdds, SoftmaxLoss, contrasts
-from unpooled.kernels.joint_newton import JointPath
-from unpooled.kernels.partial_likelihood import PartialLikelihood
+from unpooled.kernels.joint_newton import JointPath, ProportionalOdds, SoftmaxLoss, contrasts
+from unpooled.kernels.survival import PartialLikelihood
 from unpooled.models.pride.gram import Share, features, raised
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from scipy.special import logit
 from unpooled.families.gamma import Gamma
 from unpooled.families.negative_binomial import NegativeBinomial
 from unpooled.families.quantile import Quantile
-from unpooled.kernels.concordance import concordance
+from unpooled.kernels.survival import concordance
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.levels import places
 from unpooled.models.pride.parameters import Parameters

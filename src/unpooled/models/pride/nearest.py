@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.families import Family
-from unpooled.kernels.newton import NewtonPath
-from unpooled.kernels.offset import OffsetLoss
+from unpooled.kernels.newton import NewtonPath, OffsetLoss
 from unpooled.models.pride.drawn import before, loosenings
 from unpooled.models.pride.gram import GramNewtonPath, Kernel
 from unpooled.models.pride.local import DesignPath

@@ -25,7 +25,7 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
-from unpooled.protocol.keeper import MemoryKeeper
+from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.study import Study
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
 #: Made-up rows of a fit and of its test, and columns of all parties together.
 _ROWS, _NEW, _COLUMNS = 300, 1000, 160

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import msgspec
 
-from unpooled.aggregation.priors import EarlierModel
 from unpooled.errors import UsageError
 from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
 from unpooled.families.negative_binomial import NegativeBinomial
 from unpooled.families.poisson import Poisson
 from unpooled.families.quantile import HALF_WIDTH, Quantile
+from unpooled.inference.priors import EarlierModel
 from unpooled.models.pride.curve import OTHERS
 from unpooled.models.pride.joint import JOINT, Cox, JointFamily
 from unpooled.models.pride.levels import check_levels
@@ -111,7 +111,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     noise_model: str = "gram"
     #: What the others' columns are to a party's own (noise_model = "gram"): "like mine", "copies" of them, or "unrelated".
     others: str = "like mine"
-    #: Earlier models of the same response, to which every party's fit is drawn as far as its rows agree (``aggregation/priors.py``).
+    #: Earlier models of the same response, to which every party's fit is drawn as far as its rows agree (``inference/priors.py``).
     prior: tuple[EarlierModel, ...] = ()
     fit_intercept: bool = True
     #: Bound C on the length of a sketched row in coded units (unit = "record"); None is 1.25 sqrt(columns / 3).

@@ -53,7 +53,7 @@ from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Array, Disclosed, Entrusted, Nothing, Public, Released
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.priors import assumed, check_models
 from unpooled.errors import UsageError
+from unpooled.inference.priors import assumed, check_models
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.parameters import Parameters, automatic_size, check_sizes, most_columns
 from unpooled.models.pride.sketch import PublicSketch

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from unpooled.errors import UsageError
 from unpooled.estimation.priors import log_odds, of_counts, ridge
 from unpooled.families.gaussian import Gaussian
-from unpooled.kernels.concordance import concordance
+from unpooled.kernels.survival import concordance
 from unpooled.models.pride.base import PrideEstimator
 from unpooled.models.pride.joint import JointFamily
 from unpooled.models.pride.parameters import CLASSES, DRAWN, undrawn

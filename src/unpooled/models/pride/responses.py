@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import DataError
-from unpooled.kernels.partial_likelihood import PartialLikelihood
+from unpooled.kernels.survival import PartialLikelihood
 from unpooled.models.pride.levels import places
 from unpooled.privacy.classes import code
 

@@ -1,6 +1,6 @@
 """The new study file of PRIDE."""
 
-from unpooled.protocol.template import COLUMNS, Template
+from unpooled.protocol.registry import COLUMNS, Template
 
 TEMPLATE = Template(
     "Ridge, logistic or another generalised linear regression; each party keeps its own coefficients.",

@@ -1,6 +1,6 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
-from unpooled.aggregation.release_words import ROUNDS
+from unpooled.linear.design import ROUNDS
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
 from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS
@@ -8,7 +8,7 @@ from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.template import TEMPLATE
 from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.step import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model
 
 MODEL = Model(
     "stacking",

@@ -18,7 +18,7 @@ from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation, Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
 
 class LowModel(msgspec.Struct, frozen=True):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.formula_columns import check_formula, formula_columns
-from unpooled.aggregation.layout import symmetric
 from unpooled.errors import UsageError
+from unpooled.inference.coding import check_formula, formula_columns
+from unpooled.linear.layout import symmetric
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.formula_columns import FormulaColumns
+    from unpooled.inference.coding import FormulaColumns
     from unpooled.models.stacking.parameters import Parameters
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.study import Study

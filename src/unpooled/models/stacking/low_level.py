@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.formula_columns import FormulaColumns
+    from unpooled.inference.coding import FormulaColumns
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Card
 

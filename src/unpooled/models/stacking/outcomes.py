@@ -9,8 +9,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from unpooled.errors import UsageError
-from unpooled.kernels.logistic import logistic_minimum
-from unpooled.kernels.softmax import softmax_minimum
+from unpooled.kernels.logistic import logistic_minimum, softmax_minimum
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.classes import code, places
 

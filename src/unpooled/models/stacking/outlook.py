@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.estimation.made_up import NORMAL, SHAPES, checked_shapes, made_up_features, shapes_in_words
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated
+from unpooled.estimation.outlook import (
+    NORMAL,
+    SHAPES,
+    Outlook,
+    Range,
+    check_range,
+    checked_shapes,
+    drawn,
+    in_words,
+    made_up_features,
+    shapes_in_words,
+    simulated,
+)
 from unpooled.models.stacking.calibrating import ReleasedRate, calibrated, counted
 from unpooled.models.stacking.combining import combined
 from unpooled.models.stacking.outcomes import Outcomes, meta_rows

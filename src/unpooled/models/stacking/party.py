@@ -27,10 +27,9 @@ from unpooled.privacy.classes import places
 from unpooled.privacy.mechanisms import GaussianObjective, Objective, ObjectivePerturbation
 from unpooled.privacy.mechanisms import Vector as Statistic
 from unpooled.privacy.unit import Split
-from unpooled.protocol.claims import check_signed
-from unpooled.protocol.context import Context
+from unpooled.protocol.context import Context, check_signed
 from unpooled.protocol.messages import Array, Entrusted, Nothing, digest
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

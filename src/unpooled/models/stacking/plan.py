@@ -48,7 +48,7 @@ from unpooled.privacy.unit import ROWWISE, Split, Unit
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.formula_columns import FormulaColumns
+    from unpooled.inference.coding import FormulaColumns
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.events import Event
     from unpooled.privacy.mechanisms import ObjectivePerturbation

@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.aggregation.estimates import Estimates
-from unpooled.aggregation.tables import Tables
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.tabled import Tabled
+from unpooled.estimation.fitted import Tabled
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.formula import Formula
+from unpooled.inference.estimates import Estimates
+from unpooled.inference.tables import Tables
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models import load
 from unpooled.models.stacking.outcomes import MULTINOMIAL
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.privacy.table import Table
-    from unpooled.protocol.step import Model
+    from unpooled.protocol.registry import Model
 
     Vector = NDArray[np.float64]
 

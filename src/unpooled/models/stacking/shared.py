@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, StudyEstimator
-from unpooled.estimation.classifier import DeclaredClassifier
+from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, StudyEstimator
 from unpooled.estimation.parameters import NUMBERS, plain
 from unpooled.estimation.tables import RESPONSE
 from unpooled.models.stacking import MODEL

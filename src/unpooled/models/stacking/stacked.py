@@ -32,7 +32,7 @@ from unpooled.privacy.plan import Card, Plan, Study
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.estimation.linking import Frames, On
+    from unpooled.estimation.columns import Frames, On
     from unpooled.models.stacking.calibrating import Calibrated
     from unpooled.models.stacking.plan import StackingDesign
 

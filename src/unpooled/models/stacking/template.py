@@ -1,6 +1,6 @@
 """The new study file of stacks of classifiers."""
 
-from unpooled.protocol.template import Template
+from unpooled.protocol.registry import Template
 
 TEMPLATE = Template(
     "Private logistic regression: a stack of the parties' models.",

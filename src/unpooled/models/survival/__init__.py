@@ -8,7 +8,7 @@ from unpooled.models.survival.plan import compile_plan
 from unpooled.models.survival.result import SurvivalResult
 from unpooled.models.survival.template import TEMPLATE
 from unpooled.models.survival.terms import foot, panels, terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 MODEL = Model(
     "survival",

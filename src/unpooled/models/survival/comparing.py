@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.aggregation.life_table import LifeTable
-from unpooled.kernels import survival_tests
+from unpooled.inference.life_table import LifeTable
+from unpooled.kernels import survival as survival_tests
 from unpooled.models.survival.result import ArmMean, ArmsTest, CurveDifference, SurvivalResult
 from unpooled.protocol.messages import Array
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.life_table import KaplanMeier
-    from unpooled.kernels.survival_tests import Compared
+    from unpooled.inference.life_table import KaplanMeier
+    from unpooled.kernels.survival import Compared
     from unpooled.models.survival.plan import SurvivalDesign
 
     Floats = NDArray[np.float64]

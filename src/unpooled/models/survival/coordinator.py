@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.rounds import Rounds
 from unpooled.models.survival.comparing import compare
 from unpooled.models.survival.plan import EXITS
+from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
     from unpooled.models.survival.plan import SurvivalDesign
     from unpooled.privacy.plan import Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
 
 def coordinate(plan: Plan[SurvivalDesign]) -> Conversation:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from unpooled.aggregation.drawing import BAND, CURVES, new_figure
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, taking
+from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, counts_of, row_cards, site_tables, taking
 from unpooled.estimation.parameters import check as check_given
-from unpooled.estimation.planned import PlannedResult
-from unpooled.estimation.running import run
+from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
+from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
 from unpooled.models.survival.comparing import curve
 from unpooled.models.survival.result import ArmMean, ArmsTest, CurveDifference, SurvivalResult
@@ -28,7 +26,7 @@ from unpooled.protocol.terms import as_html
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from unpooled.aggregation.life_table import KaplanMeier
+    from unpooled.inference.life_table import KaplanMeier
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.aggregation.keys import KEYS
-from unpooled.aggregation.modes import steps_of
-from unpooled.aggregation.threads import shared_out
-from unpooled.aggregation.totals import COUNT, no_settings, rows_counted
 from unpooled.models.survival.plan import EXITS
+from unpooled.totals.modes import steps_of
+from unpooled.totals.secure_sum import KEYS
+from unpooled.totals.threads import shared_out
+from unpooled.totals.total import COUNT, no_settings, rows_counted
 
 if TYPE_CHECKING:
     import numpy as np

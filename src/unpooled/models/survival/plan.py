@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.aggregation.modes import aggregation_of
-from unpooled.aggregation.rounds import plan_of_totals, totals_of
-from unpooled.aggregation.totals import Aggregation, Summed
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals.modes import aggregation_of
+from unpooled.totals.rounds import plan_of_totals, totals_of
+from unpooled.totals.total import Aggregation, Summed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

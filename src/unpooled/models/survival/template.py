@@ -1,6 +1,6 @@
 """The new study file of a comparison of survival."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "Survival of arms: curves with bands, log-rank tests, restricted mean survival and its differences.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unpooled.models.survival.comparing import DRAWS, curve
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm, known
 
 if TYPE_CHECKING:

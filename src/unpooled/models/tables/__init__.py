@@ -9,7 +9,7 @@ from unpooled.models.tables.plan import compile_plan, notes
 from unpooled.models.tables.result import Contingency
 from unpooled.models.tables.template import TEMPLATE
 from unpooled.models.tables.terms import foot, panels, render, terms
-from unpooled.protocol.step import Model
+from unpooled.protocol.registry import Model
 
 MODEL = Model(
     "tables",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from unpooled.models.tables.layout import TableLayout
     from unpooled.models.tables.result import Effect, Independence, LineShare, TableQuantile
     from unpooled.privacy.plan import Card, Plan
-    from unpooled.protocol.step import Conversation
+    from unpooled.protocol.registry import Conversation
 
     Floats = NDArray[np.float64]
     Places = NDArray[np.intp]

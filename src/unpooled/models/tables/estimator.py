@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.households import counts_of, row_cards, site_tables
-from unpooled.estimation.parameters import LIST, MAPPING, NONE, NUMBER, SHARED, WORD, plain, taking
+from unpooled.estimation.parameters import (
+    LIST,
+    MAPPING,
+    NONE,
+    NUMBER,
+    SHARED,
+    WORD,
+    counts_of,
+    plain,
+    row_cards,
+    site_tables,
+    taking,
+)
 from unpooled.estimation.parameters import check as check_given
-from unpooled.estimation.planned import PlannedResult
-from unpooled.estimation.running import run
+from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
 from unpooled.models.tables import MODEL
 from unpooled.models.tables.result import Cell, Contingency, Effect, Independence, LineShare, TableEstimate, TableQuantile
-from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.bounds.column import text_of
+from unpooled.privacy.bounds import Bounds, text_of
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.privacy.bounds.column import text_of
+from unpooled.privacy.bounds import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.threads import shared_out
 from unpooled.models.tables.messages import TableReply
 from unpooled.models.tables.plan import RELEASE, STEP
 from unpooled.privacy.bounds import Coding
@@ -15,7 +14,8 @@ from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.step import Step
+from unpooled.protocol.registry import Step
+from unpooled.totals.threads import shared_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The new study file of a table."""
 
-from unpooled.protocol.template import ROWS, Template
+from unpooled.protocol.registry import ROWS, Template
 
 TEMPLATE = Template(
     "Counts of two columns' levels, tests, odds ratios and risk differences; histograms and quantiles of a number.",

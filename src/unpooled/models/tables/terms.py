@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import listed
 from unpooled.models.tables.result import POOLED
-from unpooled.protocol.step import Panel
+from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm, finite, known
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.kernels.columns import Index, Places, Vector
-    from unpooled.kernels.solution import Iterate
+    from unpooled.kernels.newton import Iterate
     from unpooled.papers.frank_wolfe.problem import Problem
     from unpooled.papers.frank_wolfe.sampled import Oracle
     from unpooled.papers.frank_wolfe.theory import Sampling

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from unpooled.kernels.columns import Columns
-from unpooled.kernels.solution import Solution
+from unpooled.kernels.newton import Solution
 from unpooled.papers.frank_wolfe.blocks import Blocks
 from unpooled.papers.frank_wolfe.full import Full
 from unpooled.papers.frank_wolfe.problem import Problem, labels_of, radii_of, target_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csc_array, csc_matrix
 
     from unpooled.kernels.columns import Index, Matrix, Vector
-    from unpooled.kernels.solution import Iterate
+    from unpooled.kernels.newton import Iterate
     from unpooled.papers.frank_wolfe.sampled import Oracle
 
 

@@ -9,7 +9,7 @@ from scipy.linalg import blas
 
 from unpooled.kernels.columns import scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.solution import Iterate
+from unpooled.kernels.newton import Iterate
 from unpooled.papers.frank_wolfe.noisy import foresee
 from unpooled.papers.frank_wolfe.rounds import advance
 from unpooled.papers.frank_wolfe.search import ROUNDING, TILE, tile_top

@@ -9,7 +9,7 @@ import numpy as np
 
 from unpooled.kernels.columns import add_column, column_dot, column_square, scores
 from unpooled.kernels.compiled import njit
-from unpooled.kernels.solution import Iterate
+from unpooled.kernels.newton import Iterate
 from unpooled.papers.frank_wolfe.problem import LEAST_SCALE
 
 if TYPE_CHECKING:

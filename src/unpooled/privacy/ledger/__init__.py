@@ -24,6 +24,6 @@ truth by anything on this machine: a careful officer writes :attr:`Ledger.head` 
 """
 
 from unpooled.privacy.ledger.account import Ledger
-from unpooled.privacy.ledger.charges import Charge, Entries, Entry, ReleaseKey
+from unpooled.privacy.ledger.chain import Charge, Entries, Entry, ReleaseKey
 
 __all__ = ["Charge", "Entries", "Entry", "Ledger", "ReleaseKey"]

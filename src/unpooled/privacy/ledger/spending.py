@@ -1,13 +1,24 @@
-"""Spending of a ledger, in one form for every command: a number, or "unbounded" with the known cost of the rest."""
+"""Spending of a ledger in one form for every command, and a ledger on paper for an auditor who has neither its key nor its files."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from unpooled.errors import DataError, UnpooledError
+from unpooled.privacy.ledger.chain import History, Row, link
 
 if TYPE_CHECKING:
-    from unpooled.privacy.ledger.charges import Entry
+    from collections.abc import Sequence
+
+    from unpooled.privacy.ledger.chain import Entry
+
+
+# --- Spending --------------------------------------------------------------------------------------------------------------
+# Spending of a ledger, in one form for every command: a number, or "unbounded" with the known cost of the rest.
 
 UNBOUNDED_WORD: Final = "unbounded"
 
@@ -92,3 +103,44 @@ class StudyLine:
         if self.withdrawn:
             return "withdrawn" if self.approval else "declined"
         return f"{self.releases} release{'' if self.releases == 1 else 's'}" if self.releases else "approved"
+
+
+# --- Export ----------------------------------------------------------------------------------------------------------------
+# A ledger on paper: every row of its chain as text, for an auditor who has neither its key nor its replies, and can still recompute its head.
+
+_FORMAT = "unpooled ledger rows 2"
+
+
+class _Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: str
+    head: str
+    rows: list[list[int | str]]
+
+
+def export(rows: Sequence[Row], head: str) -> bytes:
+    """Return the rows and their head. Bytes stand as hexadecimal text; replies are not among them, nor the key."""
+    told = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in rows]
+    return msgspec.json.format(msgspec.json.encode(_Export(_FORMAT, head, told)))
+
+
+def read_export(raw: bytes) -> History:
+    """Return the history that an export tells, every row tied to the one before; refused where its rows do not make its head."""
+    history = History()
+    try:
+        told = msgspec.json.decode(raw, type=_Export, strict=True)
+        if told.format != _FORMAT:
+            raise ValueError
+        for row in told.rows:
+            columns = [_read(value, name) for value, name in zip(row, Row._fields, strict=True)]
+            history.take_in(columns, link(history.head.digest, columns))
+        history.settle()
+        if history.head.digest.hex() != told.head:
+            raise ValueError
+    except (ValueError, LookupError, TypeError, OverflowError, msgspec.MsgspecError, UnpooledError):
+        msg = "this is no export of a ledger (`unpooled party ledger --export`), or it was edited: its rows do not make its head"
+        raise DataError(msg) from None
+    return history
+
+
+def _read(value: float | str, name: str) -> Any:  # noqa: ANN401 - of the column's own type
+    return bytes.fromhex(str(value)) if isinstance(Row._field_defaults[name], bytes) else value

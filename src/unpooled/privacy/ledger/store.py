@@ -1,7 +1,8 @@
-"""The chain on disk: a SQLite file that is only appended to, read and written under one lock."""
+"""The chain on disk: a SQLite file that is only appended to under one lock, the file that says where it ends, and words for what fails."""
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -11,23 +12,156 @@ import weakref
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 import msgspec
 
-from unpooled.errors import LedgerMoved, Refusal, UnpooledError, UsageError
-from unpooled.privacy.ledger import failures, files
-from unpooled.privacy.ledger.anchor import Anchor
-from unpooled.privacy.ledger.chain import TABLES, Head, Row, link
-from unpooled.privacy.ledger.charges import DIGEST_BYTES, require
-from unpooled.privacy.ledger.failures import damaged, explained, ledger_at
-from unpooled.privacy.ledger.format1 import FORMAT_1, tables
-from unpooled.privacy.ledger.formats23 import format_of
-from unpooled.privacy.ledger.history import History
-from unpooled.privacy.ledger.place import Place
+from unpooled.errors import LedgerDamaged, LedgerMoved, Refusal, UnpooledError, UsageError
+from unpooled.privacy.ledger.chain import DIGEST_BYTES, FORMAT, TABLES, Head, History, Place, Row, link, require
+from unpooled.privacy.ledger.formats import FORMAT_1, format_of, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# --- Failures --------------------------------------------------------------------------------------------------------------
+# Words for failures, which distinguish a damaged ledger from a full disk and from a lock that is held.
+
+PATIENCE = 30.0  # seconds to wait for another process
+READ_ONLY = "it cannot be written, or was replaced while open: mend its permissions or open it again"
+#: The errors of SQLite that say nothing about the ledger itself. Every other one means that it is damaged.
+_PASSING = {
+    sqlite3.SQLITE_BUSY: f"another process kept it locked for {PATIENCE:g} seconds: try again",
+    sqlite3.SQLITE_FULL: "the disk is full: make room and try again",
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_IOERR: "the disk reports an error: check it and try again",
+    sqlite3.SQLITE_CANTOPEN: "it or its directory cannot be opened for writing: mend the permissions and try again",
+    sqlite3.SQLITE_PERM: "access to it is denied: mend the permissions and try again",
+}
+
+
+SYSTEM = os.name
+
+
+def must_be_posix() -> None:
+    """Refuse systems without the file locks and durable renames that a ledger rests on."""
+    if SYSTEM != "posix":
+        msg = (
+            "ledgers, parties and networks need Linux or macOS (on Windows: WSL), whose file locks and renames they rest on. "
+            "Estimators without a file work here"
+        )
+        raise UsageError(msg)
+
+
+def ledger_at(path: Path | None) -> str:
+    """Return a ledger in words."""
+    return "the ledger in memory" if path is None else f"ledger {path}"
+
+
+def damaged(path: Path | None, what: str, cause: BaseException | None = None) -> NoReturn:
+    """Refuse a ledger whose files are not as they were written."""
+    msg = (
+        f"{ledger_at(path)}: {what}. It is left as it is. Restore its files together from the newest copy and compare the"
+        " head with the one you wrote down; or start a new ledger knowing that what was spent stays spent"
+    )
+    raise LedgerDamaged(msg) from cause
+
+
+@contextmanager
+def explained(path: Path | None) -> Iterator[None]:
+    """Say of an error of SQLite whether the ledger is damaged or the call may be tried again."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # the driver decodes names and messages, too
+        reason = _PASSING.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+        if reason is None:
+            damaged(path, "SQLite cannot read the database", error)
+        msg = f"{ledger_at(path)}: {reason}. Nothing is debited twice"
+        raise Refusal(msg) from error
+
+
+# --- Files -----------------------------------------------------------------------------------------------------------------
+# Files that are on the disk when a call returns, or were never made.
+
+
+def beside(database: Path, ending: str) -> Path:
+    """Return the file of a ledger with this ending."""
+    return database.with_name(database.name + ending)
+
+
+def write_new(file: Path, body: bytes) -> None:
+    """A file that was not there before, on the disk when this returns; none if it fails."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(body)
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        file.unlink()
+        raise
+
+
+def sync(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# --- Anchor ----------------------------------------------------------------------------------------------------------------
+# The file that says where the chain of a ledger ends, so that an older copy of the database shows.
+#
+# It is read and written only under SQLite's write lock.
+
+
+class Anchor(NamedTuple):
+    """The anchor of the ledger at a path, tied to it by the ledger's random identity."""
+
+    database: Path
+    identity: bytes
+
+    @property
+    def file(self) -> Path:
+        """Where it is."""
+        return beside(self.database, ".anchor")
+
+    def settle(self, end: Head) -> None:
+        """Make sure that the chain ends where the anchor says, and leave one end in it where a crash left two."""
+        try:
+            found = self.file.read_bytes()
+            heads = [Head(one["rows"], bytes.fromhex(one["head"])) for one in json.loads(found)["heads"]]
+            if self._spelled(*heads) != found:
+                raise ValueError
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            damaged(self.database, f"{self.file} is missing, edited, or that of another ledger", error)
+        if end not in heads:
+            what = f"it does not end where {self.file} says: rows are missing, or an older copy was put back"
+            damaged(self.database, what)
+        if len(heads) > 1:
+            self.write(end)
+
+    def write(self, *heads: Head) -> None:
+        """Name the permissible ends of the chain, durably."""
+        draft = beside(self.database, ".anchor.new")
+        try:
+            draft.unlink(missing_ok=True)
+            write_new(draft, self._spelled(*heads))
+            draft.replace(self.file)
+            sync(self.file.parent)
+        except OSError as error:
+            msg = f"{self.file} cannot be written ({error.strerror}). Mend that and ask again: nothing is debited twice"
+            raise Refusal(msg) from error
+
+    def _spelled(self, *heads: Head) -> bytes:
+        ends = [{"rows": head.rows, "head": head.digest.hex()} for head in heads]
+        return json.dumps({"format": FORMAT, "ledger": self.identity.hex(), "heads": ends}, indent=1).encode() + b"\n"
+
+
+# --- Store -----------------------------------------------------------------------------------------------------------------
+# The chain on disk: a SQLite file that is only appended to, read and written under one lock.
 
 #: Held around every transaction, and while the process forks: so no child inherits half a transaction of its parent.
 _LOCK = threading.RLock()
@@ -51,9 +185,7 @@ class Store:
         uri = ":memory:" if path is None else path.as_uri() + "?mode=rw"  # rw: a missing file is never made
         with explained(path):
             # Transactions are begun here, not by the driver, and _LOCK keeps the threads apart.
-            self.connection = sqlite3.connect(
-                uri, uri=True, timeout=failures.PATIENCE, isolation_level=None, check_same_thread=False
-            )
+            self.connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         # A ledger in memory is closed when nobody holds it any more: Python 3.13 warns of connections that are collected while open.
         weakref.finalize(self, self.connection.close).atexit = False
         try:
@@ -75,16 +207,16 @@ class Store:
     @classmethod
     def create(cls, database: Path) -> Self:
         """New files with a new root key; a failure leaves none."""
-        failures.must_be_posix()
+        must_be_posix()
         root_key, made = os.urandom(32), []
         try:
             # The key comes first: of two processes that create the same ledger one stops here, before it made anything.
-            files.write_new(files.beside(database, ".key"), root_key)
-            made.append(files.beside(database, ".key"))
-            if any(os.path.lexists(files.beside(database, ending)) for ending in ("-journal", "-wal", ".anchor")):
+            write_new(beside(database, ".key"), root_key)
+            made.append(beside(database, ".key"))
+            if any(os.path.lexists(beside(database, ending)) for ending in ("-journal", "-wal", ".anchor")):
                 raise FileExistsError
-            files.write_new(database, b"")
-            made += [database, files.beside(database, ".anchor"), files.beside(database, ".anchor.new")]
+            write_new(database, b"")
+            made += [database, beside(database, ".anchor"), beside(database, ".anchor.new")]
             return cls(database, root_key, new=True)
         except BaseException as error:
             for file in made:
@@ -101,8 +233,8 @@ class Store:
     @classmethod
     def open(cls, database: Path, *, moved: bool = False) -> Self:
         """Return the files at this path, every row and every stored reply verified."""
-        failures.must_be_posix()
-        parts = database, files.beside(database, ".anchor"), files.beside(database, ".key")
+        must_be_posix()
+        parts = database, beside(database, ".anchor"), beside(database, ".key")
         try:
             modes = [file.lstat().st_mode for file in parts]
             key = parts[2].read_bytes() if all(map(stat.S_ISREG, modes)) else b""
@@ -112,7 +244,7 @@ class Store:
             what = f"{parts[2]} 32 bytes that only its owner may read (mode 0600)"
             damaged(database, f"it, its .anchor and its .key must be plain files, and {what}")
         if not os.access(database, os.W_OK):  # SQLite would read it then, without the lock that the anchor needs
-            msg = f"{ledger_at(database)}: {failures.READ_ONLY}"
+            msg = f"{ledger_at(database)}: {READ_ONLY}"
             raise Refusal(msg)
         return cls(database, key, new=False, moved=moved)
 

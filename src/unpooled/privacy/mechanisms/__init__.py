@@ -4,15 +4,11 @@ All of them act on exact integers where they can (F.4). A model may bring its ow
 :class:`Mechanism` can be planned, hashed, debited and released.
 """
 
-from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Mechanism
-from unpooled.privacy.mechanisms.blocks import Block, Reach
+from unpooled.privacy.mechanisms.base import INTEGERS, REALS, WORDS, Given, Mechanism, Objective, Scores, Summand, Vector
+from unpooled.privacy.mechanisms.blocks import Block, GaussianRelease, Reach
 from unpooled.privacy.mechanisms.choice import NoisyChoice
-from unpooled.privacy.mechanisms.corners import LossShape, LossSign
 from unpooled.privacy.mechanisms.distributed import Contribution, DistributedGaussian, FieldGaussian
-from unpooled.privacy.mechanisms.gaussian import GaussianRelease
-from unpooled.privacy.mechanisms.gaussian_objective import GaussianObjective, calibrated
-from unpooled.privacy.mechanisms.given import Given, Objective, Scores, Summand, Vector
-from unpooled.privacy.mechanisms.objective import ObjectivePerturbation
+from unpooled.privacy.mechanisms.objective import GaussianObjective, LossShape, LossSign, ObjectivePerturbation, calibrated
 from unpooled.privacy.mechanisms.scaled import ScaledGaussian
 
 #: Every mechanism of the foundation: contract tests run over this table.

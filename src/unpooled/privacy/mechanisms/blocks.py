@@ -1,4 +1,4 @@
-"""Integer vectors in blocks that share a relative deviation, and how their noise fits the samplers' range."""
+"""Integer vectors in blocks that share a relative deviation, how their noise fits the sampler, and rounded Gaussian noise on them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.privacy import noise
 from unpooled.privacy.accounting import SAFETY
-from unpooled.privacy.mechanisms.base import Mechanism, check_integers
-from unpooled.privacy.mechanisms.given import Summand, Vector
+from unpooled.privacy.events import UNBOUNDED, Event, Kind
+from unpooled.privacy.mechanisms.base import Mechanism, Summand, Vector, check_integers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.mechanisms.base import Given
     from unpooled.privacy.noise import RandomBits
     from unpooled.privacy.unit import Unit
+
+
+# --- Blocks ----------------------------------------------------------------------------------------------------------------
+# Integer vectors in blocks that share a relative deviation, and how their noise fits the samplers' range.
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +159,53 @@ class Blocked(Mechanism):
         return np.concatenate(
             [np.full(b.size, math.hypot(self.scale * b.width, rounding * 2.0 ** self._shift(b))) for b in self.blocks]
         )
+
+
+# --- Gaussian --------------------------------------------------------------------------------------------------------------
+# Rounded Gaussian noise on an integer vector: exact Gaussian composition.
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianRelease(Blocked):
+    """An integer vector plus a rounded Gaussian of standard deviation ``scale * width`` in every block.
+
+    A rounded Gaussian on an integer is the Gaussian mechanism followed by rounding, so its exact law of composition applies (Theorem F.4).
+    """
+
+    kind: ClassVar[str] = "rounded Gaussian"
+
+    @classmethod
+    def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, mu: float) -> GaussianRelease:
+        """Return the release whose event for ``unit`` is at most the Gaussian ``mu`` (infinite: no noise)."""
+        release = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0)
+        if mu == math.inf:
+            return release
+        if not mu > 0:
+            msg = f"mu must be positive, not {mu}: ask for a larger epsilon"
+            raise UsageError(msg)
+        # Also keep every block inside the sampler's smallest scale.
+        smallest = noise.SMALLEST_SCALE * (1 + SAFETY) / min(block.width for block in release.blocks)
+        release = replace(release, scale=max(reach[unit].distance * (1 + SAFETY) / mu, smallest))
+        while (cost := release.event(unit).value) > mu:  # flooring cost a little: once or twice round, each time closer
+            release = release.widened(reach[unit], cost, mu)
+        return release
+
+    @property
+    def name(self) -> str:
+        """Return its name in plans and ledgers."""
+        return "rounded Gaussian" if self.scale else "no noise"
+
+    def event(self, unit: Unit) -> Event:
+        """Gaussian, mu = (sensitivity + flooring) / scale."""
+        if not self.scale:
+            return UNBOUNDED
+        reach = dict(self.reach)[unit]
+        return Event(Kind.GAUSSIAN, self._mu(reach), 1, reach.coordinates * noise.TOTAL_VARIATION)
+
+    def draw(self, given: Vector, bits: RandomBits) -> NDArray[np.int64]:
+        """Return the released integers; :meth:`decode` puts them back into the statistic's units."""
+        return self._noisy(given.values, bits, noise.rounded_gaussian)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """Return the mu by which two released vectors with equal noise differ."""
+        return self._distance(one, other)

@@ -11,14 +11,13 @@ import numpy as np
 from unpooled.errors import AccountingError
 from unpooled.privacy import noise
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
-from unpooled.privacy.mechanisms.base import Mechanism
-from unpooled.privacy.mechanisms.given import Scores
+from unpooled.privacy.mechanisms.base import Mechanism, Scores
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.mechanisms.base import Given
     from unpooled.privacy.noise import RandomBits
 
 

@@ -12,17 +12,15 @@ from unpooled.errors import UsageError
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import SAFETY
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
-from unpooled.privacy.mechanisms.base import WORDS, Mechanism, check_integers
-from unpooled.privacy.mechanisms.blocks import Block, Blocked, Reach
-from unpooled.privacy.mechanisms.gaussian import GaussianRelease
-from unpooled.privacy.mechanisms.given import Summand
+from unpooled.privacy.mechanisms.base import WORDS, Mechanism, Summand, check_integers
+from unpooled.privacy.mechanisms.blocks import Block, Blocked, GaussianRelease, Reach
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.mechanisms.base import Given
     from unpooled.privacy.noise import RandomBits
     from unpooled.privacy.unit import Unit
 

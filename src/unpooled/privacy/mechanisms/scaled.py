@@ -11,14 +11,13 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
-from unpooled.privacy.mechanisms.base import REALS, Mechanism
-from unpooled.privacy.mechanisms.given import Vector
+from unpooled.privacy.mechanisms.base import REALS, Mechanism, Vector
 from unpooled.privacy.unit import ROWWISE, Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.privacy.mechanisms.given import Given
+    from unpooled.privacy.mechanisms.base import Given
     from unpooled.privacy.noise import RandomBits
 
 

@@ -17,24 +17,29 @@ from unpooled.errors import SourceError
 from unpooled.study.sources.connection import engine
 from unpooled.study.sources.grammar import (
     Expressions,
+    From,
     Refused,
+    Relation,
     constant,
+    file_key,
     has_aggregate,
+    name_of,
     only,
     parts_of,
     plain,
     refuse,
+    renamed,
+    select_all,
+    text_of,
     unknown,
 )
-from unpooled.study.sources.relations import From, Relation, file_key, name_of, renamed, select_all, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from duckdb import DuckDBPyConnection
 
-    from unpooled.study.sources.grammar import Node
-    from unpooled.study.sources.relations import People, Types
+    from unpooled.study.sources.grammar import Node, People, Types
 
     #: The tables of WITH by name: their rows, and the entry of the tree.
     Known = dict[str, tuple["Relation", Node]]

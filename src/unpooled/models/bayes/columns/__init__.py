@@ -1,1 +1,1 @@
-"""Linear regression from the joint moments of columns at different parties (:mod:`unpooled.aggregation.columns`)."""
+"""Linear regression from the joint moments of columns at different parties (:mod:`unpooled.products`)."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from unpooled.aggregation.columns.words import COLUMNS
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.moments import Moments
 from unpooled.errors import UsageError
-from unpooled.estimation.joint import held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.columns import held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.tables import RESPONSE
 from unpooled.formula import Formula
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.moments import Moments
+from unpooled.products.design import COLUMNS
 from unpooled.protocol.local import columns_of_parties
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.layout import MomentsLayout
     from unpooled.estimation.base import Declared
-    from unpooled.estimation.linking import On
+    from unpooled.estimation.columns import On
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.plan import Plan, Study
 
 #: Parameters that are of rows at several parties, with the values that leave them out.

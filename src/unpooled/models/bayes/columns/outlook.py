@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from unpooled.estimation.joint_outlook import MADE_UP, MadeUp
-from unpooled.estimation.made_up import shapes_in_words
-from unpooled.estimation.outlook import Outlook, Range, drawn, in_words, simulated
+from unpooled.estimation.outlook import MADE_UP, MadeUp, Outlook, Range, drawn, in_words, shapes_in_words, simulated
 from unpooled.models.bayes.columns.plan import design_of
 from unpooled.models.bayes.columns.sines import SineDesign, imagined_sines
 

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unpooled.aggregation.columns.design import JointDesign
-from unpooled.aggregation.columns.releases import plan_of
-from unpooled.aggregation.columns.words import COLUMNS, PROOF
-from unpooled.aggregation.formula_columns import check_formula
-from unpooled.aggregation.printed_terms import TREATMENT, check_coding
-from unpooled.aggregation.priors import EarlierModel, assumed, check_models
 from unpooled.errors import UsageError
+from unpooled.inference.coding import check_formula
+from unpooled.inference.printed_terms import TREATMENT, check_coding
+from unpooled.inference.priors import EarlierModel, assumed, check_models
 from unpooled.models.bayes.columns.sines import WORTH_MOMENTS, SineDesign, strength
 from unpooled.privacy.plan import check_parameters
+from unpooled.products.design import COLUMNS, PROOF, JointDesign
+from unpooled.products.plan import plan_of
 
 if TYPE_CHECKING:
-    from unpooled.aggregation.columns.limits import JointBudget
     from unpooled.privacy.plan import Plan, Study
+    from unpooled.products.design import JointBudget
 
 AUTO, MOMENTS, SINES = "auto", "moments", "sines"
 _TWO = 2

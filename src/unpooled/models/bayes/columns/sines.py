@@ -4,7 +4,7 @@ The coefficients b of standardised columns descend along noisy gradients of a bo
 
     g = sum of sin(w r) (z, w_0),      b += s g / (n w kappa),      kappa = exp(-.3 w^2),
 
-kappa being about the mean of cos(w r). Every round is one joint sum (``aggregation/joint/sines.py``), its noise that of a row whose length is
+kappa being about the mean of cos(w r). Every round is one joint sum (``products/sines.py``), its noise that of a row whose length is
 about sqrt d: second moments would have that of its square. The answer is the mean of the later half of the coefficients, shrunk by its noise.
 All numbers here follow from k = n mu / d before data, and were fixed by simulating declared shapes (``experiments/joint/sines.py``).
 """
@@ -18,33 +18,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.aggregation.columns.decoded import standards_of, units_of
-from unpooled.aggregation.columns.design import ColumnsDesign
-from unpooled.aggregation.columns.imagined import begun as imagined
-from unpooled.aggregation.columns.limits import WIDEST, JointBudget, Limits
-from unpooled.aggregation.columns.moments import constants
-from unpooled.aggregation.columns.rows import SineRows
-from unpooled.aggregation.descent import arrived, shrunk
-from unpooled.aggregation.joint.conversation import joint_total
-from unpooled.aggregation.joint.masking import AT
-from unpooled.aggregation.joint.shape import GRID, JOINT_CONSTANT, RowPart
-from unpooled.aggregation.joint.sines import ANGLE, SineShape
-from unpooled.aggregation.linear_fit import LinearFit
-from unpooled.aggregation.row_blocks import coded_rows, feature_rows
 from unpooled.errors import listed
+from unpooled.linear.descent import arrived, shrunk
+from unpooled.linear.fit import LinearFit
+from unpooled.linear.standard import coded_rows, feature_rows
+from unpooled.products.conversation import joint_total
+from unpooled.products.design import WIDEST, ColumnsDesign, JointBudget, Limits
+from unpooled.products.masking import AT
+from unpooled.products.moments import begun as imagined
+from unpooled.products.moments import constants, standards_of, units_of
+from unpooled.products.rows import SineRows
+from unpooled.products.sines import ANGLE, SineShape
+from unpooled.products.sums import GRID, JOINT_CONSTANT, RowPart
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.aggregation.joint.sides import Spot
-    from unpooled.aggregation.standard import Standard
+    from unpooled.linear.standard import Standard
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
+    from unpooled.products.sums import Spot
     from unpooled.protocol.context import Context
     from unpooled.protocol.messages import Ask
-    from unpooled.protocol.step import Replies
+    from unpooled.protocol.registry import Replies
 
     Floats = NDArray[np.float64]
 

@@ -1,0 +1,165 @@
+"""Coordinates of released moments: their units, the coefficients about which they were taken, and what a fit cut off."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+
+# --- Clipping --------------------------------------------------------------------------------------------------------------
+# The parts of the rows and residuals that a fit cut off, as one release counted them, and the sentences that a table prints about them.
+
+#: A share is printed where it is at least this large and at least this many deviations of its noise.
+_LEAST_SHORTENED, _LEAST_CLIPPED, _SEEN = 0.005, 0.002, 2.0
+#: The tail is named where its deviation exceeds this part of a line's standard error.
+TAIL_PART = 0.5
+
+
+class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Released shares of shortened rows and clipped residuals, and the estimate of the mean that the clip took away."""
+
+    #: (share, deviation of its noise) of the rows longer than ``longest`` and of the residuals beyond ``clip``.
+    shortened: tuple[float, float]
+    clipped: tuple[float, float]
+    #: The bound on rows in lengths of a typical row, and the bound on residuals in their deviations.
+    longest: float
+    clip: float
+    #: (estimate, deviation) of the mean residual beyond the clip, in the units of the fit's response.
+    tail: tuple[float, float] = (0.0, 0.0)
+
+    def in_units_of(self, width: float) -> Clipping:
+        """Return the same with the tail in the response's own units, of which the fit's unit has this many."""
+        return msgspec.structs.replace(self, tail=(self.tail[0] * width, self.tail[1] * width))
+
+    def data(self) -> dict[str, Any]:
+        """Return everything as plain data; without a bound on residuals ``clip`` is None."""
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found | {"clip": self.clip if math.isfinite(self.clip) else None}
+
+    def sentences(self, *, curved: bool = False) -> tuple[str, ...]:
+        """Return what a table says about them; ``curved``: the mean is not a linear function of the columns even where the model is right."""
+        said = []
+        share, noise = self.shortened
+        if share > max(_LEAST_SHORTENED, _SEEN * noise):
+            scale = "on the scale of the link " if curved else ""
+            length = "a typical row" if self.longest == 1 else f"{self.longest:.3g} typical rows"
+            said.append(
+                f"{share:.1%} of rows are longer than {length} and were scaled down: if the mean is linear {scale}"
+                "in the columns, the coefficients keep their values; if it is not, the target is the fit of the rows so weighted"
+            )
+        share, noise = self.clipped
+        if share > max(_LEAST_CLIPPED, _SEEN * noise):
+            said.append(f"{share:.1%} of residuals were clipped at {self.clip:.3g} of their standard deviations")
+        return tuple(said)
+
+    def tail_sentence(self) -> str:
+        """Return the sentence under a table whose intercept rests on the model of the tail."""
+        return (
+            f"tail: residuals beyond {self.clip:.3g} standard deviations are clipped, and a generalised Pareto law estimates their mean. "
+            "It makes up more than half of the intercept's standard error"
+        )
+
+
+# --- Coordinates -----------------------------------------------------------------------------------------------------------
+# Coordinates of released moments: their units, and the coefficients about which they were taken.
+
+
+class StoredCoordinates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A frame as plain data."""
+
+    widths: tuple[float, ...]
+    centres: tuple[float, ...]
+    response_width: float
+    response_centre: float
+    start: tuple[float, ...]
+    squares: tuple[float, float]
+    variance: tuple[float, float]
+    least: float
+    mean_weight: float = 1.0
+    clipping: Clipping | None = None
+    mean_square: float | None = None
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Coordinates z = (x - centre) / width and v = (y - centre) / width; the constant has the width by which it must be multiplied to be 1.
+
+    Moments of rounds are about ``start``: their cross moments are those of v - z.start. Zeros where there were no rounds.
+    """
+
+    widths: Row
+    centres: Row
+    response_width: float
+    response_centre: float
+    start: Row
+    #: Sum of squared residuals about ``start``, and the variance of its noise.
+    squares: tuple[float, float]
+    #: Variance of v, and the variance of its noise; nan where only the moments tell.
+    variance: tuple[float, float] = (float("nan"), float("nan"))
+    #: Deviation of every coordinate of ``start`` from its rounds' own noise; 0 where there were none.
+    least: float = 0.0
+    #: The mean weight of the rows as a part of the largest; 1 without weights.
+    mean_weight: float = 1.0
+    #: The parts of rows and residuals that the last round cut off; None where there was none, or in files of version 0.3.0 and before.
+    clipping: Clipping | None = None
+    #: The largest mean square of a column's coordinates that the bounds on rows allow; None: that of the declared ranges.
+    mean_square: float | None = None
+
+    @property
+    def tail_deviation(self) -> float:
+        """Return the deviation of the constant's coordinate that the mean of what the clip took away has."""
+        return 0.0 if self.clipping is None else self.clipping.tail[1] * float(self.widths[-1])
+
+    @property
+    def refined(self) -> bool:
+        """Return True if there were rounds."""
+        return self.least > 0
+
+    def back(self, *, intercept: bool) -> Matrix:
+        """Return the linear map from coordinates to coefficients in the data's own units; the intercept takes up the centres."""
+        back = np.diag(self.response_width / self.widths)
+        if intercept:
+            back[-1] -= self.centres * back.diagonal()
+        return back
+
+    def of_own_units(self, coefficients: Row, *, intercept: bool) -> tuple[Row, float]:
+        """Return (slopes, intercept) in the data's own units."""
+        own = self.back(intercept=intercept) @ coefficients
+        return own[: own.size - intercept], float(own[-1]) + self.response_centre if intercept else 0.0
+
+    def prior_of(self, precision: float, *, intercept: bool) -> Row:
+        """Return the prior variances of coordinates, for one precision of all slopes in the data's own units."""
+        prior = (self.widths / self.response_width) ** 2 / precision
+        if intercept:
+            prior[-1] = 1.0
+        return np.asarray(prior)
+
+    def prior_of_all(self, variance: float, *, intercept: bool) -> Row:
+        """Return one prior variance for every coordinate but the constant's, which has the half width of the response."""
+        prior = np.full(self.widths.size, variance)
+        if intercept:
+            prior[-1] = 1.0
+        return prior
+
+    def stored(self) -> StoredCoordinates:
+        """As plain data."""
+        widths, centres, start = (tuple(row.tolist()) for row in (self.widths, self.centres, self.start))
+        rest = (self.response_width, self.response_centre, start, self.squares, self.variance, self.least, self.mean_weight)
+        return StoredCoordinates(widths, centres, *rest, self.clipping, self.mean_square)
+
+    @classmethod
+    def of(cls, stored: StoredCoordinates) -> Coordinates:
+        """Return coordinates made from plain data."""
+        widths, centres, start = (np.array(row) for row in (stored.widths, stored.centres, stored.start))
+        rest = (start, stored.squares, stored.variance, stored.least, stored.mean_weight, stored.clipping)
+        return cls(widths, centres, stored.response_width, stored.response_centre, *rest, stored.mean_square)

@@ -1,0 +1,1 @@
+"""Rows and rounds that linear models share: layouts, standardised rows, second moments, descent along noisy gradients."""

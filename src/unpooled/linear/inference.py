@@ -1,0 +1,417 @@
+"""Inference from released second moments, free of charge: tables of estimates, tests, intervals, smaller models, correlations and components."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from unpooled.errors import UsageError, listed
+from unpooled.inference.estimates import wald
+from unpooled.inference.printed_terms import TREATMENT
+from unpooled.inference.summary import SummaryTable, SummaryTerm
+from unpooled.inference.tables import Anova, JointTest, Tables
+from unpooled.kernels import noisy as noisy_gram
+from unpooled.kernels.posterior import drawn_to_model
+from unpooled.linear.residuals import ASSUMED, Covariance
+from unpooled.totals.weights import ASSUMPTION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.inference.coordinates import Coordinates
+    from unpooled.inference.estimates import Estimates
+    from unpooled.kernels.noisy import KnownDirections
+    from unpooled.linear.layout import MomentsLayout
+
+    Matrix = NDArray[np.float64]
+    Vector = NDArray[np.float64]
+    Row = NDArray[np.float64]
+
+
+# --- Sampling --------------------------------------------------------------------------------------------------------------
+# Sampling covariance of least squares coefficients: that of the model, or a sandwich with released second moments of scores.
+
+
+def sampling_covariance(known: KnownDirections, variance: float, meat: tuple[Matrix, Matrix] | None) -> Matrix:
+    """Return the sampling covariance of coefficients over the known directions, in the coordinates of the fit.
+
+    ``variance`` is the one that the model gives to each row's score per unit of its second moments, ``meat`` the released second moments of
+    the scores with the variances of their noise, or None where the model is trusted.
+    """
+    inverse = known.inverse
+    if meat is None:
+        return variance * inverse
+    model = variance * (known.vectors * known.values) @ known.vectors.T
+    return np.asarray(inverse @ drawn_to_model(*meat, model) @ inverse)
+
+
+def behind_prior(known: KnownDirections, mean: Vector, covariance: Matrix, prior: Vector) -> tuple[Vector, Matrix]:
+    """Return the posterior mean and covariance of coefficients with these prior variances about 0, from unshrunk estimates.
+
+    The estimates and their covariance count along the known directions alone: of the others the prior is all that is said.
+    """
+    own = known.vectors
+    told = own @ np.linalg.solve(own.T @ covariance @ own, own.T)
+    behind = np.asarray(np.linalg.inv(np.diag(1 / prior) + (told + told.T) / 2), dtype=np.float64)
+    return np.asarray(behind @ told @ mean), behind
+
+
+# --- Derived ---------------------------------------------------------------------------------------------------------------
+# A noisy Gram alone gives correlations, principal components, variance inflation, l1-penalised coefficients and smaller models.
+
+
+class _Released(Protocol):
+    """Released moments, by what a smaller model takes of them (:class:`unpooled.linear.moments.Moments`)."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def layout(self) -> MomentsLayout: ...
+    @property
+    def frame(self) -> Coordinates: ...
+    @property
+    def gram(self) -> Matrix: ...
+    @property
+    def variance(self) -> Matrix: ...
+    @property
+    def covariance(self) -> str: ...
+
+
+M = TypeVar("M", bound=_Released)
+
+
+@dataclass(frozen=True, repr=False)
+class PrincipalComponents:
+    """Directions of standardised columns (a row each), and the share of variance that each explains."""
+
+    components: Matrix
+    explained_variance_ratio: Row
+
+    def __repr__(self) -> str:
+        shares = [f"{share:.0%}" for share in self.explained_variance_ratio.tolist()]
+        return f"PrincipalComponents({len(shares)} directions of {self.components.shape[1]} columns: {listed(shares)} of the variance)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row for every direction."""
+        rows = "".join(
+            f"<tr><td>{share:.1%}</td>{''.join(f'<td>{weight:.3f}</td>' for weight in direction)}</tr>"
+            for share, direction in zip(self.explained_variance_ratio.tolist(), self.components.tolist(), strict=True)
+        )
+        head = "".join(f"<th>column {j}</th>" for j in range(self.components.shape[1]))
+        return f"<table><thead><tr><th>variance</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def centred(gram: Matrix, rows: int, *, intercept: bool) -> Matrix:
+    """Covariances of the columns from their second moments, the constant (last, of any length) taken out."""
+    if not intercept:
+        return np.asarray(gram / rows)
+    slopes = gram[:-1, :-1] - np.outer(gram[:-1, -1], gram[:-1, -1]) / gram[-1, -1]
+    return np.asarray(slopes / rows)
+
+
+def correlation(gram: Matrix, variance: Matrix, rows: int, *, intercept: bool) -> Matrix:
+    """Return correlations of the columns; the nearest positive semidefinite ones where noise made them impossible."""
+    covariance = noisy_gram.psd_part(centred(gram, rows, intercept=intercept))
+    level = noisy_gram.noise_level(variance) / rows
+    deviation = np.sqrt(np.maximum(covariance.diagonal(), level if level > 0 else 1e-300))
+    found = np.clip(covariance / np.outer(deviation, deviation), -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return np.asarray(found)
+
+
+def principal_components(correlations: Matrix) -> PrincipalComponents:
+    """Return the principal components of standardised columns, the largest first."""
+    values, vectors = np.linalg.eigh(correlations)
+    values = np.maximum(values[::-1], 0.0)
+    return PrincipalComponents(vectors.T[::-1].copy(), values / values.sum())
+
+
+def inflation(correlations: Matrix) -> Row:
+    """VIF: how many times larger the variance of a coefficient is than if its column were unrelated to the others."""
+    size = correlations.shape[0]
+    least = 1e-8 + max(0.0, -float(np.linalg.eigvalsh(correlations)[0]))
+    return np.asarray(np.maximum(np.linalg.inv(correlations + least * np.eye(size)).diagonal(), 1.0))
+
+
+def lasso(gram: Matrix, cross: Row, penalties: Row, rows: float) -> Row:
+    """Argmin |v - Z t|^2 / (2 n) + sum_j penalty_j |t_j| from a positive semidefinite Gram and Z'v, by coordinate descent."""
+    t, left = np.zeros(cross.size), cross / rows
+    scaled, own = gram / rows, np.maximum(gram.diagonal() / rows, 1e-300)
+    size = float(np.abs(cross).max(initial=0.0)) / rows
+    for _ in range(10_000):
+        moved = 0.0
+        for j in range(t.size):
+            pull = left[j] + own[j] * t[j]
+            new = np.sign(pull) * max(abs(pull) - penalties[j], 0.0) / own[j]
+            if new != t[j]:
+                left = left - scaled[:, j] * (new - t[j])
+                moved = max(moved, abs(new - t[j]) * own[j])
+                t[j] = new
+        if moved <= 1e-10 * size:
+            return t
+    raise UsageError("the moments are too noisy for a lasso of so small a penalty: raise alpha")
+
+
+def lasso_of(moments: _Released, gram: Matrix, cross: Row, alpha: float, rows: float) -> Row:
+    """Return l1-penalised coefficients in the moments' coordinates; ``alpha`` is in the data's own units, and the constant is free."""
+    penalties = alpha / (moments.frame.widths * moments.frame.response_width)
+    if moments.layout.intercept:
+        penalties[-1] = 0.0
+    return lasso(gram, cross, penalties, rows)
+
+
+def submodel(moments: M, columns: Sequence[str]) -> M:
+    """Return the moments of a model of some of the declared columns alone."""
+    layout, d = moments.layout, moments.layout.size
+    unknown = [name for name in columns if name not in {c.name for c in layout.features}]
+    if unknown or not columns:
+        msg = f"a submodel names declared columns ({', '.join(c.name for c in layout.features)}), at least one"
+        raise UsageError(msg)
+    features = tuple(c for c in layout.features if c.name in set(columns))
+    kept = [k for k, at in enumerate(layout.coding.attribute) if layout.features[at].name in set(columns)]
+    kept += [d - 1] * layout.intercept
+    out = [k for k in range(d) if k not in kept]
+    frame = moments.frame
+    b, gram, variance = frame.start[out], moments.gram.copy(), moments.variance.copy()
+    # The response is what all of ``start`` left: what the columns left out had of it goes back.
+    gram[:d, d] += moments.gram[:d, out] @ b
+    variance[:d, d] += moments.variance[:d, out] @ b**2
+    cross, own = moments.gram[out, d], moments.gram[np.ix_(out, out)]
+    squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
+    # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
+    noise = moments.variance[np.ix_(out, out)] * np.outer(b**2, b**2)
+    spread = frame.squares[1] + 4 * moments.variance[out, d] @ b**2 + 2 * noise.sum() - np.trace(noise)
+    at = [*kept, d]
+    frame = replace(
+        frame,
+        widths=frame.widths[kept],
+        centres=frame.centres[kept],
+        start=frame.start[kept],
+        squares=(float(squares), float(spread)),
+    )
+    # Scores of the whole model's residuals say little of a smaller one, whose residuals hold what was left out.
+    return replace(
+        moments,
+        layout=replace(layout, features=features),
+        gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
+        variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
+        standard=frame,
+        covariance=Covariance.JOINT if moments.covariance == Covariance.JOINT else Covariance.MODEL,
+        meat=None,
+    )
+
+
+# --- Inference -------------------------------------------------------------------------------------------------------------
+# Inference from released second moments, free of charge: tables of estimates, tests, intervals, smaller models.
+#
+# Standard errors are those of generalised least squares: sampling and privacy noise together. Tests of single coefficients are normal,
+# joint ones chi-squared; F and R^2 have the law of the whole release, drawn again and again in the space of the coefficients (a parametric
+# bootstrap), because their ratios are far from normal where the noise is large. THEORY.md of ``models/bayes``, section 10.
+
+#: Draws of a parametric bootstrap, and the smallest p-value that they can tell.
+DRAWS = 999
+#: The family of a linear model, beside those of generalised ones.
+LINEAR = "linear"
+
+
+class FittedMoments(Protocol):
+    """The attributes of released moments that inference needs (:class:`unpooled.linear.moments.Moments`)."""
+
+    @property
+    def layout(self) -> MomentsLayout: ...  # noqa: D102
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    @property
+    def statement(self) -> str: ...  # noqa: D102
+    @property
+    def covariance(self) -> str: ...  # noqa: D102
+    @property
+    def nuisance(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def frame(self) -> Coordinates: ...  # noqa: D102
+    @property
+    def known(self) -> KnownDirections: ...  # noqa: D102
+    @property
+    def xx(self) -> tuple[Matrix, Matrix]: ...  # noqa: D102
+    @property
+    def xy(self) -> tuple[Row, Row]: ...  # noqa: D102
+    def least_squares(self) -> tuple[Row, Matrix, float]: ...  # noqa: D102
+    def estimates(self) -> Estimates: ...  # noqa: D102
+
+
+@dataclass(frozen=True, repr=False)
+class LinearSummary(SummaryTable):
+    """Estimates, standard errors, tests and intervals of a linear model, as statisticians are used to read them."""
+
+    terms: tuple[SummaryTerm, ...]
+    rows: int
+    residual_variance: float
+    r_squared: float
+    r_squared_interval: tuple[float, float]
+    f_test: JointTest | None
+    level: float
+    #: Epsilon and what else the release promises, in words.
+    statement: str
+    adjust: str | None = None
+    not_determined: tuple[str, ...] = ()
+    #: What the lines are compared with, in words.
+    compared: tuple[str, ...] = ()
+    ratio: str = ""
+    _saved_types: ClassVar = (JointTest, SummaryTerm)
+
+    def _foot(self) -> list[str]:
+        low, high = self.r_squared_interval
+        foot = [f"n = {self.rows}"]
+        if not math.isnan(self.residual_variance):  # without lines, or without a sum of y^2, no release says what is left
+            foot[0] += f", residual variance {self.residual_variance:.5g}"
+        if not math.isnan(
+            self.r_squared
+        ):  # a focus releases nothing that all columns explain, and a posterior has no such law
+            foot[0] += f", R^2 {self.r_squared:.3f} [{low:.3f}, {high:.3f}]"
+        if self.f_test is not None:
+            foot.append(
+                f"{self.f_test.name}: {self.f_test.statistic:.4g}, p {self.f_test.p_words} ({self.f_test.draws} draws)"
+            )
+        return [*foot, *super()._foot()]
+
+
+@dataclass(frozen=True)
+class LinearTables(Tables):
+    """The tables of a linear model, whose F test and R^2 have the law of the release."""
+
+    moments: FittedMoments | None = None
+
+    @property
+    def _moments(self) -> FittedMoments:
+        assert self.moments is not None
+        return self.moments
+
+    def summary(
+        self,
+        level: float = 0.95,
+        adjust: str | None = None,
+        *,
+        reference: Mapping[str, str] | None = None,
+        coding: str | None = None,
+        against: object = None,
+        exponentiate: bool = False,
+        seed: int = 0,
+    ) -> LinearSummary:
+        """Generalised least squares, so that null coefficients are tested fairly; with R^2 and the F test of all slopes."""
+        asked: dict[str, Any] = {"reference": reference, "coding": coding, "against": against, "exponentiate": exponentiate}
+        table = super().summary(level, adjust, **asked)
+        printed = self.printed(reference, coding)
+        law = Bootstrap(self._moments, np.random.default_rng(seed))
+        slopes = printed.weights[printed.slopes]
+        slopes = slopes[self.estimates.determined(slopes)]
+        test = law.test(slopes) if slopes.size and self.drawn is None else None
+        # The law of R^2 is that of the rows alone, which a fit with earlier models is not.
+        frame = self._moments.frame
+        # Nor is there one without a sum of y^2: what then stands for the residual variance is the largest that its range allows.
+        unknown = not table.terms or math.isnan(frame.squares[0])
+        hidden = bool(self.nuisance) or unknown or self.drawn is not None
+        square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
+        own = math.nan if unknown else law.noise * frame.response_width**2 * self._moments.layout.largest
+        facts = (table.terms, self.rows, own, square, interval, test, level, self.statement, adjust)
+        return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
+
+    def anova(self, smaller: Sequence[str] | None = None, *, against: object = None, seed: int = 0) -> Anova | JointTest:
+        """Return a chi-squared test for every column; of what ``smaller`` leaves out an F test by bootstrap of the release."""
+        self.check_tested()
+        if smaller is None:
+            return super().anova(against=against)
+        return Bootstrap(self._moments, np.random.default_rng(seed)).test(self.left_out(self.printed(), smaller))
+
+
+def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
+    """Return the tables of released moments."""
+    layout, clipping = moments.layout, moments.frame.clipping
+    weighted = () if layout.weighting is None else (ASSUMPTION,)
+    return LinearTables(
+        moments.estimates(),
+        layout.terms.with_constants(layout.constants),
+        moments.rows,
+        LINEAR,
+        layout.response.name,
+        moments.statement,
+        reference=reference,
+        coding=coding,
+        assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
+        made=layout.made,
+        nuisance=moments.nuisance,
+        cut=None if clipping is None else clipping.in_units_of(moments.frame.response_width),
+        moments=moments,
+    )
+
+
+class Bootstrap:
+    """The law of a release, drawn again: second moments of rows of the fitted model with fresh sampling and privacy noise."""
+
+    def __init__(self, moments: FittedMoments, rng: np.random.Generator) -> None:
+        self.moments, self.rng = moments, rng
+        self.gram, self.gram_variance = moments.known.matrix, moments.xx[1]
+        #: The fitted coefficients in coordinates, and what their covariance is without privacy.
+        self.coordinates, self.sampling, self.noise = moments.least_squares()
+        self.slopes = moments.layout.size - moments.layout.intercept
+
+    def _covariance(self, coefficients: Row, mapped: Matrix) -> Matrix:
+        """Return the covariance that privacy noise gives to combinations of the least squares coefficients; ``mapped``: the combinations times the inverse."""
+        left = coefficients - self.moments.frame.start
+        noise = noisy_gram.noise_covariance(np.outer(left, left), self.gram_variance, self.moments.xy[1])
+        return np.asarray(mapped @ noise @ mapped.T)
+
+    def test(self, weights: Matrix) -> JointTest:
+        """These combinations of the data's own coefficients are 0: the Wald statistic over their number, against its law where they are."""
+        layout, frame, inverse = self.moments.layout, self.moments.frame, self.moments.known.inverse
+        own = weights @ frame.back(intercept=layout.intercept)
+        mapped, alone, found = own @ inverse, own @ self.sampling @ own.T, self.coordinates
+        observed, rank = wald(own @ found, alone + self._covariance(found, mapped))
+        rank = max(rank, 1)
+        # The null that is nearest by the rows: restricted least squares.
+        null = found - mapped.T @ np.linalg.lstsq(mapped @ own.T, own @ found, rcond=None)[0]
+        # Under the null the estimate has the covariance of no slopes, and is divided by that of whatever was then found.
+        values, vectors = np.linalg.eigh(self.sampling + self._covariance(null, inverse))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        drawn = null + self.rng.standard_normal((DRAWS, found.size)) @ root.T
+        hits = sum(wald(own @ one, alone + self._covariance(one, mapped))[0] >= observed for one in drawn)
+        return JointTest(f"F({rank})", observed / rank, rank, (1 + hits) / (DRAWS + 1), DRAWS)
+
+    def r_squared(self, level: float) -> tuple[float, tuple[float, float]]:
+        """1 - residual variance over the variance of y, and the interval of the drawn release around it."""
+        n = self.moments.rows
+        released = np.nan_to_num(self.moments.frame.squares[1])
+        noise_error = math.hypot(self.noise * math.sqrt(2 / n), math.sqrt(max(float(released), 0.0)) / n)
+        first, second = self.rng.standard_normal((2, DRAWS))
+        noise = np.maximum(self.noise + noise_error * first, 0.0)
+        value, spread = self.moments.frame.variance
+        if math.isnan(value):  # only the moments tell how much the fitted values vary
+            explained, error = self._explained()
+            total, totals = explained + self.noise, np.maximum(explained + error * second, 0.0) + noise
+        else:
+            total, totals = value, value + math.hypot(value * math.sqrt(2 / n), math.sqrt(spread)) * second
+        square = min(max(1 - self.noise / total, 0.0), 1.0) if total > 0 else 0.0
+        found = np.clip(1 - noise / np.maximum(totals, 1e-300), 0.0, 1.0)
+        low, high = (float(np.quantile(found, share)) for share in ((1 - level) / 2, (1 + level) / 2))
+        return square, (min(low, square), max(high, square))
+
+    def _explained(self) -> tuple[float, float]:
+        """Return the variance of the fitted values, and its standard error."""
+        moments, n = self.moments, self.moments.rows
+        b, k = self.coordinates, self.slopes
+        gram = self.gram[:k, :k] / n
+        if moments.layout.intercept:  # about the means, weighted ones too; the constant may be of any length
+            gram = gram - np.outer(self.gram[:k, -1], self.gram[:k, -1]) / self.gram[-1, -1] / n
+        explained = max(float(b[:k] @ gram @ b[:k]), 0.0)
+        slope = 2 * gram @ b[:k]
+        whole = self.sampling + self._covariance(b, moments.known.inverse)
+        fitted = float(slope @ whole[:k, :k] @ slope)
+        # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
+        squares = np.outer(b[:k] ** 2, b[:k] ** 2) * self.gram_variance[:k, :k]
+        release = (2 * float(squares.sum()) - float(np.trace(squares))) / n**2
+        return explained, math.sqrt(max(fitted, 0.0) + max(release, 0.0) + 2 * explained**2 / n)

@@ -1,0 +1,177 @@
+"""The plan of a study of columns at different parties: its releases, the sentences of its statement, and the steps of a party."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from unpooled.errors import JointRowsError, UsageError, listed
+from unpooled.privacy.mechanisms import Vector
+from unpooled.privacy.plan import Plan, Release
+from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.study import ALLOWED, TRUSTING
+from unpooled.privacy.unit import Split
+from unpooled.products.conversation import STEPS as JOINT_STEPS
+from unpooled.products.design import CONSTANTS
+from unpooled.products.masking import once
+from unpooled.products.sums import JOINT
+from unpooled.protocol.messages import Nothing, Released
+from unpooled.protocol.registry import Step
+from unpooled.totals.secure_sum import KEYS
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Study
+    from unpooled.products.design import ColumnsDesign
+    from unpooled.protocol.context import Context
+
+
+# --- Sentences -------------------------------------------------------------------------------------------------------------
+# Sentences of a statement about joint sums: which coalition sees what, what is assumed, what is not protected.
+
+
+def unprotected(design: ColumnsDesign) -> tuple[Sentence, ...]:
+    """Return the sentences about what joint sums do not protect."""
+    most = max(design.aggregation.tolerate, 1)
+    noise = Sentence(
+        "joint.noise",
+        "Epsilon against more than {most} member{s} who tell each other the noise that they added: then less noise is left than stated.",
+        most=most,
+        s="s" if most > 1 else "",
+    )
+    found = [coalitions(design), noise]
+    if not design.proved:
+        unproved = Sentence(
+            "joint.unproved",
+            "Anything against a party that does not follow the protocol: no party proves that its rows are short, and one that sends long rows "
+            "can read the others' rows.",
+        )
+        found.insert(0, unproved)
+    return tuple(found)
+
+
+def against(design: ColumnsDesign) -> str:
+    """Return whom the guarantee protects against, in words."""
+    most = max(design.aggregation.tolerate, 1)
+    others = "every other member of the study" if most == 1 else f"any {most} other members of the study together"
+    honest = "" if design.proved else ", ONLY if all parties follow the protocol"
+    return f"{others}, the coordinator and readers of the results{honest}"
+
+
+def excepted(design: ColumnsDesign) -> tuple[str, ...]:
+    """Return those who could read rows together, in words."""
+    return (f"{design.helpers[0]} together with a party" if design.helpers else "two parties of which one helped the other",)
+
+
+def coalitions(design: ColumnsDesign) -> Sentence:
+    """Return the sentence about who could read whose rows, if they worked together."""
+    if design.helpers:
+        return Sentence(
+            "joint.helper",
+            "Rows against {helper} together with any one party: {helper} knows the masks, and a party has masked rows. Neither {helper} alone nor "
+            "any number of parties without it can read a row.",
+            helper=design.helpers[0],
+        )
+    return Sentence(
+        "joint.third",
+        "Rows against a party together with the party that helped it: with {count} parties and no outside helper, any two that share a pair and "
+        "its helper can read the rows that were sent between them. No party alone can.",
+        count=len(design.parties),
+    )
+
+
+def assumed(design: ColumnsDesign) -> tuple[Sentence, ...]:
+    """Return the sentences about what must be true for the guarantee to hold."""
+    sealed = Sentence(
+        "joint.sealed",
+        "Every one of the {count} members keeps its fragments of the sum to itself. Messages are encrypted with X25519, HKDF-SHA-256 and "
+        "AES-256-GCM; masks are AES-256 key streams.",
+        count=design.aggregation.count,
+    )
+    order = Sentence("joint.order", "All parties hold the same people in the same order.")
+    return (sealed, order)
+
+
+def notes(design: ColumnsDesign) -> tuple[str, ...]:
+    """Return the plan's notes on the computation: the size of a row, the limits, and who helps whom."""
+    what, own = design.words
+    helped = "; ".join(f"{side.helper} for {side.sender} and {side.receiver}" for side in design.sides[::2])
+    members, honest = len(design.aggregation.parties), design.aggregation.honest
+    constants, counted = design.budget.constants, f"of {members} members' noise that of {honest} is counted"
+    return (
+        f"{what}: exact under masks, opened with noise by all members together",
+        f"constants of standardising take {constants:.0%} of the squared budget, {own} {1 - constants:.0%}; {counted}",
+        f"who knows masks and has no masked rows: {helped}",
+    )
+
+
+# --- Releases --------------------------------------------------------------------------------------------------------------
+# The plan of a study of columns at different parties: which constants and joint sums are released, and who takes part.
+
+Columns = TypeVar("Columns", bound="ColumnsDesign")
+
+
+def plan_of(study: Study, design: Columns, assumptions: tuple[Sentence, ...] = ()) -> Plan[Columns]:
+    """Return the releases of a study of columns at different parties; ``assumptions`` are those of its model."""
+    _check_cards(study, design)
+    constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
+    return Plan(
+        study,
+        Split.VERTICAL,
+        (*constants, *design.aggregation.releases(design.totals[JOINT], study)),
+        not_protected=unprotected(design),
+        assumptions=(*assumptions, *assumed(design)),
+        design=design,
+        notes=notes(design),
+        joint=ALLOWED if design.proved else TRUSTING,
+        against=against(design),
+        excepted=excepted(design),
+    )
+
+
+def _check_cards(study: Study, design: ColumnsDesign) -> None:
+    """Refuse a study with two outside helpers, or with a party whose card says that its masked rows do not travel, or not without a proof."""
+    if len(study.helpers) > 1:
+        msg = (
+            f"{listed([card.name for card in study.helpers])} would help in one joint sum: its proofs are for one outside helper, who knows all masks, "
+            "so name one of them"
+        )
+        raise UsageError(msg)
+    keyed = [card for card in study.parties if card.key]  # parties of one process have no policy to ask
+    wanted = {ALLOWED, TRUSTING} if design.proved else {TRUSTING}
+    for card in keyed:
+        if card.joint not in wanted:
+            word = ALLOWED if design.proved else TRUSTING
+            msg = (
+                f"party {card.name!r} does not let masked rows travel{'' if design.proved else ' without a proof that they are short'}: its card says "
+                f'joint = "{card.joint or "no"}". It would have to set joint = "{word}" under [policy] and write its card anew. '
+                'Without it there is model = "pride", which needs no joint rows'
+            )
+            raise JointRowsError(msg)
+
+
+# --- Steps -----------------------------------------------------------------------------------------------------------------
+# The steps of a party: its constants with noise, then the steps of joint sums.
+
+
+class ConstantsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The noisy sums and sums of squares of a party's own columns."""
+
+    sums: Released
+
+
+def _constants(context: Context[ColumnsDesign], request: Nothing) -> ConstantsReply:  # noqa: ARG001 - the request is no more than its name
+    context.planned(CONSTANTS)
+    table, design = context.table, context.design
+    sums = context.release(CONSTANTS, Vector(design.scales(context.name).statistic(table)))
+    context.keep(
+        CONSTANTS, sums.values.numpy()
+    )  # its own rows are standardised by what it released, never by what somebody sends
+    return ConstantsReply(sums)
+
+
+#: The steps of joint moments in addition to a model's own, of a model that exchanges keys for other sums too.
+STEPS = (Step(CONSTANTS, Nothing, ConstantsReply, _constants), *JOINT_STEPS)
+#: The same with the exchange of keys, of a model that has no other use for them.
+ALONE = (replace(KEYS, times=once), *STEPS)
