@@ -6,6 +6,7 @@ A script asks ``kept(key, make)`` for every cell. What was made lies in ``build/
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import unpooled
+from unpooled.protocol.registry import OWN
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "build/cells"
-#: What no figure of a paper depends on; those of ``audit_*`` depend on the audit.
-WITHOUT = ("cli", "console", "network", "report", "audit", "evidence", "testing")
+#: Where each public name of the package is.
+PUBLIC = unpooled._HOME  # noqa: SLF001 - the list that the package itself reads
 _size = ["reduced"]
 
 
@@ -41,14 +43,47 @@ def script() -> str:
     return spec.name.removeprefix("experiments.") if spec else Path(sys.argv[0]).stem
 
 
+def _file(module: str) -> Path | None:
+    """Return the file of a module of the package or of the experiments; None for any other."""
+    root = {"unpooled": Path(unpooled.__file__).parent, "experiments": HERE}.get(module.partition(".")[0])
+    place = root and root.joinpath(*module.split(".")[1:])
+    return next((f for f in (place / "__init__.py", place.with_suffix(".py")) if f.is_file()), None) if place else None
+
+
+@functools.cache
+def _imported(module: str) -> frozenset[str]:
+    """Return the modules that this one imports, wherever the import stands: also names that the package finds when they are first used."""
+    file, found = _file(module), set()
+    for node in ast.walk(ast.parse(file.read_text())) if file else ():
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for name in (alias.name for alias in node.names):
+                inside = f"{node.module}.{name}"
+                found.add(
+                    inside if _file(inside) else PUBLIC.get(name, node.module) if node.module == "unpooled" else node.module
+                )
+                if node.module == "unpooled.models" and not _file(inside):  # it finds rows by their names
+                    found |= {f"unpooled.models.{row}" for row in OWN}
+    return frozenset(found)
+
+
+def behind(module: str) -> list[Path]:
+    """Return the files that a module is made of: its own, and those of all that it imports, directly or not."""
+    waiting, seen = [module], set()
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and _file(name):
+            seen.add(name)
+            waiting += [*_imported(name), name.rpartition(".")[0]]
+    return sorted(file for name in seen if (file := _file(name)))
+
+
 @functools.cache
 def code() -> str:
-    """Return a hash of the code behind this script's cells."""
-    root = Path(unpooled.__file__).parent
-    without = {part for part in WITHOUT if not script().startswith(part)}
-    files = [file for file in sorted(root.rglob("*.py")) if file.relative_to(root).parts[0] not in without]
+    """Return a hash of the code behind this script's cells: of what it imports, so that other commits leave long runs alone."""
     total = hashlib.sha256()
-    for file in (*files, HERE / "common.py", *sorted((HERE / Path(*script().split(".")[:-1])).glob("*.py"))):
+    for file in behind(f"experiments.{script()}"):
         total.update(file.read_bytes())
     return total.hexdigest()[:16]
 

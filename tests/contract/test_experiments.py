@@ -149,6 +149,18 @@ def test_a_stop_loses_one_cell(experiments: SimpleNamespace) -> None:
     assert kept(["a", 1], lambda: 3) == 3
 
 
+def test_the_code_behind_a_script_is_what_it_imports(experiments: SimpleNamespace) -> None:
+    """So a commit elsewhere leaves its cells alone, and one in anything that it uses does not."""
+    behind = experiments.cells.behind
+    names = {str(file.relative_to(ROOT)) for file in behind("experiments.pls.claims")}
+    assert {"experiments/pls/claims.py", "experiments/common.py", "src/unpooled/kernels/pls.py"} <= names
+    assert not any(name.startswith(("src/unpooled/console", "src/unpooled/study", "src/unpooled/models/effects")) for name in names)
+    public = {str(file.relative_to(ROOT)) for file in behind("experiments.lasso.lines")}
+    assert "src/unpooled/papers/lasso.py" in public  # through names that are found when they are used
+    by_name = {str(file.relative_to(ROOT)) for file in behind("unpooled.study.run")}
+    assert {"src/unpooled/models/describe/__init__.py", "src/unpooled/models/glm/__init__.py"} <= by_name
+
+
 def test_cells_of_other_code_do_not_count(experiments: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert experiments.cells.kept("a", lambda: 1) == 1
     monkeypatch.setattr(experiments.cells, "code", lambda: "another")
