@@ -155,8 +155,8 @@ def test_the_code_behind_a_script_is_what_it_imports(experiments: SimpleNamespac
     names = {str(file.relative_to(ROOT)) for file in behind("experiments.pls.claims")}
     assert {"experiments/pls/claims.py", "experiments/common.py", "src/unpooled/kernels/pls.py"} <= names
     assert not any(name.startswith(("src/unpooled/console", "src/unpooled/study/", "src/unpooled/audit/")) for name in names)
-    public = {str(file.relative_to(ROOT)) for file in behind("experiments.lasso.lines")}
-    assert "src/unpooled/papers/lasso.py" in public  # through names that are found when they are used
+    public = {str(file.relative_to(ROOT)) for file in behind("experiments.bayes.mcmc")}
+    assert "src/unpooled/models/bayes/estimator.py" in public  # through names that are found when they are used
     by_name = {str(file.relative_to(ROOT)) for file in behind("unpooled.study.run")}
     assert {"src/unpooled/models/describe/__init__.py", "src/unpooled/models/glm/__init__.py"} <= by_name
 
