@@ -39,7 +39,12 @@ def digests(name: str) -> dict[str, str]:
         [[(e.kind, e.key.name, e.key.index) for e in p.ledger.entries() if e.kind == "charge"] for p in people.values()]
     )
     said = "\n".join([plan.hash, str(plan.statement), str(plan)])
-    parts = {"plan": said.encode(), "transcript": messages, "debits": debits.encode(), "result": msgspec.msgpack.encode(outcome.result)}
+    parts = {
+        "plan": said.encode(),
+        "transcript": messages,
+        "debits": debits.encode(),
+        "result": msgspec.msgpack.encode(outcome.result),
+    }
     return {part: hashlib.sha256(content).hexdigest()[:16] for part, content in parts.items()}
 
 
