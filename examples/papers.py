@@ -68,6 +68,7 @@ def python(paper: str, call: str, prediction: str = "np.round(model.predict(X[:3
     return textwrap.dedent(f"""\
         import numpy as np
         from unpooled import papers
+
         rng = np.random.default_rng(0)
         X = np.clip(rng.normal(size=({ROWS}, 6)) / 3, -1, 1)
         y = np.clip(X @ [0.8, -0.5, 0.0, 0.6, 0.0, 0.3] / 2 + 0.05 * rng.normal(size={ROWS}), -1, 1)

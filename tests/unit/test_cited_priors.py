@@ -331,7 +331,7 @@ def test_an_effect_is_drawn_to_that_of_a_run_which_means_the_same(tmp_path: Path
 
 
 def test_spectra_start_from_a_run_and_from_public_spectra(tmp_path: Path) -> None:
-    earlier, study, result = cited_from_case(tmp_path, "pls")
+    earlier, study, result = cited_from_case(tmp_path, "pls", times=20)
     assert earlier["coefficients"] == dict(zip(result.channels, result.model.coefficients.numpy().tolist(), strict=True))
     assert earlier["intercept"] == result.model.intercept
     assert "Other people's data supplied the prior" in str(
@@ -703,4 +703,5 @@ def test_an_estimator_of_a_run_is_drawn_as_the_run_was(name: str, more: dict[str
         older = msgspec.structs.replace(tables.drawn, alone=(), slopes=())  # as earlier builds wrote it
         kept = dataclasses.replace(tables, drawn=older)
         assert kept.pulled(kept.printed()) == older
-        assert str(kept.summary()).count("how far they drew each term") == 1
+        seen = any(pull.alone is not None for pull in older.terms)
+        assert str(kept.summary()).count("how far they drew each term") == seen

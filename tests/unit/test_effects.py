@@ -258,7 +258,7 @@ def test_the_plan_is_its_parts_and_its_own_sums_and_costs_what_it_says() -> None
 def test_an_effect_can_be_one_of_several_analyses_of_a_study() -> None:
     data = people(4000)
     known = {name: KNOWN[name] for name in ("age", "ward", "arm", "stay")}
-    effect = unpooled.TreatmentEffect("arm", outcome="stay", bounds=known, covariates=["age"], max_passes=12)
+    effect = unpooled.TreatmentEffect("arm", outcome="stay", bounds=known, covariates=["age", "ward"], max_passes=12)
     whole = unpooled.Study(
         {
             "baseline": lambda frame, **rows: unpooled.describe({"age": frame["age"]}, {"age": (20, 90)}, **rows),

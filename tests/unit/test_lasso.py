@@ -566,7 +566,7 @@ def test_correlations_with_the_response_lose_what_noise_alone_would_reach() -> N
 def test_the_refit_is_more_accurate_than_the_rounds_alone() -> None:
     rng = np.random.default_rng(8)
     errors = {0.0: [], 0.25: []}
-    for seed in range(5):
+    for seed in range(12):
         X = rng.uniform(-1, 1, (4000, 12))
         truth = np.zeros(12)
         truth[[1, 7]] = 0.9, -0.6

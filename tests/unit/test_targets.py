@@ -92,7 +92,7 @@ def test_robust_errors_are_those_of_unequal_spread() -> None:
     inverse = np.linalg.inv(Z.T @ Z)
     left = y - Z @ (inverse @ (Z.T @ y))
     white = np.sqrt(np.diag(inverse @ (Z * left[:, None] ** 2).T @ Z @ inverse))
-    assert robust == pytest.approx(white, rel=0.1)
+    assert robust == pytest.approx(white, rel=0.2)  # the noise of one is about a tenth
     assert model[0] < 0.8 * white[0]
 
 
