@@ -58,7 +58,7 @@ from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
-from unpooled.protocol import party as party_of_all
+from unpooled.protocol import party
 from unpooled.protocol.desk import OpenDesk
 from unpooled.protocol.messages import Array, Entrusted, Public, Released
 from unpooled.study.made_up import made_up
@@ -401,7 +401,7 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("describe")
     if broken:
-        patch.setattr(party_of_all, "check_minted", lambda *_: None)
+        patch.setattr(party, "check_minted", lambda *_: None)
     return audit_orders(model, study, tables, registry=load)
 
 

@@ -202,18 +202,17 @@ def test_noise_that_parties_or_keys_share_up_to_its_sign_is_caught(monkeypatch: 
 
 def test_tests_of_joint_laws_are_wrong_as_often_as_they_say() -> None:
     """Under honest noise the smallest chance of many pairs, times their number, is below a tenth in at most a tenth of the trials; so the others."""
-    from unpooled.audit import presence as joint_laws
+    from unpooled.audit import presence
 
     rng = np.random.default_rng(5)
     trials = sized(4000, 400)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(joint_laws, "RARE", 0.1)
-        pairs = sum(joint_laws.wrong_pair(rng.standard_normal((12, 30))) is not None for _ in range(trials))
+        patch.setattr(presence, "RARE", 0.1)
+        pairs = sum(presence.wrong_pair(rng.standard_normal((12, 30))) is not None for _ in range(trials))
         bits = sum(
-            len([*joint_laws.wrong_bits(np.rint(40 * rng.standard_normal(500)).astype(np.int64), 40.0)])
-            for _ in range(trials)
+            len([*presence.wrong_bits(np.rint(40 * rng.standard_normal(500)).astype(np.int64), 40.0)]) for _ in range(trials)
         )
-        tails = sum(len([*joint_laws.wrong_tails(rng.standard_normal(2000))]) for _ in range(trials))
+        tails = sum(len([*presence.wrong_tails(rng.standard_normal(2000))]) for _ in range(trials))
     most = 0.1 + 4 * np.sqrt(0.09 / trials)
     assert pairs / trials < most
     assert bits / trials / 3 < most

@@ -227,7 +227,7 @@ def test_outputs_are_printed_under_names_that_have_a_schema_and_by_one_door() ->
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "msgspec.json.format":
                 others.append(file.name)
     assert printed == {name for command_ in OUTPUTS for name in names_of(command_)} - READ
-    assert others == ["kept.py"]  # a file that `party export` writes
+    assert others == ["party.py"]  # a file that `party export` writes
     assert set.union(*WALKS.values()) == printed
 
 

@@ -13,7 +13,6 @@ from worlds import World, identity_of, make_world
 
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyError, UnpooledError
 from unpooled.network import signing
-from unpooled.network import signing as proposals
 from unpooled.network.service import PROPOSED, RequestDesk, Silence, propose
 from unpooled.network.signing import ENDING, INBOX, PROPOSE, Laid, Proposal
 from unpooled.privacy.ledger import Ledger
@@ -59,7 +58,7 @@ def answered(world: World, party: str, sent: bytes, to: str | None = None) -> by
 
 def read(world: World, party: str) -> Laid:
     (file,) = files(world, party)
-    return proposals.read(file, party, identity_of(world, party).public)
+    return signing.read(file, party, identity_of(world, party).public)
 
 
 def test_a_proposal_lies_in_every_inbox_and_has_no_effect(world: World, tmp_path: Path) -> None:
@@ -152,18 +151,18 @@ def test_a_purpose_of_several_lines_is_no_proposal(world: World) -> None:
 
 def test_a_full_inbox_and_a_large_proposal_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     name = world.names[0]
-    monkeypatch.setattr(proposals, "MOST", 2)
+    monkeypatch.setattr(signing, "MOST", 2)
     for run in (1, 2):
         answered(world, name, frame(world, name, run=run))
     answered(world, name, frame(world, name, run=2))
     with pytest.raises(PolicyRefusal, match="remove some first"):
         answered(world, name, frame(world, name, run=3))
     assert len(files(world, name)) == 2
-    monkeypatch.setattr(proposals, "LARGEST", 100)
+    monkeypatch.setattr(signing, "LARGEST", 100)
     with pytest.raises(PolicyRefusal, match="takes at most 100"):
         answered(world, name, frame(world, name, run=4))
     with pytest.raises(DataError, match="larger than any proposal"):
-        proposals.read(files(world, name)[0], name, identity_of(world, name).public)
+        signing.read(files(world, name)[0], name, identity_of(world, name).public)
 
 
 def known(world: World, party: str, *keys: str) -> None:
@@ -176,8 +175,8 @@ def test_a_strangers_key_fills_no_inbox(world: World, monkeypatch: pytest.Monkey
     """P13: a study pins its own coordinator, so anybody on the network signed 100 proposals of 20 MB, and nobody else's were taken."""
     name, stranger = world.names[0], {"coordinator": STRANGER.public}
     size = len(frame(world, name, STRANGER, **stranger))
-    monkeypatch.setattr(proposals, "MOST_OF_STRANGERS", 3)
-    monkeypatch.setattr(proposals, "LARGEST_OF_STRANGERS", 2 * size)
+    monkeypatch.setattr(signing, "MOST_OF_STRANGERS", 3)
+    monkeypatch.setattr(signing, "LARGEST_OF_STRANGERS", 2 * size)
     for run in (1, 2, 3):
         answered(world, name, frame(world, name, STRANGER, run=run, **stranger))
     others = Identity(b"o" * 32)  # a new key for each proposal costs nothing
@@ -189,7 +188,7 @@ def test_a_strangers_key_fills_no_inbox(world: World, monkeypatch: pytest.Monkey
     for run in range(6):
         answered(world, name, frame(world, name, run=run + 1))
     assert sum(file.suffix == ENDING for file in files(world, name)) == 9
-    monkeypatch.setattr(proposals, "LARGEST_OF_STRANGERS", size // 2)
+    monkeypatch.setattr(signing, "LARGEST_OF_STRANGERS", size // 2)
     files(world, name)[0].unlink()
     with pytest.raises(PolicyRefusal, match=f"at most {size // 2}"):
         answered(world, world.names[1], frame(world, world.names[1], STRANGER, **stranger))
@@ -200,7 +199,7 @@ def test_the_proposals_of_an_inbox_are_bounded_together_by_size(world: World, mo
     name = world.names[0]
     known(world, name, COORDINATOR.public)
     answered(world, name, frame(world, name, run=1))
-    monkeypatch.setattr(proposals, "LARGEST_TOGETHER", 2 * files(world, name)[0].stat().st_size + 1)
+    monkeypatch.setattr(signing, "LARGEST_TOGETHER", 2 * files(world, name)[0].stat().st_size + 1)
     answered(world, name, frame(world, name, run=2))
     with pytest.raises(PolicyRefusal, match=r"together.*remove some first"):
         answered(world, name, frame(world, name, run=3))
@@ -216,7 +215,7 @@ def test_a_coordinator_whose_study_was_approved_and_opened_here_is_known(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, study = world.names[0], world.study
-    monkeypatch.setattr(proposals, "MOST_OF_STRANGERS", 1)
+    monkeypatch.setattr(signing, "MOST_OF_STRANGERS", 1)
     answered(world, name, frame(world, name, run=1))
     with pytest.raises(PolicyRefusal, match="coordinators"):
         answered(world, name, frame(world, name, run=2))
@@ -265,11 +264,11 @@ def test_a_file_that_somebody_altered_is_refused_when_it_is_read(world: World) -
     for place in range(0, len(whole), max(1, len(whole) // 40)):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(UnpooledError):
-            proposals.read(file, name, key)
+            signing.read(file, name, key)
     opening = signing.sign_request(COORDINATOR, name, encode("0" * 64, "open", 0, Proposal(world.study)))
     file.write_bytes(opening)
     with pytest.raises(PlanMismatch, match="no proposal"):
-        proposals.read(file, name, key)
+        signing.read(file, name, key)
 
 
 @pytest.mark.slow

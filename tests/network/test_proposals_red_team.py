@@ -13,7 +13,6 @@ from worlds import World, identity_of, make_world
 
 from unpooled.errors import DataError, ProtocolError, UnpooledError
 from unpooled.network import signing
-from unpooled.network import signing as proposals
 from unpooled.network.service import RequestDesk
 from unpooled.network.signing import INBOX, PROPOSE, Proposal
 from unpooled.protocol.identity import Identity
@@ -52,10 +51,10 @@ def test_a_proposal_of_another_party_is_refused_in_this_inbox(world: World) -> N
     one, other = world.names[:2]
     answered(world, one, frame(world, one))
     (file,) = files(world, one)
-    proposals.read(file, one, identity_of(world, one).public)
+    signing.read(file, one, identity_of(world, one).public)
     for party, key in ((other, other), (one, other), (other, one)):
         with pytest.raises(UnpooledError):
-            proposals.read(file, party, identity_of(world, key).public)
+            signing.read(file, party, identity_of(world, key).public)
 
 
 def test_a_link_in_the_inbox_is_not_written_through(world: World) -> None:
@@ -81,7 +80,7 @@ def test_a_pipe_in_the_inbox_stops_no_reader(world: World) -> None:
         made = file.with_name("a.proposal")
         make(made)
         with pytest.raises(DataError, match="no file"):
-            proposals.read(made, name, identity_of(world, name).public)
+            signing.read(made, name, identity_of(world, name).public)
         made.rmdir() if made.is_dir() else made.unlink()
 
 

@@ -19,13 +19,12 @@ from unpooled.privacy.ledger import store as files
 from unpooled.privacy.ledger.store import Store
 from unpooled.study.party import DiskKeeper
 from unpooled.testing import disks
-from unpooled.testing import disks as sqlite_files
 from unpooled.testing.disks import FailingDisk, Killed, failing
 from unpooled.testing.processes import Campaign, DiskFault, campaign_of, points
 
 pytestmark = [
     pytest.mark.guarantee,
-    pytest.mark.skipif(not sqlite_files.reachable(), reason="SQLite is part of this Python: its calls cannot be reached"),
+    pytest.mark.skipif(not disks.reachable(), reason="SQLite is part of this Python: its calls cannot be reached"),
 ]
 
 

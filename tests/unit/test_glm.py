@@ -24,9 +24,7 @@ from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.families import ROW_FAMILIES
 from unpooled.families.logistic import Logistic
 from unpooled.inference.estimates import CONSTANT_TERM
-from unpooled.kernels import rows as directions
-from unpooled.kernels import rows as glm_rows
-from unpooled.kernels import rows as standard_rows
+from unpooled.kernels import rows as row_kernels
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
 from unpooled.models.glm.directions import DirectionRows, Directions
@@ -183,8 +181,8 @@ def test_pulls_that_are_not_cut_and_rows_that_are_not_shortened_are_caught(monke
         out[:] = np.trunc(rows * (np.sqrt(weight) * 1.2)[:, None] * coarse)
 
     for module, name, broken in (
-        (standard_rows, "cut_residuals", uncut),
-        (glm_rows, "weigh_rows", unshortened),
+        (row_kernels, "cut_residuals", uncut),
+        (row_kernels, "weigh_rows", unshortened),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, broken)
@@ -237,7 +235,7 @@ def pulled(u, y, length: float, longest: float, *, scaled: bool) -> np.ndarray:
     """Pulls of a logistic model along a row of this length, scaled down before they are cut or only cut."""
     pull, weight, usual = np.array(u, float), np.empty(len(u)), np.empty(len(u))
     Logistic().pulls(pull, np.asarray(y, float), weight, usual)
-    glm_rows.scale_down(pull, weight, usual, np.full(len(u), length**2), 1.0, 1.0, longest if scaled else INF, INF)
+    row_kernels.scale_down(pull, weight, usual, np.full(len(u), length**2), 1.0, 1.0, longest if scaled else INF, INF)
     return np.clip(pull, -longest / length, longest / length)
 
 
@@ -782,13 +780,13 @@ def test_moments_are_audited_too(rows: str) -> None:
 
 
 def test_moments_that_are_too_long_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = directions.scaled_rows
+    honest = row_kernels.scaled_rows
 
     def long(coded, longest, unit, constant, grid, out) -> None:
         honest(coded, longest, unit, constant, grid, out)
         out *= 1.1
 
-    monkeypatch.setattr(directions, "scaled_rows", long)
+    monkeypatch.setattr(row_kernels, "scaled_rows", long)
     with pytest.raises(AssertionError):
         assert max(shares_of_reach("logistic", seeds=20).values()) <= 1 + 1e-12
 
@@ -844,7 +842,7 @@ def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch
         for name, own in rows.items()
     }
     assert replay(MODEL, asked, tables, registry=load, rounds=2).passed
-    monkeypatch.setattr(standard_rows, "cut_residuals", uncut)
+    monkeypatch.setattr(row_kernels, "cut_residuals", uncut)
     monkeypatch.setattr(Quantity, "own", lambda self, context, settings: self.statistic(context, settings))
     assert not replay(MODEL, asked, tables, registry=load, rounds=2).passed
 

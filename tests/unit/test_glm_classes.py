@@ -154,7 +154,7 @@ def test_the_constants_of_two_classes_are_exceeded(monkeypatch: pytest.MonkeyPat
 
     for name, broken in (("cut_vectors", each), ("weigh_pairs", scalar)):
         with monkeypatch.context() as patch:
-            patch.setattr(class_rows, "pulls", unscaled)
+            patch.setattr(class_rows, "class_pulls", unscaled)
             assert max(shares_of_reach(3, seeds=20).values()) <= 1 + 1e-12
             patch.setattr(class_rows, name, broken)
             with pytest.raises(AssertionError):

@@ -142,7 +142,7 @@ def test_intervals_cut_one_by_one_and_weights_that_are_not_cut_are_caught(monkey
 
     for name, broken in (("cut_totals", each), ("weigh_totals", endless)):
         with monkeypatch.context() as patch:
-            patch.setattr(person_rows, "pulls", unscaled)
+            patch.setattr(person_rows, "person_pulls", unscaled)
             assert max(shares_of_reach(seeds=10).values()) <= 1 + 1e-12
             patch.setattr(person_rows, name, broken)
             with pytest.raises(AssertionError):

@@ -14,13 +14,12 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+import scipy.linalg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.linalg import hadamard
 
 from unpooled.errors import UsageError
-from unpooled.kernels import hadamard as kernel
-from unpooled.kernels import hadamard as passes
+from unpooled.kernels import hadamard
 from unpooled.kernels.hadamard import Srht, srht
 
 # Where nothing is compiled yet, one worker compiles the kernels for all of these.
@@ -43,7 +42,10 @@ def dims(tau: int) -> list[int]:
 def reference(transform: Srht) -> np.ndarray:
     """D H[:, columns] from scipy's Hadamard matrix, as integers."""
     tau = transform.signs.size
-    return transform.signs[:, None].astype(np.int64) * hadamard(padded(tau), dtype=np.int64)[:tau, transform.columns]
+    return (
+        transform.signs[:, None].astype(np.int64)
+        * scipy.linalg.hadamard(padded(tau), dtype=np.int64)[:tau, transform.columns]
+    )
 
 
 def plain(X: np.ndarray, transform: Srht) -> np.ndarray:
@@ -164,7 +166,7 @@ def test_any_shape(tau: int, data: st.DataObject) -> None:
 @pytest.mark.slow
 def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: the module with one sign flipped, in each of its stages, must fail the comparison above."""
-    source = Path(passes.__file__).read_text(encoding="utf-8")
+    source = Path(hadamard.__file__).read_text(encoding="utf-8")
     ours = "from unpooled.kernels.compiled import njit"
     assert ours in source
     source = source.replace(ours, "from numba import njit")  # nothing to keep on disk
@@ -187,7 +189,7 @@ def test_an_error_of_one_sign_is_caught(tmp_path: Path, monkeypatch: pytest.Monk
         sys.modules[path.stem] = module
         try:
             spec.loader.exec_module(module)
-            monkeypatch.setattr(kernel, "transform_rows", module.transform_rows)
+            monkeypatch.setattr(hadamard, "transform_rows", module.transform_rows)
             transform = Srht.draw(tau, min(64, padded(tau)), 0)
             assert not np.array_equal(transform.apply(X[:, :tau], bound=9), plain(X[:, :tau], transform))
         finally:
@@ -241,7 +243,7 @@ def test_small_row_blocks_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) ->
     transform = Srht.draw(2592, 64, 1)
     expected = transform.apply(X)
     for entries in (1, 2592, 20_000):
-        monkeypatch.setattr(kernel, "_ROW_BLOCK", entries)
+        monkeypatch.setattr(hadamard, "_ROW_BLOCK", entries)
         assert transform.apply(X).tobytes() == expected.tobytes()
         assert transform.apply(np.asfortranarray(X), threads=2).tobytes() == expected.tobytes()
 
@@ -250,7 +252,7 @@ def test_default_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     X = RNG.standard_normal((30, 2048))
     transform = Srht.draw(2048, 16, 1)
     expected = transform.apply(X, threads=1)
-    monkeypatch.setattr(kernel, "_SMALL", 0)
+    monkeypatch.setattr(hadamard, "_SMALL", 0)
     assert np.array_equal(transform.apply(X), expected)
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     assert np.array_equal(transform.apply(X), expected)

@@ -18,7 +18,7 @@ from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Adjacency, Scope, Unit
 from unpooled.products import conversation as sharing
-from unpooled.products import masking as places
+from unpooled.products import masking
 from unpooled.products import moments as coordinator
 from unpooled.products import sums as sides
 from unpooled.products.sums import CONSTANT_STEPS, JointShape, RowPart
@@ -624,7 +624,7 @@ def test_one_value_is_priced_as_a_row_that_becomes_another() -> None:
 def test_parts_that_are_asked_for_nowhere_are_refused() -> None:
     with pytest.raises(PlanMismatch, match="no statistic"):
         sharing.QUANTITY.statistic(type("Context", (), {"name": "a"})(), ())
-    assert places.theta(("a",)) != places.theta(("b",))
+    assert masking.theta(("a",)) != masking.theta(("b",))
 
 
 class OneField(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

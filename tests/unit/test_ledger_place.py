@@ -27,9 +27,6 @@ from unpooled.privacy.ledger import (
     chain,
 )
 from unpooled.privacy.ledger import (
-    chain as place,
-)
-from unpooled.privacy.ledger import (
     store as files,
 )
 from unpooled.privacy.ledger.spending import export, read_export
@@ -89,23 +86,23 @@ def test_a_copy_is_refused_until_its_owner_says_that_it_was_moved(tmp_path: Path
 
 
 def test_another_machine_is_another_place_and_an_unknown_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "_machine", lambda: "one")
+    monkeypatch.setattr(chain, "_machine", lambda: "one")
     Ledger.create(tmp_path / "a.ledger").close()
-    monkeypatch.setattr(place, "_machine", lambda: "two")
+    monkeypatch.setattr(chain, "_machine", lambda: "two")
     with pytest.raises(LedgerMoved):
         Ledger.open(tmp_path / "a.ledger")
-    monkeypatch.setattr(place, "_machine", lambda: "")  # a container without an identity
+    monkeypatch.setattr(chain, "_machine", lambda: "")  # a container without an identity
     Ledger.open(tmp_path / "a.ledger").close()
 
 
 def test_the_identity_of_a_machine_is_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "machine-id"
     secret.write_text("0123456789abcdef\n")
-    monkeypatch.setattr(place, "_MACHINE_FILES", (str(tmp_path / "none"), str(secret)))
+    monkeypatch.setattr(chain, "_MACHINE_FILES", (str(tmp_path / "none"), str(secret)))
     Ledger.create(tmp_path / "a.ledger").close()
     assert b"0123456789abcdef" not in (tmp_path / "a.ledger").read_bytes()
     secret.write_text("\n")
-    assert place.Place.of(tmp_path / "a.ledger").machine == ""
+    assert chain.Place.of(tmp_path / "a.ledger").machine == ""
 
 
 def test_a_ledger_reached_through_a_link_is_where_it_is(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_crash_after_any_message_costs_nothing_and_changes_nothing(parties: in
 
 def test_the_last_hop_of_three_learns_nothing_about_pairs() -> None:
     """p1 is the last hop of p2's list (p2 -> p0 -> p1). It knows its own T and scalar: what it sees must fit no T, whatever it multiplies by."""
-    from unpooled.linkage import masking as group
+    from unpooled.linkage import masking
     from unpooled.linkage.masking import Mask
 
     def overlap(*, blind: bool) -> int:
@@ -170,8 +170,14 @@ def test_the_last_hop_of_three_learns_nothing_about_pairs() -> None:
             received = masks["p0"].pass_on(masks["p2"].pass_on(masks["p2"].hashes(ids["p2"])))
             own = masks["p2"].pass_on(masks["p0"].pass_on(masks["p1"].pass_on(masks["p1"].hashes(ids["p1"]))))
         mine = masks["p1"]
-        factors = [mine.a, mine.r, group.quotient(mine.a, mine.r), group.quotient(mine.r, mine.a), group.inverse(mine.r)]
-        return max(len(set(group.times(factor, received)) & set(own)) for factor in factors)
+        factors = [
+            mine.a,
+            mine.r,
+            masking.quotient(mine.a, mine.r),
+            masking.quotient(mine.r, mine.a),
+            masking.inverse(mine.r),
+        ]
+        return max(len(set(masking.times(factor, received)) & set(own)) for factor in factors)
 
     assert overlap(blind=False) == 3  # the size of its overlap with p2, exactly
     assert overlap(blind=True) == 0
@@ -572,14 +578,13 @@ def test_normalisers_are_applied_in_their_order() -> None:
 
 def test_sums_that_end_in_nothing_and_lists_that_come_back_with_repeats_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.linkage import masking
-    from unpooled.linkage import masking as group
 
-    one, two = group.hashed(b"1"), group.hashed(b"2")
-    back = group.times(group.scalar(b"s"), [one])
-    assert group.times(group.inverse(group.scalar(b"s")), back) == [one]
+    one, two = masking.hashed(b"1"), masking.hashed(b"2")
+    back = masking.times(masking.scalar(b"s"), [one])
+    assert masking.times(masking.inverse(masking.scalar(b"s")), back) == [one]
     minus = rbcl.crypto_core_ristretto255_sub(rbcl.crypto_core_ristretto255_sub(one, one), one)
     with pytest.raises(ProtocolError, match="cancel"):
-        group.summed([[one, two], [minus, one]])
+        masking.summed([[one, two], [minus, one]])
     made = world(*(words(*range(k, k + 4)) for k in range(4)))
     finish = masking.Mask.finish_sum
     monkeypatch.setattr(masking.Mask, "finish_sum", lambda *a: [finish(*a)[0]] * 4)
@@ -729,10 +734,10 @@ def test_any_small_sets(sets: list[set[int]]) -> None:
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.linkage import masking as group
+    from unpooled.linkage import masking
 
     made = world(words(1, 2), words(2, 3))
-    group._library.cache_clear()
+    masking._library.cache_clear()
     monkeypatch.setitem(sys.modules, "rbcl", None)
     with pytest.raises(UsageError, match="unpooled\\[psi\\]"):
         made.link()
@@ -741,19 +746,19 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.Monk
 
 
 def test_a_secret_that_gives_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unpooled.linkage import masking as group
+    from unpooled.linkage import masking
 
-    monkeypatch.setattr(group._library(), "crypto_core_ristretto255_scalar_reduce", lambda _: bytes(32))
+    monkeypatch.setattr(masking._library(), "crypto_core_ristretto255_scalar_reduce", lambda _: bytes(32))
     with pytest.raises(ProtocolError, match="zero"):
-        group.scalar(b"any")
+        masking.scalar(b"any")
 
 
 def test_every_multiplication_checks_its_point() -> None:
-    from unpooled.linkage import masking as group
+    from unpooled.linkage import masking
 
     for wrong in (bytes(32), b"\xff" * 32):
         with pytest.raises(ProtocolError, match="or the identity"):
-            group.times(group.scalar(b"any"), [wrong])
+            masking.times(masking.scalar(b"any"), [wrong])
 
 
 def test_a_plan_is_aligned_once_and_a_chain_that_says_it_twice_is_none() -> None:

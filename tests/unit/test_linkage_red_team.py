@@ -15,7 +15,6 @@ from tests.linkage_world import MODEL, World, words, world
 
 from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.linkage import masking
-from unpooled.linkage import masking as group
 from unpooled.linkage.masking import Mask
 from unpooled.linkage.messages import HellosRequest, RelayedRequest
 from unpooled.linkage.party import _Pass
@@ -45,16 +44,16 @@ BAD = [
 
 @pytest.mark.parametrize("encoding", BAD)
 def test_no_bad_encoding_is_a_point(encoding: str) -> None:
-    bad, good = bytes.fromhex(encoding), group.hashed(b"good")
+    bad, good = bytes.fromhex(encoding), masking.hashed(b"good")
     with pytest.raises(ProtocolError, match="or the identity"):
-        group.points(good + bad, 2)
+        masking.points(good + bad, 2)
     with pytest.raises(ProtocolError, match="or the identity"):
-        group.times(group.scalar(b"any"), [good, bad])
+        masking.times(masking.scalar(b"any"), [good, bad])
 
 
 def test_ids_are_hashed_to_the_group_as_the_standard_says() -> None:
     """RFC 9496, appendix A.3: the hash is SHA-512 of this sentence."""
-    found = group.hashed(b"Ristretto is traditionally a short shot of espresso coffee")
+    found = masking.hashed(b"Ristretto is traditionally a short shot of espresso coffee")
     assert found.hex() == "3066f82a1a747d45120d1740f14358531a8f04bbffe6a819f86dfe50f44a0a46"
 
 
@@ -63,7 +62,7 @@ def test_an_id_is_another_point_and_another_row_in_every_plan_run_and_key() -> N
     places = [("plan", 1, "key"), ("other", 1, "key"), ("plan", 2, "key"), ("plan", 1, "other")]
     masks = [Mask.of(*place, lambda _: bytes(32)) for place in places]
     assert len({mask.hashes([b"person"])[0] for mask in masks}) == len(places)
-    rows = {masking.pseudonym(plan, key, group.hashed(b"T")) for plan, _, key in places}
+    rows = {masking.pseudonym(plan, key, masking.hashed(b"T")) for plan, _, key in places}
     assert len(rows) == 3
 
 
@@ -291,11 +290,11 @@ def coincidences(made: World, monkeypatch: pytest.MonkeyPatch) -> int:
             mask.hashes(keys_of([made.tables[name]["id"].tolist()], (), "id")),
             [final[k : k + 32] for k in range(0, len(final), 32)],
         ]
-        one = group.quotient(mask.a, mask.a)
+        one = masking.quotient(mask.a, mask.a)
         scalars = (one, mask.a, mask.r)
-        factors = {group.quotient(x, y) for x in scalars for y in scalars}
+        factors = {masking.quotient(x, y) for x in scalars for y in scalars}
         lists = [(name, one) for one in own] + [one for one in received[name] if one[0] != name]
-        spread = [(owner, {point for factor in factors for point in group.times(factor, one)}) for owner, one in lists]
+        spread = [(owner, {point for factor in factors for point in masking.times(factor, one)}) for owner, one in lists]
         found += sum(len(one & two) for (x, one), (y, two) in itertools.combinations(spread, 2) if x != y)
     return found
 
@@ -310,13 +309,13 @@ def test_no_party_finds_who_is_in_a_pair_of_sets(parties: int, monkeypatch: pyte
     # The control: without blinding, lists go round as h(x), a h(x), .., and every party reads pairs off them.
     def unblinded(*given: Any) -> Mask:
         mask = of(*given)
-        return Mask(mask.domain, mask.a, group.quotient(mask.a, mask.a), mask.order)
+        return Mask(mask.domain, mask.a, masking.quotient(mask.a, mask.a), mask.order)
 
     of = Mask.of
     monkeypatch.setattr(masking.Mask, "of", unblinded)
     with pytest.raises(ProtocolError, match="seen before"):  # which parties notice where lists overlap
         world(*(words(*own) for own in pairs)).link()
-    monkeypatch.setattr(_Pass, "new", lambda self, owner, blob: group.points(blob, self.left(owner)))
+    monkeypatch.setattr(_Pass, "new", lambda self, owner, blob: masking.points(blob, self.left(owner)))
     assert coincidences(world(*(words(*own) for own in pairs)), monkeypatch) > 0
 
 

@@ -39,8 +39,7 @@ from unpooled.privacy.events import Kind
 from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.unit import Unit
-from unpooled.study import earlier as cited
-from unpooled.study import earlier as cited_runs
+from unpooled.study import earlier
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning", "ignore::unpooled.UtilityWarning")
 RNG = np.random.default_rng(3)
@@ -438,15 +437,15 @@ def test_every_input_of_a_function_keeps_its_origin(name: str, taken: str, state
 def test_a_cited_run_is_a_producer(state: str, rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, holds = producer("PrivateStackingClassifier", state), STATES[state][1]
     models = [SimpleNamespace(party=b.card.name, weights=(0.1,) * b.numbers) for b in plan.design.blocks]
-    monkeypatch.setattr(cited_runs, "read_record", lambda _: (None, plan, SimpleNamespace(models=models), None))
-    (tmp_path / cited_runs.RECORD).touch()
+    monkeypatch.setattr(earlier, "read_record", lambda _: (None, plan, SimpleNamespace(models=models), None))
+    (tmp_path / earlier.RECORD).touch()
     asked = plan.study.parameters | {"prior": "run:.", "prior_rows": rows}
     del asked["source"]
     if not holds and rows == "same":
         with pytest.raises(StudyError, match="no guarantee holds"):
-            cited.with_cited("stacking", asked, plan.study.parties, tmp_path)
+            earlier.with_cited("stacking", asked, plan.study.parties, tmp_path)
         return
-    parameters, origins = cited.with_cited("stacking", asked, plan.study.parties, tmp_path)
+    parameters, origins = earlier.with_cited("stacking", asked, plan.study.parties, tmp_path)
     base = producer("PrivateStackingClassifier", "sound")
     found = recompiled(base, parameters=parameters, origins=origins).statement
     assert found.holds is (rows == "same" or all(not origin.voids for origin in origins))
@@ -466,16 +465,16 @@ def test_one_analysis_of_a_cited_run_is_cited_by_name_and_not_without_a_result(
     )
     models = [SimpleNamespace(party=b.card.name, weights=(0.1,) * b.numbers) for b in alone.design.blocks]
     results = {"one": SimpleNamespace(models=models), "two": Failed("no result follows from these replies")}
-    monkeypatch.setattr(cited_runs, "read_record", lambda _: (None, whole, results, None))
-    (tmp_path / cited_runs.RECORD).touch()
+    monkeypatch.setattr(earlier, "read_record", lambda _: (None, whole, results, None))
+    (tmp_path / earlier.RECORD).touch()
     asked = alone.study.parameters | {"prior": "run:."}
     del asked["source"]
-    _, origins = cited.with_cited("stacking", asked | {"prior_analysis": "one"}, alone.study.parties, tmp_path)
+    _, origins = earlier.with_cited("stacking", asked | {"prior_analysis": "one"}, alone.study.parties, tmp_path)
     assert [origin.plan for origin in origins] == [whole.hash]
     with pytest.raises(StudyError, match="has no result: no result follows"):
-        cited.with_cited("stacking", asked | {"prior_analysis": "two"}, alone.study.parties, tmp_path)
+        earlier.with_cited("stacking", asked | {"prior_analysis": "two"}, alone.study.parties, tmp_path)
     with pytest.raises(StudyError, match="name one with prior_analysis"):
-        cited.with_cited("stacking", asked, alone.study.parties, tmp_path)
+        earlier.with_cited("stacking", asked, alone.study.parties, tmp_path)
 
 
 @pytest.mark.parametrize("state", ["sound", "a seed", "no noise", "published"])

@@ -22,9 +22,10 @@ from commands import PARTIES, approve, command, two_parties
 from typer.main import get_command
 
 import unpooled
+from unpooled.cli import calls
 from unpooled.cli import main as cli
-from unpooled.cli import serve as served
-from unpooled.cli.serve import Service, column_of
+from unpooled.cli.calls import column_of
+from unpooled.cli.serve import Service
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
 pytestmark = pytest.mark.guarantee
@@ -299,7 +300,7 @@ def test_errors_of_every_class_and_none_quotes_data(monkeypatch: pytest.MonkeyPa
             warnings.warn("a value is 141.7", RuntimeWarning, stacklevel=1)
             raise one
 
-        monkeypatch.setattr(served, "answer", fails)
+        monkeypatch.setattr(calls, "answer", fails)
         found = ask({"call": "hello"})
         kinds.append((found["error"]["kind"], found["error"]["code"], found["error"]["type"]))
         assert "141.7" not in json.dumps(found)

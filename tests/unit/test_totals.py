@@ -43,7 +43,6 @@ from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Dropped, Nothing, Partial, Released, Sealed, encode, open_body, open_envelope
 from unpooled.protocol.party import Party
 from unpooled.totals import secure_sum
-from unpooled.totals import secure_sum as keys
 from unpooled.totals.modes import Distributed, Local, Mode, Trusted, aggregation_of
 from unpooled.totals.total import AgreeRequest, FragmentRequest, LocalRequest, Member, Summed, TotalRequest
 
@@ -656,7 +655,7 @@ def test_signatures_and_keys_that_are_not_the_pinned_ones_are_refused(scene: Sce
     plan = scene.plan
     victim = genuine.participants[2]
     key = stranger.agreement_key(plan.hash.encode())
-    parts = keys.key_parts(plan, victim.name, key)
+    parts = secure_sum.key_parts(plan, victim.name, key)
     foreign = [
         change(victim, agreement=key),
         change(victim, signature=victim.signature[::-1]),
@@ -738,7 +737,7 @@ def test_other_nodes_than_the_plans_are_refused(scene: Scene, genuine: TotalRequ
         fresh.refuses("site000", "moments-fragment", FragmentRequest(nodes), "in this order")
     stranger = Identity(bytes(32))
     key = stranger.agreement_key(fresh.plan.hash.encode())
-    own = Member("site001", key, stranger.public, stranger.sign(*keys.key_parts(fresh.plan, "site001", key)))
+    own = Member("site001", key, stranger.public, stranger.sign(*secure_sum.key_parts(fresh.plan, "site001", key)))
     fresh.refuses("site000", "moments-fragment", FragmentRequest((asked.nodes[0], own)), "does not belong")
     fresh.ask("site000", "moments-fragment", asked)
     fresh.refuses(

@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from unpooled.estimation.running import Asked
     from unpooled.privacy.budget import Budget, FitClaim
     from unpooled.privacy.events import Event
-    from unpooled.privacy.ledger import Ledger as PartyLedger
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Ask, Dropped
@@ -335,14 +334,14 @@ class _Ledgers:
         for name in names:
             if not isinstance(plan.study.member(name), Card) or not so_far[name]:
                 continue  # who has released nothing yet cannot know what others did
-            ledger: PartyLedger = self._parties[name].ledger
+            ledger: Ledger = self._parties[name].ledger
             own = Composition(list(lost(plan, self._run.acts, {name: so_far[name]}, unit)))
             self._compare(plan, name, own, ledger, unit, Scope.PARTY)
             if plan.split is Split.VERTICAL:
                 every = Composition(list(lost(plan, self._run.acts, so_far, unit)))
                 self._compare(plan, name, every, ledger, unit, Scope.PERSON)
 
-    def _compare(self, plan: Plan, name: str, lost_: Composition, ledger: PartyLedger, unit: Unit, scope: Scope) -> None:
+    def _compare(self, plan: Plan, name: str, lost_: Composition, ledger: Ledger, unit: Unit, scope: Scope) -> None:
         said = ledger.composition(unit, scope)
         for delta in {DELTAS[1], plan.study.delta or DELTAS[1]}:
             ours, debited = lost_.epsilon(delta), said.epsilon(delta)

@@ -9,46 +9,12 @@ import typer
 from unpooled.cli import (
     audit,
     demo,
+    documents,
     network,
     party,
     result,
     serve,
-)
-from unpooled.cli import (
-    documents as crate,
-)
-from unpooled.cli import (
-    documents as dossier,
-)
-from unpooled.cli import (
-    documents as register,
-)
-from unpooled.cli import (
-    network as doctor,
-)
-from unpooled.cli import (
-    result as contrast,
-)
-from unpooled.cli import (
-    result as predict,
-)
-from unpooled.cli import (
-    result as report,
-)
-from unpooled.cli import (
-    study as link,
-)
-from unpooled.cli import (
-    study as new,
-)
-from unpooled.cli import (
-    study as plan,
-)
-from unpooled.cli import (
-    study as propose,
-)
-from unpooled.cli import (
-    study as run,
+    study,
 )
 from unpooled.cli.say import REFUSED, examples, failure
 from unpooled.errors import UnpooledError
@@ -102,9 +68,19 @@ app = typer.Typer(
     help="Linear models on data you cannot pool, with differential privacy that is true end to end.",
 )
 for command in (
-    *(demo.demo, new.new, plan.plan, propose.propose, run.run, link.link, result.result, contrast.contrast, predict.predict),
-    *(dossier.dossier, register.register, crate.crate),
-    *(report.report, audit.audit, doctor.doctor, schema, serve.serve),
+    *(
+        demo.demo,
+        study.new,
+        study.plan,
+        study.propose,
+        study.run,
+        study.link,
+        result.result,
+        result.contrast,
+        result.predict,
+    ),
+    *(documents.dossier, documents.register, documents.crate),
+    *(result.report, audit.audit, network.doctor, schema, serve.serve),
 ):
     app.command(epilog=examples(command.__name__))(command)
 app.add_typer(party.app, name="party")

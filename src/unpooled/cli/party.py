@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from unpooled.cli import officer
-from unpooled.cli import officer as ledger
 from unpooled.cli.say import examples, say_json, write_new
 
 if TYPE_CHECKING:
@@ -468,7 +467,7 @@ def console(
 app = typer.Typer(no_args_is_help=True, help="Set up a party, check a study against its policy, look at its ledger.")
 
 app.command(epilog=examples("party init"))(init)
-app.command(epilog=examples("party ledger"))(ledger.ledger)
+app.command(epilog=examples("party ledger"))(officer.ledger)
 app.command(epilog=examples("party console"))(console)
 app.command(epilog=examples("party show"))(show)
 app.command(epilog=examples("party export"))(export)

@@ -10,7 +10,6 @@ import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted
 from unpooled.kernels import field
-from unpooled.kernels import field as masked_product
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import masks
 from unpooled.products.masking import (
@@ -156,10 +155,10 @@ def _of_pair(context: Context[Joint], there: Spot, back: Spot) -> Words:
     """Return this member's term of one block of the product of two parts: ``there`` is masked by the earlier party, ``back`` by the later one."""
     side = there.side
     if context.name == side.sender:
-        return masked_product.term_of_rows(context.design.block(context, there), context.kept(f"{ROWS}_{back.key}"))
+        return field.term_of_rows(context.design.block(context, there), context.kept(f"{ROWS}_{back.key}"))
     if context.name == side.receiver:
-        return masked_product.term_of_masked_rows(context.kept(f"{ROWS}_{there.key}"), _masks(context, OWN_SEED, back))
-    return masked_product.term_of_masks(_masks(context, HELD_SEED, there), _masks(context, HELD_SEED, back))
+        return field.term_of_masked_rows(context.kept(f"{ROWS}_{there.key}"), _masks(context, OWN_SEED, back))
+    return field.term_of_masks(_masks(context, HELD_SEED, there), _masks(context, HELD_SEED, back))
 
 
 def _masks(context: Context[Joint], name: str, spot: Spot) -> Words:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from unpooled.cli.schemas import parties, serving, studies
-from unpooled.cli.schemas import studies as evidence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +19,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "audit": (studies.AuditOutput,),
     "contrast": (studies.ContrastOutput,),
-    "crate": (evidence.CrateOutput,),
+    "crate": (studies.CrateOutput,),
     "demo": (studies.DemoOutput,),
     "doctor": (parties.DoctorOutput,),
-    "dossier": (evidence.DossierOutput,),
+    "dossier": (studies.DossierOutput,),
     "link": (studies.LinkOutput,),
     "network provision": (parties.NetworkProvisionOutput,),
     "network start": (parties.NetworkStartOutput,),
@@ -48,7 +47,7 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "plan": (studies.PlanOutput,),
     "predict": (studies.PredictOutput,),
     "propose": (studies.ProposeOutput,),
-    "register": (evidence.RegisterOutput,),
+    "register": (studies.RegisterOutput,),
     "report": (studies.ReportOutput, studies.ReportVerifyOutput),
     "result": (studies.ResultOutput,),
     "run": (studies.RunOutput,),

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import UsageError, listed
-from unpooled.kernels import rows as focus_rows
-from unpooled.kernels import rows as standard_rows
+from unpooled.kernels import rows as row_kernels
 from unpooled.linear.residuals import SignedCells
 from unpooled.linear.standard import StandardRows
 from unpooled.models.bayes.belief import believed
@@ -120,7 +119,7 @@ class FocusRows(StandardRows):
         exact = max(1, (1 << 53) // most)
         for rows, _ in blocks:
             own, rest = np.array(rows[:, first], order="F"), np.asfortranarray(rows[:, second])
-            focus_rows.shorten_products(own, rest, most)
+            row_kernels.shorten_products(own, rest, most)
             for at in range(0, own.shape[0], exact):  # sums of this many products are exact in any order
                 part = slice(at, at + exact)
                 total += (own[part].T @ rest[part]).astype(np.int64)
@@ -139,7 +138,7 @@ class FocusRows(StandardRows):
             own = np.empty((residual.size, self.layout.size), order="F")
             rest, unused = np.asfortranarray(rows[:, second]), np.empty(residual.size)
             for k, at in enumerate(self.focused):
-                standard_rows.leave(rest, np.ascontiguousarray(rows[:, at]), taken[k], 1.0, own[:, k], unused)
+                row_kernels.leave(rest, np.ascontiguousarray(rows[:, at]), taken[k], 1.0, own[:, k], unused)
             own[:, -1] = rows[:, -1]
             own = np.trunc(own)
             yield own, residual, np.square(own).sum(axis=1)

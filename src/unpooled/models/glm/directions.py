@@ -16,8 +16,7 @@ import numpy as np
 
 from unpooled.errors import PlanMismatch
 from unpooled.kernels import noisy as noisy_gram
-from unpooled.kernels import rows as directions
-from unpooled.kernels import rows as standard_rows
+from unpooled.kernels import rows as row_kernels
 from unpooled.kernels.moments import add_gram
 from unpooled.kernels.rows import NOTHING
 from unpooled.linear.standard import CAP, CONSTANT
@@ -107,7 +106,7 @@ class Directions:
         coded = self.layout.coding.real(features)
         out = np.empty((coded.shape[0], self.size), order="F")
         constant = _CONSTANT * self.layout.intercept
-        directions.scaled_rows(coded, self.longest, self.unit, constant, self.grid, out)
+        row_kernels.scaled_rows(coded, self.longest, self.unit, constant, self.grid, out)
         return out
 
     def lengthened(self, features: Sequence[NDArray[np.float64]]) -> Floats:
@@ -167,7 +166,7 @@ class DirectionRows(GlmRows):
         for rows, y in self.directions.blocks(table):
             back, square = np.empty((2, y.size))
             # Record after record: 0 less the product, in the order of columns.
-            standard_rows.leave(rows[:, : slopes.size], np.zeros(y.size), slopes, float(self.directions.grid), back, square)
+            row_kernels.leave(rows[:, : slopes.size], np.zeros(y.size), slopes, float(self.directions.grid), back, square)
             out = np.empty((y.size, self.width), order="F")
             out[:, 0] = np.trunc(np.clip(-back, -CAP, CAP) * self.grid)
             out[:, 1:] = math.trunc(CONSTANT * self.grid)

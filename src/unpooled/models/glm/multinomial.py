@@ -18,8 +18,7 @@ import numpy as np
 from scipy.special import softmax
 
 from unpooled.families import Response
-from unpooled.kernels import rows as class_rows
-from unpooled.kernels import rows as standard_rows
+from unpooled.kernels import rows as row_kernels
 from unpooled.kernels.moments import add_gram
 from unpooled.models.glm.families import MULTINOMIAL
 from unpooled.models.glm.rows import BASE, INFORMATION, BaseRate, GlmRows, Responses
@@ -60,11 +59,11 @@ class Softmax(Response):
     @property
     def most(self) -> tuple[float, float]:
         """Return the longest pull, and the largest Frobenius norm of a weight."""
-        return class_rows.LONGEST_PULL, 0.5
+        return row_kernels.LONGEST_PULL, 0.5
 
     def rates_units(self, rates: Floats) -> tuple[float, float]:
         """Return (longest pull, Frobenius norm of the weight) of a record with these rates."""
-        return class_rows.LONGEST_PULL, float(np.linalg.norm(np.diag(rates) - np.outer(rates, rates)))
+        return row_kernels.LONGEST_PULL, float(np.linalg.norm(np.diag(rates) - np.outer(rates, rates)))
 
     def mean(self, u: Floats) -> Floats:
         """Return the probabilities of linear predictors, of every row one per class."""
@@ -172,8 +171,8 @@ class ClassRows(GlmRows):
                 y, _, *parts = np.ascontiguousarray(other[at : at + _CACHED].T)
                 left, weight, square = np.empty((c, y.size)), np.empty((pairs, y.size)), np.empty(y.size)
                 for a in range(c):
-                    standard_rows.leave(part, np.zeros(y.size), own[a], float(self.grid), left[a], square)
-                class_rows.class_pulls(left, y, square, float(self.grid), limits, np.empty(c), weight)
+                    row_kernels.leave(part, np.zeros(y.size), own[a], float(self.grid), left[a], square)
+                row_kernels.class_pulls(left, y, square, float(self.grid), limits, np.empty(c), weight)
                 for heavy in parts:  # none without weights
                     left *= heavy
                     weight *= heavy
@@ -188,8 +187,8 @@ class ClassRows(GlmRows):
         for rows, _ in blocks:
             left, (square, scaled) = np.empty((c, rows.shape[0])), np.empty((2, rows.shape[0]))
             for a in range(c):
-                standard_rows.leave(rows, np.zeros(square.size), own[a], float(self.grid), left[a], square)
-            class_rows.classes_are_scaled_down(left, square, float(self.grid), limits, np.empty(c), scaled)
+                row_kernels.leave(rows, np.zeros(square.size), own[a], float(self.grid), left[a], square)
+            row_kernels.classes_are_scaled_down(left, square, float(self.grid), limits, np.empty(c), scaled)
             total += np.bincount(scaled.astype(np.int64), minlength=2)
         return total
 
@@ -199,7 +198,7 @@ class ClassRows(GlmRows):
         total, longest = np.zeros((c, d), dtype=np.int64), self._steps[0]
         farthest, exact = int(self.farthest * self.grid), max(1, (1 << 53) // longest)
         for rows, pull, _, square in self.class_pulls(blocks, start, units):
-            class_rows.cut_vectors(pull, square, float(self.grid), farthest, longest)
+            row_kernels.cut_vectors(pull, square, float(self.grid), farthest, longest)
             for at in range(0, square.size, exact):  # sums of so many products are exact in any order
                 part = slice(at, at + exact)
                 total += (pull[:, part] @ rows[part]).astype(np.int64)
@@ -213,7 +212,7 @@ class ClassRows(GlmRows):
         for rows, _, weight, square in self.class_pulls(blocks, start, units):
             out = np.empty((pairs, d, square.size)).transpose(0, 2, 1)
             scale = self.coarse / self.grid
-            class_rows.weigh_pairs(rows, weight / units[1], scale, float(longest**2), out)
+            row_kernels.weigh_pairs(rows, weight / units[1], scale, float(longest**2), out)
             for k in range(pairs):
                 add_gram(out[k], longest, sums[k])
         own = np.zeros((c, d, d), dtype=np.int64)

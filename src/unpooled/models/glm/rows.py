@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.families import Response, RowFamily
-from unpooled.kernels import rows as glm_rows
-from unpooled.kernels import rows as standard_rows
+from unpooled.kernels import rows as row_kernels
 from unpooled.kernels.moments import add_gram
 from unpooled.linear.residuals import COUNT_CUTS, Meat, ResidualCells, steps_within
 from unpooled.linear.standard import (
@@ -106,7 +105,7 @@ class Responses:
         if self.shifted:
             exposure, limits = _raw(raw, self.exposure)
             own, ends = _raw(raw, self.offset)
-            glm_rows.log_exposures(exposure, limits, own, ends, offset)
+            row_kernels.log_exposures(exposure, limits, own, ends, offset)
         return y, offset
 
     def others(self, block: tuple[NDArray[np.float64], ...]) -> Floats:
@@ -152,7 +151,7 @@ class BaseRate:
             for part in parts:
                 with np.errstate(divide="ignore"):  # a weight of 0
                     y, offset = y * part, offset + np.log(part)
-            total += glm_rows.add_base(y, self.responses.family.high, offset, self.responses.most, self.grid)
+            total += row_kernels.add_base(y, self.responses.family.high, offset, self.responses.most, self.grid)
         return total[: self.count]
 
     def decode(self, total: Total, rows: float) -> tuple[float, float]:
@@ -236,7 +235,7 @@ class GlmRows(StandardRows):
         for coded, *others in coded_features(self.layout, table, self.responses.names):
             beside = self.responses.others(tuple(others))
             rows = np.empty((beside.shape[0], d), order="F")
-            standard_rows.standardise_rows(coded, middle * g, 1 / (width * g), WIDEST, one, float(self.grid), rows)
+            row_kernels.standardise_rows(coded, middle * g, 1 / (width * g), WIDEST, one, float(self.grid), rows)
             yield rows, beside
 
     def pulls(
@@ -252,11 +251,11 @@ class GlmRows(StandardRows):
                 part = rows[at : at + _CACHED]
                 y, offset, *parts = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
                 left, square, weight, usual = np.empty((4, part.shape[0]))
-                standard_rows.leave_from(rows, at, -offset, start, float(self.grid), left, square)
+                row_kernels.leave_from(rows, at, -offset, start, float(self.grid), left, square)
                 np.negative(left, out=left)
                 family.pulls(left, y, weight, usual)
                 limits = float(units[0]), longest, heaviest * float(units[1])
-                glm_rows.scale_down(left, weight, usual, square, float(self.grid), *limits)
+                row_kernels.scale_down(left, weight, usual, square, float(self.grid), *limits)
                 for own in parts:  # none without weights
                     left *= own if scaled else np.sqrt(own)
                     weight *= own
@@ -288,14 +287,14 @@ class GlmRows(StandardRows):
         total = np.zeros((d, d), dtype=np.int64)
         for rows, _, weight, square in self.pulls(blocks, start, units):
             out = np.empty(rows.shape, order="F")
-            glm_rows.weigh_rows(rows, square, weight / units[1], self.coarse / self.grid, longest, out)
+            row_kernels.weigh_rows(rows, square, weight / units[1], self.coarse / self.grid, longest, out)
             add_gram(out, longest, total)
         return np.concatenate([total.diagonal(), total[np.triu_indices(d, 1)]])
 
     def squared_residuals(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """Return the exact sum of squared Pearson residuals."""
         parts = self._residuals(blocks, start, units)
-        total = sum(standard_rows.add_squares(residual, SQUARE_STEPS, self.most) for residual, *_ in parts)
+        total = sum(row_kernels.add_squares(residual, SQUARE_STEPS, self.most) for residual, *_ in parts)
         return np.array([total], dtype=np.int64)
 
     def _residuals(
@@ -309,7 +308,7 @@ class GlmRows(StandardRows):
             for at in range(0, other.shape[0], _CACHED):
                 y, offset, *parts = (np.ascontiguousarray(column) for column in other[at : at + _CACHED].T)
                 left, square, weight, usual = np.empty((4, y.size))
-                standard_rows.leave_from(rows, at, -offset, start, float(self.grid), left, square)
+                row_kernels.leave_from(rows, at, -offset, start, float(self.grid), left, square)
                 np.negative(left, out=left)
                 family.pulls(left, y, weight, usual)
                 left = family.pearson(left, weight) if family.tailed else np.zeros_like(left)
@@ -331,7 +330,7 @@ class GlmRows(StandardRows):
         """The addends of a gradient in steps of the meat's grid, some thousand records at a time: none longer than the longest."""
         longest, farthest = self._steps[0], int(self.farthest * self.grid)
         for rows, pull, _, square in self.pulls(blocks, start, units):
-            standard_rows.cut_residuals(pull, square, float(self.grid), farthest, longest)
+            row_kernels.cut_residuals(pull, square, float(self.grid), farthest, longest)
             yield np.trunc(rows * (pull * (self.meat.longest / longest))[:, None])
 
     # --- from the totals -------------------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from unpooled.families import Response
-from unpooled.kernels import rows as person_rows
-from unpooled.kernels import rows as standard_rows
+from unpooled.kernels import rows as row_kernels
 from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.families import SURVIVAL
 from unpooled.models.glm.rows import BASE, INFORMATION, SCORE, BaseRate, GlmRows, Responses, nearest
@@ -127,7 +126,7 @@ class ExitCells(BaseRate):
         for block in table.blocks(self.responses.names):
             time, happened = self.responses.read(block)
             cells = np.empty(time.size)
-            person_rows.exits(time, happened, self.ends, cells)
+            row_kernels.exits(time, happened, self.ends, cells)
             total += np.bincount(cells.astype(np.int64), minlength=self.count)
         return total
 
@@ -221,8 +220,8 @@ class PersonRows(GlmRows):
                 part, own = rows[at : at + _CACHED, :p], other[at : at + _CACHED]
                 left, square = np.empty((2, own.shape[0]))
                 pull, weight = np.empty((2, ends.size, own.shape[0]))
-                standard_rows.leave(part, np.zeros(own.shape[0]), start[:p], float(self.grid), left, square)
-                person_rows.person_pulls(left, own, hazard, ends, square, float(self.grid), limits, pull, weight)
+                row_kernels.leave(part, np.zeros(own.shape[0]), start[:p], float(self.grid), left, square)
+                row_kernels.person_pulls(left, own, hazard, ends, square, float(self.grid), limits, pull, weight)
                 yield rows[at : at + _CACHED], pull, weight, square
 
     def cells_of_pulls(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
@@ -234,8 +233,8 @@ class PersonRows(GlmRows):
             whole = float(np.minimum(np.exp(start[p:] * CONSTANT), 1e12) @ self.family.widths)
         for rows, other in blocks:
             left, square, scaled = np.empty((3, other.shape[0]))
-            standard_rows.leave(rows[:, :p], np.zeros(left.size), start[:p], float(self.grid), left, square)
-            person_rows.people_are_scaled_down(left, whole, square, float(self.grid), limits, scaled)
+            row_kernels.leave(rows[:, :p], np.zeros(left.size), start[:p], float(self.grid), left, square)
+            row_kernels.people_are_scaled_down(left, whole, square, float(self.grid), limits, scaled)
             total += np.bincount(scaled.astype(np.int64), minlength=2)
         return total
 
@@ -245,7 +244,7 @@ class PersonRows(GlmRows):
         farthest, exact = int(self.farthest * self.grid), max(1, (1 << 53) // longest)
         for rows, pull, _, square in self.person_pulls(blocks, start, units):
             whole = np.empty(square.size)
-            person_rows.cut_sums(pull, square + float(self._one) ** 2, float(self.grid), farthest, longest, whole)
+            row_kernels.cut_sums(pull, square + float(self._one) ** 2, float(self.grid), farthest, longest, whole)
             for at in range(0, square.size, exact):
                 part = slice(at, at + exact)
                 total += (rows[part].T @ whole[part]).astype(np.int64)
@@ -257,7 +256,7 @@ class PersonRows(GlmRows):
         farthest, exact, p = int(self.farthest * self.grid), max(1, (1 << 53) // longest), self.slopes
         for rows, pull, _, square in self.person_pulls(blocks, start, units):
             whole = np.empty(square.size)
-            person_rows.cut_totals(self._rounded(pull), square, float(self.grid), float(self._one), farthest, longest, whole)
+            row_kernels.cut_totals(self._rounded(pull), square, float(self.grid), float(self._one), farthest, longest, whole)
             for at in range(0, square.size, exact):  # sums of so many products are exact in any order
                 part = slice(at, at + exact)
                 total[:p] += (rows[part, :p].T @ whole[part]).astype(np.int64)
@@ -277,7 +276,7 @@ class PersonRows(GlmRows):
             if self.exact:
                 nearest(part, scale)
                 nearest(weight, fine / units[1])
-            person_rows.weigh_totals(part, weight, scale, fine / units[1], float(one), float(heaviest), whole)
+            row_kernels.weigh_totals(part, weight, scale, fine / units[1], float(one), float(heaviest), whole)
             for at in range(0, square.size, exact):
                 some = slice(at, at + exact)
                 gram += ((part[some] * whole[some, None]).T @ part[some]).astype(np.int64)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from unpooled.errors import BudgetRefusal, PolicyRefusal, ReleaseConflict, UnpooledError
-from unpooled.privacy.ledger import formats as format1
-from unpooled.privacy.ledger import formats as formats23
+from unpooled.privacy.ledger import formats
 from unpooled.privacy.ledger import store as files
 from unpooled.privacy.ledger.chain import (
     DIGEST_ALONE,
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
 # Takes a ledger of format 1, 2 or 3 over into files of today, with everything it spent.
 
 #: Formats that can be taken over, and what reads them.
-_READERS: dict[int, Callable[[Path, Path, bytes], Old]] = {1: format1.read_format1}
-_READERS.update((version, partial(formats23.read, version)) for version in formats23.FORMATS)
+_READERS: dict[int, Callable[[Path, Path, bytes], Old]] = {1: formats.read_format1}
+_READERS.update((version, partial(formats.read, version)) for version in formats.FORMATS)
 
 
 def migrate(database: Path) -> None:
