@@ -15,7 +15,7 @@ import pytest
 from elsewhere import Declare
 
 from unpooled.estimation.base import StudyEstimator
-from unpooled.protocol.registry import Model
+from unpooled.protocol.registry import Model, Reading
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "private_correlation"
@@ -46,8 +46,9 @@ def test_the_page_says_which_letters_are_taken_and_which_hooks_there_are() -> No
     hooks = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert len(hooks) >= 8
     assert [hook for hook in hooks if not hasattr(StudyEstimator, hook) and hook not in StudyEstimator.__annotations__] == []
-    table = page.partition("| field of `Model` |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(Model.__dataclass_fields__)[5:]
+    for kind, required in ((Model, 4), (Reading, 0)):
+        table = page.partition(f"| field of `{kind.__name__}` |")[2].partition("\n\n")[0]
+        assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(kind.__dataclass_fields__)[required:]
 
 
 def pytest_of(python: Path | str, folder: Path, *options: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -90,14 +91,14 @@ def test_its_tests_pass_in_a_fresh_environment_into_which_it_is_installed(tmp_pa
 FORGETFUL = """
 from dataclasses import replace
 from unpooled.models import load
-MODEL = replace(load("describe"), name="forgetful", results={results})
+MODEL = replace(load("describe"), name="forgetful", reading=replace(load("describe").reading, types={results}))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forgets", [False, True])
 def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(forgets: bool, tmp_path: Path, declare: Declare) -> None:
-    results = "()" if forgets else 'load("describe").results'
+    results = "()" if forgets else 'load("describe").reading.types'
     folder = declare("somebodys", "forgetful", "made_up_row_forgetful", FORGETFUL.format(results=results))
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["unpooled.testing"]\n')
     (tmp_path / "test_forgetful.py").write_text(

@@ -20,7 +20,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.protocol.messages import encode
-from unpooled.protocol.registry import Panel, no_panels
+from unpooled.protocol.registry import Panel
 from unpooled.protocol.transcript import Transcript
 from unpooled.report import figures
 from unpooled.report.page import page
@@ -247,7 +247,3 @@ def test_the_page_names_every_pair_where_parties_help_each_other_and_a_missing_p
 @pytest.mark.slow
 def test_a_page_without_joint_moments_says_nothing_of_masks(tmp_path: Path) -> None:
     assert "masks" not in page(Run.read(describe(tmp_path)))
-
-
-def test_a_model_without_figures_has_none() -> None:
-    assert no_panels(None, None) == ()

@@ -63,7 +63,7 @@ def test_what_is_damaged_or_of_another_version_is_refused(tmp_path: Path) -> Non
 def test_every_row_of_the_registry_says_what_its_result_is() -> None:
     from unpooled.models import row_names
 
-    assert all(load(row).results or load(row).read_result for row in row_names())
+    assert all(load(row).reading.types or load(row).reading.read_again for row in row_names())
 
 
 @pytest.mark.parametrize("name", ["bayes", "lasso", "pls"])
@@ -108,7 +108,7 @@ def test_a_result_without_the_fields_of_later_builds_is_read(name: str, tmp_path
     written = msgspec.msgpack.decode(msgspec.msgpack.encode(run.result))
     assert without(written) != written
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(without(written)), type=type(run.result))
-    terms = load(name).terms(run.plan, read)
+    terms = load(name).reading.terms(run.plan, read)
     assert [term.term for term in terms] == [term.term for term in run.terms]
     assert [term.estimate for term in terms] == pytest.approx([term.estimate for term in run.terms])
 

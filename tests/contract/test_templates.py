@@ -72,7 +72,7 @@ def test_every_row_has_a_template() -> None:
 @pytest.mark.parametrize("row", TEMPLATED)
 def test_a_template_compiles(row: str, tmp_path: Path) -> None:
     text, plan = written(row, tmp_path)
-    assert plan.statement.holds == load(row).promises == (row not in PUBLISHED)
+    assert plan.statement.holds == load(row).form.promises == (row not in PUBLISHED)
     assert plan.study.row == row
     file = tmp_path / "study.toml"
     head, parameters = text.split("[parameters]")[0], text.split("[parameters]")[1].split("[privacy]")[0]

@@ -683,7 +683,7 @@ def test_an_estimator_of_a_run_is_drawn_as_the_run_was(name: str, more: dict[str
     assert model.coef_.tolist() == pytest.approx(list(released.values()))
     assert model.intercept_ == pytest.approx(result.intercept)
     lines = [term.line for term in model.summary().terms]
-    assert lines == list(load("bayes").terms(plan, result))
+    assert lines == list(load("bayes").reading.terms(plan, result))
     assert lines or "columns" in name  # twelve rows of six columns determine none
     assert all(line.p_value is None and line.privacy is None for line in lines)
     with pytest.raises(UsageError, match="leave prior out"):

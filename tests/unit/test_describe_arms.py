@@ -123,7 +123,7 @@ def test_an_arm_without_people_is_charged_and_not_identified() -> None:
     assert found.difference("age") is None
     assert "not identified" in str(found)
     assert len(found.ledger_) == 1
-    names = {term.term for term in MODEL.terms(found.plan_, found.table_)}
+    names = {term.term for term in MODEL.reading.terms(found.plan_, found.table_)}
     assert "age: standardised difference, new - usual" not in names
 
 
@@ -260,7 +260,7 @@ def test_intervals_of_differences_hold_their_level() -> None:
 
 def test_a_result_of_no_party_prints_nothing() -> None:
     empty = ArmsSummary("arm", ("usual", "new"), (), (), ())
-    assert MODEL.panels(MODEL.compile(study()), empty) == ()
+    assert MODEL.reading.panels(MODEL.compile(study()), empty) == ()
     assert replace(MODEL).name == "describe"
 
 

@@ -139,7 +139,7 @@ def test_nothing_that_varies_leaves_no_figure_of_correlations() -> None:
     )
     model = load("describe")
     assert found.correlations_ == ()
-    assert [panel.title for panel in model.panels(found.plan_, found._result)] == ["mean of a", "mean of b"]
+    assert [panel.title for panel in model.reading.panels(found.plan_, found._result)] == ["mean of a", "mean of b"]
 
 
 def test_a_column_that_varies_no_more_than_its_noise_has_no_correlations() -> None:

@@ -224,7 +224,7 @@ def test_the_roc_band_is_in_figures_and_reports(
     left, right = found.figure().axes
     assert len(left.collections) == 2  # the band, and what of it would be there without privacy
     assert len(right.collections) == 1
-    calibration, roc = load("diagnose").panels(found.plan_, found.cells_)
+    calibration, roc = load("diagnose").reading.panels(found.plan_, found.cells_)
     assert calibration.places == tuple(cell.predicted for cell in found.by_cell)
     assert roc.places == tuple(found.roc_band.false.tolist())
     assert (roc.low, roc.high) == (tuple(found.roc_band.low.tolist()), tuple(found.roc_band.high.tolist()))
@@ -235,7 +235,7 @@ def test_the_roc_band_is_in_figures_and_reports(
     assert "ROC: true positives by false positives" in figures.panel(roc).wide
     assert "a curve over false positives from 0 to 1" in figures.panel(roc).wide
     residuals = diagnose(regression, X[TEST], DAYS[TEST], epsilon=2.0, delta=1e-5, random_state=0)
-    (panel,) = load("diagnose").panels(residuals.plan_, residuals.cells_)
+    (panel,) = load("diagnose").reading.panels(residuals.plan_, residuals.cells_)
     assert not panel.diagonal
     assert "mean residual" in figures.panel(panel).wide
     with pytest.raises(UsageError, match="predicts a number"):

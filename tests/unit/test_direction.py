@@ -344,8 +344,8 @@ def test_a_study_with_categories_and_missing_values_predicts_as_its_result_says(
     assert model.method_ == "direction"
     assert "'direction' gives predictions without standard errors" in MODEL.table(plan, result)
     assert "means over 64 lengths of the slopes" in MODEL.table(plan, result)
-    assert [t.term for t in MODEL.terms(plan, result)][-1] == "(intercept)"
-    assert MODEL.panels(plan, result)[0].title == "coefficients"
+    assert [t.term for t in MODEL.reading.terms(plan, result)][-1] == "(intercept)"
+    assert MODEL.reading.panels(plan, result)[0].title == "coefficients"
 
 
 def test_formulas_households_one_class_and_no_intercept() -> None:

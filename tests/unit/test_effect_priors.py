@@ -100,7 +100,7 @@ def test_the_table_has_a_credible_interval_and_no_test(fitted: unpooled.Treatmen
     assert f"its interval is credible; the rows alone say {fitted.result_.effect.value:.3g}" in words
     assert [one.name for one in fitted.drawn_.weights] == ["2023", "Lund"]
     assert fitted.drawn_.weights[0].weight > fitted.drawn_.weights[1].weight
-    (panel, *_) = MODEL.panels(fitted.plan_, fitted.result_)
+    (panel, *_) = MODEL.reading.panels(fitted.plan_, fitted.result_)
     assert panel.values == (effect.estimate,)
 
 

@@ -47,7 +47,7 @@ def same(one: object, other: object) -> bool:
 
 def asked(study: Study, plan: Any) -> dict[str, Any]:
     """Return everything that a study says under the name of a parameter that an estimator may have."""
-    of_form = load(study.row).renamed
+    of_form = load(study.row).form.renamed
     own = {name: getattr(plan.design.parameters, name) for name in plan.design.parameters.__struct_fields__}
     # Earlier models have another form in an estimator; the class says the loss; a matrix is the basis itself.
     written = {name: value for name, value in own.items() if name not in {"prior", "split", "matrix", "ranks"}}

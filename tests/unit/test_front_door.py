@@ -19,7 +19,7 @@ from unpooled.inference.tables import JointTest
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.unit import Target, Unit
-from unpooled.protocol.registry import no_kept_terms, no_terms
+from unpooled.protocol.registry import nothing
 from unpooled.protocol.terms import ResultTerm
 from unpooled.report.page import PartyView
 from unpooled.study.finished import BudgetLeft
@@ -352,7 +352,7 @@ def test_the_parts_of_all_parties_add_up_to_the_model() -> None:
             {"a": [0, 1, 2], "b": [3, 4, 5]}, bounds=(-1, 3), epsilon=3.0, fit_intercept=fit_intercept, random_state=0
         ).fit(X, y)
         row, plan = load("pride"), model.plan_
-        parts = {party: row.kept_terms(plan, party, dict(kept)) for party, kept in model.kept_.items()}
+        parts = {party: row.reading.kept_terms(plan, party, dict(kept)) for party, kept in model.kept_.items()}
         own = [term.estimate for terms in parts.values() for term in terms if not term.term.startswith("(")]
         assert own == pytest.approx(model.coef_.tolist())
         constants = [terms[-1].estimate for terms in parts.values()]
@@ -369,9 +369,9 @@ def test_a_stacks_party_keeps_the_model_that_it_released() -> None:
     ).fit(X, y)
     row = load("stacking")
     low = model.models_[0]
-    terms = row.kept_terms(model.plan_, "a", {"weights": np.array(low.weights)})
+    terms = row.reading.kept_terms(model.plan_, "a", {"weights": np.array(low.weights)})
     assert [t.estimate for t in terms] == pytest.approx([*low.coefficients, low.intercept])
-    assert row.kept_terms(model.plan_, "a", {}) == ()
+    assert row.reading.kept_terms(model.plan_, "a", {}) == ()
 
 
 # --- what a notebook shows ----------------------------------------------------------------------------------------------------
@@ -426,8 +426,7 @@ def test_a_party_that_keeps_no_coefficients_has_no_figure_of_them() -> None:
 
 def test_a_model_that_names_nothing_lists_nothing() -> None:
     plan = PrideRegressor(parties=2, bounds=(-1, 1)).plan(50, 4)
-    assert no_terms(plan, None) == ()
-    assert no_kept_terms(plan, "party0", {}) == ()
+    assert nothing(plan, "party0", {}) == ()
 
 
 # --- what people see while they wait, and in a console ------------------------------------------------------------------------

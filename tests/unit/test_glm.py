@@ -680,11 +680,11 @@ def test_the_model_of_a_study_predicts_with_its_exposures(tmp_path) -> None:
     pl.DataFrame(data).with_columns(hours=pl.lit("much")).write_csv(tmp_path / "bad.csv")
     with pytest.raises(DataError, match="holds text"):
         predictions(model, tmp_path / "bad.csv")
-    text, terms = MODEL.table(plan, result), MODEL.terms(plan, result)
+    text, terms = MODEL.table(plan, result), MODEL.reading.terms(plan, result)
     assert "age" in text
     assert [t.term for t in terms] == ["age", "(intercept)"]
     assert terms[0].std_error is not None
-    assert MODEL.panels(plan, result)[0].low
+    assert MODEL.reading.panels(plan, result)[0].low
 
 
 # --- outlook, audit, scikit-learn --------------------------------------------------------------------------------------------

@@ -435,17 +435,17 @@ def test_the_model_of_a_study_predicts_classes_in_files(tmp_path) -> None:
     assert list(found) == ["prediction", "probability: p", "probability: q", "probability: r"]
     assert (found["prediction"] == model.predict(pl.DataFrame({k: v for k, v in data.items() if k != "y"}))).all()
     assert np.mean(found["prediction"] == data["y"]) > 0.45
-    terms = MODEL.terms(plan, result)
+    terms = MODEL.reading.terms(plan, result)
     assert [t.term for t in terms[:4]] == ["q: x0", "q: x1", "q: x2", "q: (intercept)"]
     assert "q: x1" in MODEL.table(plan, result)
-    without = MODEL.terms(plan, msgspec.structs.replace(result, newton=None))
+    without = MODEL.reading.terms(plan, msgspec.structs.replace(result, newton=None))
     assert [t.term for t in without[4:]] == [t.term for t in terms]
-    assert without == MODEL.predicting(plan, result)
+    assert without == MODEL.reading.predicting(plan, result)
     assert without[3].estimate == result.intercepts[0]
     text = MODEL.table(plan, msgspec.structs.replace(result, newton=None))
     assert "'newton' gives them" in text
     assert "p: (intercept)" in text
-    assert len(MODEL.panels(plan, result)) == 1
+    assert len(MODEL.reading.panels(plan, result)) == 1
 
 
 @pytest.mark.slow

@@ -520,7 +520,7 @@ def test_events_may_be_a_number_and_the_model_of_a_study_predicts_from_files(tmp
     assert (predicted["survival to 1"] > predicted["survival to 5"]).all()
     assert predicted["prediction"] == pytest.approx(X @ model.coef_)
     assert model.predict_survival(pl.DataFrame({f"x{j}": X[:3, j] for j in range(3)}), [1.0]).shape == (3, 1)
-    text, terms, panels = MODEL.table(plan, result), MODEL.terms(plan, result), MODEL.panels(plan, result)
+    text, terms, panels = MODEL.table(plan, result), MODEL.reading.terms(plan, result), MODEL.reading.panels(plan, result)
     assert "at risk" in text
     assert "log hazard (0.5, 1]" in text
     logs = [f"log hazard ({a:g}, {b:g}]" for a, b in itertools.pairwise((0, *CUTS, 5))]

@@ -696,7 +696,7 @@ def test_a_finished_study_is_an_estimator_that_predicts() -> None:
     coded = np.column_stack([rows["a0"], rows["b0"], rows["a1"], rows["b1"], rows["c1"] == "u", rows["c1"] == "v"])
     expected = coded.astype(float) @ model.coef_ + model.intercept_
     np.testing.assert_allclose(model.predict(pl.DataFrame(rows)), expected)
-    assert "'moments' gives them" in MODEL.foot(plan, result)[0]
+    assert "'moments' gives them" in MODEL.reading.foot(plan, result)[0]
     assert [c.low for c in result.coefficients] == [None] * 6
 
 

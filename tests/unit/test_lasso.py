@@ -317,7 +317,7 @@ def test_a_column_is_released_once_and_broadcast_once() -> None:
         e.key for party in made.values() for e in party.ledger.entries() if e.kind == "charge" and e.key.name == "column"
     ]
     assert len(releases) == len(result.shared)
-    assert "rounds" in MODEL.render(result)
+    assert "rounds" in MODEL.reading.render(result)
 
 
 def test_a_missing_party_stops_the_study() -> None:

@@ -299,7 +299,7 @@ def test_every_form_of_a_prior_is_the_same_numbers(tmp_path: Any) -> None:
     assert (unpooled.load(tmp_path / "fit").coef_ == fit.coef_).all()
     again = fit.set_params(prior=None).fit(X, y)
     assert not hasattr(again, "drawn_")
-    assert "drawn to" not in render(load("lasso").results[0]((), 0.0, (), (), ()))
+    assert "drawn to" not in render(load("lasso").reading.types[0]((), 0.0, (), (), ()))
 
 
 def test_the_cost_of_an_earlier_release_is_composed_unless_its_people_are_others() -> None:

@@ -118,7 +118,7 @@ def test_a_crash_after_any_message_costs_nothing_and_changes_nothing(parties: in
     sets = [words(*range(k, k + 4)) for k in range(parties)]
     whole, made = Transcript(), world(*sets)
     result = made.link(transcript=whole)
-    assert MODEL.results == (LinkResult,)
+    assert MODEL.reading.types == (LinkResult,)
     assert drive(MODEL, made.plan, recorded_only, whole.replay()).result == result
     for cut in range(1, len(whole.entries)):
         again, torn, asked = world(*sets), Transcript(), itertools.count()
@@ -648,8 +648,8 @@ def test_a_party_that_returns_another_number_of_lists_than_it_was_given_is_refus
 
 
 def test_a_result_is_said_in_words() -> None:
-    assert "nobody in common" in MODEL.render(LinkResult(0, (0,), "psi:" + "0" * 64))
-    assert "by pass: 1, 2" in MODEL.render(LinkResult(3, (1, 2), "psi:" + "0" * 64))
+    assert "nobody in common" in MODEL.reading.render(LinkResult(0, (0,), "psi:" + "0" * 64))
+    assert "by pass: 1, 2" in MODEL.reading.render(LinkResult(3, (1, 2), "psi:" + "0" * 64))
 
 
 @pytest.mark.parametrize("parties", [2, 3])

@@ -57,8 +57,8 @@ def test_a_studys_result_says_so(tmp_path: Path) -> None:
     result = run(row, plan.study, held)[1].outcome.result
     assert all(one.low is None and one.high is None for one in result.coefficients)
     assert row.tables(plan, result) is None
-    assert [term.std_error for term in row.terms(plan, result)] == [None] * 4
-    assert any("projection narrows" in line for line in row.foot(plan, result))
+    assert [term.std_error for term in row.reading.terms(plan, result)] == [None] * 4
+    assert any("projection narrows" in line for line in row.reading.foot(plan, result))
 
 
 def test_a_fit_of_the_declared_ranges_keeps_its_table() -> None:

@@ -249,10 +249,10 @@ def test_a_study_s_result_names_its_responses() -> None:
         msgspec.structs.replace(asked, parties=tuple(msgspec.structs.replace(c, rows=200) for c in asked.parties))
     )
     result = run_in_process(model, plan, tables, Policy.in_process(), lambda _: model).outcome.result
-    lines = model.terms(plan, result)
+    lines = model.reading.terms(plan, result)
     assert {line.group for line in lines} == {"fat", "protein"}
-    assert "protein" in model.render(result)
-    assert [panel.title for panel in model.panels(plan, result)] == ["coefficients: fat", "coefficients: protein"]
+    assert "protein" in model.reading.render(result)
+    assert [panel.title for panel in model.reading.panels(plan, result)] == ["coefficients: fat", "coefficients: protein"]
 
 
 def test_above_the_test_of_noise_coefficients_are_a_mean_with_the_posterior(monkeypatch: pytest.MonkeyPatch) -> None:

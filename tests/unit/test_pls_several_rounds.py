@@ -383,9 +383,9 @@ def test_a_study_s_result_names_its_responses() -> None:
     result = run_in_process(model, plan, {"a": table}, Policy.in_process(), lambda _: model).outcome.result
     assert (result.method, result.moments, result.more) == ("gradient", None, ())
     assert result.responses == ("y0", "y1", "y2")
-    assert {line.group for line in model.terms(plan, result)} == {"y0", "y1", "y2"}
-    assert [panel.title for panel in model.panels(plan, result)] == [f"coefficients: y{k}" for k in range(3)]
-    assert "y2" in model.render(result)
+    assert {line.group for line in model.reading.terms(plan, result)} == {"y0", "y1", "y2"}
+    assert [panel.title for panel in model.reading.panels(plan, result)] == [f"coefficients: y{k}" for k in range(3)]
+    assert "y2" in model.reading.render(result)
 
 
 def test_rounds_are_taken_from_the_k_of_each_response_on() -> None:

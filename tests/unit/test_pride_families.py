@@ -378,7 +378,7 @@ def test_parties_that_only_send() -> None:
 @pytest.mark.parametrize("family", ["cox", "multinomial", "ordinal", "poisson"])
 def test_what_a_party_keeps_reads_line_by_line(family: str) -> None:
     model = fitted(family, parties={"a": range(4), "b": range(4, 8)})
-    terms = {t.term: t.estimate for t in load("pride").kept_terms(model.plan_, "a", model.kept_["a"])}
+    terms = {t.term: t.estimate for t in load("pride").reading.kept_terms(model.plan_, "a", model.kept_["a"])}
     constants = {"cox": 0, "multinomial": 3, "ordinal": 3, "poisson": 1}[family]
     lines = 4 * (3 if family == "multinomial" else 1)
     assert len(terms) == lines + constants

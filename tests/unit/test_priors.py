@@ -824,7 +824,7 @@ def test_a_study_names_its_earlier_models_under_its_table(model: str) -> None:
             2,
         )
     assert "intervals are credible" in text
-    assert not any(term.p_value for term in row.terms(plan, result))
+    assert not any(term.p_value for term in row.reading.terms(plan, result))
     assert result.drawn.weights[0].weight > result.drawn.weights[1].weight
     with pytest.raises(UsageError, match="ward = z"):
         row.compile(

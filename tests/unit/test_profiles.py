@@ -139,7 +139,7 @@ def test_every_class_has_a_curve_against_another_one() -> None:
     own = u[:, 1] - u[:, 0]
     assert found.estimate == pytest.approx(own - own[0], abs=1e-3)
     assert "q against p" in found.axes[1]
-    titles = [panel.title for panel in GLM.panels(model.plan_, model._result)]
+    titles = [panel.title for panel in GLM.reading.panels(model.plan_, model._result)]
     assert [title.split(":")[0] for title in titles[1:]] == ["q", "r"]
 
 
@@ -277,7 +277,7 @@ def test_what_has_no_curve_of_its_own_is_refused() -> None:
 @pytest.mark.slow
 def test_reports_have_a_panel_of_each_curve(noisy: PrivateLinearRegression) -> None:
     result = noisy_result(noisy)
-    first, panel = BAYES.panels(noisy.plan_, result)
+    first, panel = BAYES.reading.panels(noisy.plan_, result)
     assert first.title.startswith("estimates")
     assert panel.title == "curve of dose, 95% pointwise band"
     assert panel.ordered
@@ -289,7 +289,7 @@ def test_reports_have_a_panel_of_each_curve(noisy: PrivateLinearRegression) -> N
         assert "less its value at dose = 0" in text
         assert "a curve over dose from 0 to 10" in text
     model = glm("ns(dose, knots=[5]) + age", 30.0)
-    _, curve = GLM.panels(model.plan_, model._result)
+    _, curve = GLM.reading.panels(model.plan_, model._result)
     assert "log odds" in figures.panel(curve).wide
 
 

@@ -158,7 +158,7 @@ def test_what_the_paper_lacks_is_refused(system: str, name: str) -> None:
 def test_a_study_is_refused_what_the_paper_lacks(system: str) -> None:
     study = CALLS[system]().plan_.study
     kind = type(row(system).compile(study).design.parameters)
-    names = sorted(row(system).lacks & {f.name for f in msgspec.structs.fields(kind)})
+    names = sorted(row(system).form.lacks & {f.name for f in msgspec.structs.fields(kind)})
     assert names
     for name in names:
         with pytest.raises(UsageError):

@@ -189,7 +189,7 @@ def test_a_learned_high_level_knows_all_classes(meta: str) -> None:
     assert model.high_.size == 3 * (3 * 3 + 1)
     assert model.plan_.epsilon(1e-5) <= 60.0
     assert model.score(X, Y) > 0.5
-    assert [term.group for term in load("stacking").terms(model.plan_, result_of(model))][-1] == "high level, well"
+    assert [term.group for term in load("stacking").reading.terms(model.plan_, result_of(model))][-1] == "high level, well"
 
 
 def result_of(model: PrivateStackingClassifier) -> StackingResult:

@@ -326,7 +326,7 @@ def test_a_site_that_dropped_out_has_no_line(epsilon: float) -> None:
         result = end.value
     text = str(load("bayes").tables(plan, result).summary())
     assert "rest on 3 of 4 sites" in text
-    (line,) = [t for t in load("bayes").terms(plan, result) if t.term == "a"]
+    (line,) = [t for t in load("bayes").reading.terms(plan, result) if t.term == "a"]
     assert line.estimate == pytest.approx(0.3, abs=0.03)
 
 

@@ -753,7 +753,7 @@ def test_a_fit_over_other_rows_than_planned_is_refused(monkeypatch) -> None:
 
 def test_results_are_rendered() -> None:
     plan, made = opened(study("trusted"))
-    text = MODEL.render(drive(MODEL, plan, in_process(made)).result)
+    text = MODEL.reading.render(drive(MODEL, plan, in_process(made)).result)
     assert "high level" in text
     assert text.splitlines()[1].startswith("a ")
 

@@ -290,7 +290,7 @@ def test_a_finished_study_predicts_as_its_estimator(tmp_path) -> None:
     plan = MODEL.compile(asked({}, epsilon=20.0))
     result = run_in_process(MODEL, plan, TABLES, Policy.in_process(), lambda _: MODEL).outcome.result
     assert isinstance(result.calibrated, Calibrated)
-    assert "counts of classes along these scores" in MODEL.render(result)
+    assert "counts of classes along these scores" in MODEL.reading.render(result)
     model = fitted(plan, result)
     new = pl.DataFrame(VALUES)
     blocks = plan.design.blocks

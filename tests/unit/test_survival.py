@@ -159,7 +159,7 @@ def test_with_noise_it_is_near_holds_its_promise_and_can_be_saved(tmp_path) -> N
     assert found.figure().axes
     found.save(tmp_path / "arms.model")
     assert unpooled.load(tmp_path / "arms.model").result_ == found.result_
-    names = [panel.title for panel in MODEL.panels(found.plan_, found.result_)]
+    names = [panel.title for panel in MODEL.reading.panels(found.plan_, found.result_)]
     assert names == ["survival, usual", "survival, new", "difference of survival, new - usual"]
     for call in (lambda: found.curve("none"), lambda: found.test("none"), lambda: found.mean_difference("none")):
         with pytest.raises(KeyError, match=r"there is no|is identified"):
@@ -184,7 +184,7 @@ def test_an_empty_arm_and_no_events_are_charged_and_not_identified() -> None:
     assert hidden.result_.hidden == ("usual",)
     assert hidden.result_.mean_differences == ()
     assert "usual: not identified" in str(hidden)
-    assert [panel.title for panel in MODEL.panels(hidden.plan_, hidden.result_)] == ["survival, new"]
+    assert [panel.title for panel in MODEL.reading.panels(hidden.plan_, hidden.result_)] == ["survival, new"]
     assert hidden.figure().axes
 
 

@@ -382,7 +382,7 @@ def test_a_set_without_an_end_is_printed_without_it() -> None:
         "not identified",
     ):
         assert words in text
-    lines = {term.term.split(":")[0]: term for term in load("tables").terms(result.plan_, shown)}
+    lines = {term.term.split(":")[0]: term for term in load("tables").reading.terms(result.plan_, shown)}
     assert (lines["odds ratio"].conf_low, lines["odds ratio"].conf_high, lines["odds ratio"].std_error) == (0.5, None, None)
     assert lines["risk difference"].conf_low is None
     assert "risk ratio" not in lines

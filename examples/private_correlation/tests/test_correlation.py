@@ -107,7 +107,7 @@ def test_where_the_noise_hides_everything_nothing_is_said() -> None:
     found = correlation(np.array([0.0, 0.0, 0.1, -0.01, 0.2]), np.ones(5), 50)
     assert found.value is None
     plan = MODEL.compile(study())
-    assert MODEL.terms(plan, found) == ()
+    assert MODEL.reading.terms(plan, found) == ()
     assert "ask for a larger epsilon" in MODEL.table(plan, found)
 
 

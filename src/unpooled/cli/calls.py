@@ -208,7 +208,7 @@ def _coefficients(model: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     if result is not None:
         from unpooled.models import load
 
-        return [_term(term) for term in load(model.plan_.study.row).terms(model.plan_, result)]
+        return [_term(term) for term in load(model.plan_.study.row).reading.terms(model.plan_, result)]
     from unpooled.privacy.bounds import Coding
     from unpooled.protocol.terms import ResultTerm
 
@@ -373,7 +373,7 @@ def _effect(call: serving.ReleaseCall) -> dict[str, Any]:
     model = unpooled.TreatmentEffect(**with_prior(arguments_of(unpooled.TreatmentEffect, call.arguments)))
     arguments_of(model.fit, {}, rows)
     model.fit(frame_of(call.data), **rows)
-    return _released(model, load(model.plan_.study.row).terms(model.plan_, model.result_), str(model.summary()))
+    return _released(model, load(model.plan_.study.row).reading.terms(model.plan_, model.result_), str(model.summary()))
 
 
 @answer.register

@@ -105,7 +105,7 @@ def _rows(folder: Path, epsilon: float, seed: int, console: Console) -> dict[str
     plan, outcome = _run(
         folder, "bayes", parameters, hospitals, dict.fromkeys(hospitals, declared), Target(epsilon, 1e-5), console
     )
-    terms = load("bayes").terms(plan, outcome.result)
+    terms = load("bayes").reading.terms(plan, outcome.result)
     found = {term.term: term for term in terms}
     lines = [
         (said, f"{found[name].estimate:.3g}", f"{found[name].std_error or math.nan:.2g}", truth)

@@ -46,7 +46,7 @@ def result(
             "delta": found.statement.delta,
             "recomputed": found.recomputed,
             "terms": terms,
-            "predicting": found.model.predicting(found.plan, found.result),
+            "predicting": found.model.reading.predicting(found.plan, found.result),
             **({"analyses": [_about(part) for part in found.parts]} if found.parts else {}),
             **({} if tables is None else tables.data(getattr(found.result, "level", 0.95))),
         }

@@ -203,7 +203,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms):
     @property
     def _warns(self) -> bool:
         """Return True if declarations that are read off the data cause a warning: where nothing is promised there is nothing to lose."""
-        return not math.isinf(self.epsilon) and self._row.promises
+        return not math.isinf(self.epsilon) and self._row.form.promises
 
     def _declared(
         self,
@@ -266,7 +266,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms):
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
         study, roots = self._as_linked(study, tables)
         row = self._row_of(study)
-        self.plan_, found = run(row, study, tables, keepers, self.budget, roots)
+        self.plan_, found = run(row, study, tables, keepers, self.budget, roots, whose=self)
         warn_of_a_mean(self.plan_, stacklevel=3)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
@@ -278,7 +278,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms):
         ``own`` are the parameters that the model words itself, out of those of the study that ``said`` names.
         """
         names = cls._get_param_names()
-        asked, lost = asked_by(plan, names, columns, cls._form(plan.study.calibration).renamed, said)
+        asked, lost = asked_by(plan, names, columns, cls._form(plan.study.calibration).form.renamed, said)
         estimator = cls(**(asked | own))
         declared = estimator.bounds
         if isinstance(declared, Bounds) and declared.columns([column.name for column in columns]) != tuple(columns):

@@ -325,7 +325,9 @@ class HasForms(BaseEstimator):
     def _of_form(self) -> dict[str, Any]:
         """Return the form's own values for parameters that stand at their defaults."""
         own = self.get_params(deep=False)
-        return {name: value for name, value in self._row.defaults.items() if name in own and self._stands(name, own[name])}
+        return {
+            name: value for name, value in self._row.form.defaults.items() if name in own and self._stands(name, own[name])
+        }
 
     def _taken(self, name: str) -> Any:  # noqa: ANN401 - the parameter's own type
         """Return the value of a parameter as this form takes it."""
@@ -334,13 +336,13 @@ class HasForms(BaseEstimator):
     def _check_form(self) -> None:
         """Refuse parameters that the form does not have."""
         row, own = self._row, self.get_params(deep=False)
-        for name in sorted(row.lacks & set(own)):
-            allowed = name in row.defaults and isinstance(own[name], _PLAIN) and own[name] == row.defaults[name]
+        for name in sorted(row.form.lacks & set(own)):
+            allowed = name in row.form.defaults and isinstance(own[name], _PLAIN) and own[name] == row.form.defaults[name]
             if not allowed and not self._stands(name, own[name]):
                 raise UsageError(not_in_the_paper(name, row))
 
 
 def not_in_the_paper(name: str, row: Model) -> str:
     """Return the words that refuse a parameter of other forms."""
-    has = f", which has {name} = {row.defaults[name]!r}" if name in row.defaults else ""
+    has = f", which has {name} = {row.form.defaults[name]!r}" if name in row.form.defaults else ""
     return f"{name} is not in the paper{has}: leave it at its default, or use calibration = 'sound'"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.errors import UsageError
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 # --- Running ---------------------------------------------------------------------------------------------------------------
 # A study of this process, as every ``fit`` and function runs it; and how several of them become one study.
 #
-# A fit reads its data, makes a study of them, runs it, and goes on with the result. :func:`asked_by` stops it where its study is known, and
-# :func:`answered` runs it again with the result of a study that contained this one: so a fit need not know whether it is alone.
+# A fit reads its data, makes a study of them, runs it, and goes on with the result. A :class:`Waiting` fit stands still where its study is known,
+# until it is given the result of a study that contained this one: so a fit need not know whether it is alone.
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,8 @@ class Asked:
     views: Mapping[str, Mapping[str, Table]] | None = None
     #: Finds the models of its parts; None: it is of this model alone.
     registry: Callable[[str], Model] | None = None
-
-
-class _Known(BaseException):
-    """A fit is stopped: its study is known. No fit may catch it."""
-
-    def __init__(self, asked: Asked) -> None:
-        super().__init__()
-        self.asked = asked
+    #: The estimator that is fitted, if one is.
+    whose: object = None
 
 
 #: Runs the study of a fit: this process by itself, a Study that contains it, or an audit.
@@ -73,9 +68,10 @@ def run(
     roots: Mapping[str, bytes] | None = None,
     views: Mapping[str, Mapping[str, Table]] | None = None,
     registry: Callable[[str], Model] | None = None,
+    whose: object = None,
 ) -> tuple[Plan, LocalRun]:
     """Return the plan of a study, and its run over tables of this process."""
-    return (_RUNNER.get() or _in_this_process)(Asked(model, study, tables, keepers, budget, roots, views, registry))
+    return (_RUNNER.get() or _in_this_process)(Asked(model, study, tables, keepers, budget, roots, views, registry, whose))
 
 
 def _in_this_process(asked: Asked) -> tuple[Plan, LocalRun]:
@@ -94,39 +90,56 @@ def _alone(asked: Asked) -> Asked:
     return asked
 
 
-def asked_by(fit: Callable[[], Any]) -> Asked:
-    """Return the study that a fit makes of its data; nothing is run, and its warnings come when it is run again."""
+class Waiting:
+    """A fit that made its study, and waits for the result of it in a thread of its own. One that is never answered waits in vain, and harms nobody."""
 
-    def stop(asked: Asked) -> tuple[Plan, LocalRun]:
-        raise _Known(_alone(asked))
+    def __init__(self, fit: Callable[[], Any]) -> None:
+        self._said: SimpleQueue[Asked | _Ended] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Plan, LocalRun]] = SimpleQueue()
+        self._answered = False
+        Thread(target=copy_context().run, args=(self._work, fit), daemon=True).start()
+        said = self._said.get()
+        if isinstance(said, _Ended):
+            said.value()  # raises what the fit raised, if it did
+            raise UsageError("an analysis is a fit, or a function that makes one: this one released nothing")
+        #: The study that the fit makes of its data.
+        self.asked = said
 
-    with run_by(stop), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    def _work(self, fit: Callable[[], Any]) -> None:
+        _RUNNER.set(self._wait)
         try:
-            fit()
-        except _Known as known:
-            return known.asked
-    raise UsageError("an analysis is a fit, or a function that makes one: this one released nothing")
+            found = fit()
+        except BaseException as error:  # noqa: BLE001 - whatever ends the fit ends it for the caller, who waits
+            self._said.put(_Ended(error=error))
+        else:
+            self._said.put(_Ended(found))
+
+    def _wait(self, asked: Asked) -> tuple[Plan, LocalRun]:
+        if self._answered:
+            raise UsageError("an analysis asks one study: this one asked another after it was answered")
+        self._said.put(_alone(asked))
+        return self._answers.get()
+
+    def answered(self, plan: Plan, found: LocalRun) -> Any:  # noqa: ANN401 - whatever the fit returns
+        """Return what the fit returns, once it is given the result of this plan, which answers its study."""
+        self._answered = True
+        self._answers.put((plan, found))
+        said = self._said.get()
+        assert isinstance(said, _Ended)  # a second study is refused inside the fit
+        return said.value()
 
 
-def answered(fit: Callable[[], Any], plan: Plan, found: LocalRun, asked: Asked) -> Any:  # noqa: ANN401 - whatever the fit returns
-    """Return a fit that goes on with the result of this plan, which answers the study that it made before."""
-    answers = [(plan, found)]
+@dataclass(frozen=True)
+class _Ended:
+    """What a fit returned, or what it raised."""
 
-    def answer(again: Asked) -> tuple[Plan, LocalRun]:
-        same = _alone(again).study == asked.study and _digests(again) == _digests(asked)
-        if not same or not answers:
-            raise UsageError(
-                "an analysis asks one study, the same whenever it is made: this one asked another when it was run again"
-            )
-        return answers.pop()
+    found: Any = None
+    error: BaseException | None = None
 
-    with run_by(answer):
-        return fit()
-
-
-def _digests(asked: Asked) -> dict[str, bytes]:
-    return {name: table.digest for name, table in asked.tables.items()}
+    def value(self) -> Any:  # noqa: ANN401 - as above
+        if self.error is not None:
+            raise self.error
+        return self.found
 
 
 @contextmanager
@@ -162,11 +175,11 @@ class PlannedResult(Savable):
     @property
     def terms(self) -> tuple[ResultTerm, ...]:
         """Return the result line by line."""
-        return self._model.terms(self.plan_, self._result)
+        return self._model.reading.terms(self.plan_, self._result)
 
     @classmethod
     def _compiles(cls, study: Study) -> Plan:
         return cls._model.compile(study)
 
 
-__all__ = ["Asked", "Runner", "answered", "asked_by", "run", "run_by"]
+__all__ = ["Asked", "PlannedResult", "Runner", "Waiting", "run", "run_by"]

@@ -30,7 +30,7 @@ from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split
-from unpooled.protocol.registry import COLUMNS, Step, Template
+from unpooled.protocol.registry import COLUMNS, Form, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -221,11 +221,8 @@ MODEL = replace(
     lasso.MODEL,
     name="lasso-published",
     outlook=None,
-    promises=False,
-    renamed={},
     template=TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
-    defaults=SETTINGS,
-    lacks=LACKS,
+    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

@@ -30,7 +30,7 @@ from unpooled.privacy.study import AGGREGATION
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing, Released
-from unpooled.protocol.registry import Step, Template
+from unpooled.protocol.registry import Form, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -307,12 +307,10 @@ MODEL = replace(
     pls.MODEL,
     name="pls-published",
     outlook=None,
-    promises=False,
     template=TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(ROWS, Nothing, EntrustedRows, entrust), Step(PUBLISHED, PublishedRequest, PublishedReply, release_model)),
     coordinate=coordinate,
     households=False,
-    defaults=SETTINGS,
-    lacks=LACKS,
+    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

@@ -38,7 +38,7 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.registry import COLUMNS, Step, Template
+from unpooled.protocol.registry import COLUMNS, Form, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -275,9 +275,7 @@ MODEL = replace(
     name="pride-published",
     compile_plan=compile_plan,
     outlook=None,
-    promises=False,
     template=TEMPLATE,
     steps=tuple(_OWN.get(step.name, step) for step in pride.MODEL.steps),
-    defaults=SETTINGS,
-    lacks=LACKS,
+    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

@@ -218,51 +218,8 @@ def _without_privacy(term: ResultTerm) -> float:
     return math.sqrt(max(1.0 - (term.privacy / term.std_error) ** 2, 0.0))
 
 
-def no_text(result: Any) -> str:  # noqa: ANN401, ARG001 - as below
-    """Nothing but the table of its terms."""
-    return ""
-
-
-def no_foot(plan: Plan, result: Any) -> tuple[str, ...]:  # noqa: ANN401, ARG001 - as below
-    """Nothing to add to the table."""
-    return ()
-
-
-def no_panels(plan: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401, ARG001 - for models whose results stay at the parties
-    """Nothing to draw."""
-    return ()
-
-
-def no_terms(plan: Plan, result: Any) -> tuple[ResultTerm, ...]:  # noqa: ANN401, ARG001 - for models that name no coefficients
-    """Nothing to list."""
-    return ()
-
-
-def no_tables(plan: Plan, result: Any) -> None:  # noqa: ANN401 - for models without standard errors
-    """No tables."""
-
-
-def no_kept_terms(plan: Plan, party: str, kept: Mapping[str, NDArray[Any]]) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as above
-    """Nothing that a party keeps has a name of its own."""
-    return ()
-
-
-def no_notes(plan: Plan) -> tuple[str, ...]:  # noqa: ARG001 - as above
-    """Return no notes: the model adds nothing to the notes of every plan."""
-    return ()
-
-
-def no_check(plan: Plan, party: str, table: Table) -> None:
-    """Nothing that bounds do not say already."""
-
-
-def no_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:  # noqa: ARG001 - as above
-    """-1 and 1 will do."""
-    return {}
-
-
-def no_steps(plan: Plan | None) -> tuple[Step, ...]:  # noqa: ARG001 - as above
-    """Return no more steps."""
+def nothing(*_: object) -> tuple[()]:
+    """Return nothing: a row has nothing to say here."""
     return ()
 
 
@@ -284,9 +241,53 @@ class Analysed:
         return f"{self.name if self.name == model else f'{self.name} ({model})'}\n\n{text}"
 
 
-def no_parts(plan: Plan, result: Any) -> tuple[Analysed, ...]:  # noqa: ANN401, ARG001 - as above
-    """Return nothing: the study is one analysis."""
-    return ()
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the result of a model is read: as text, lines, figures and tables, and again from the record of a run."""
+
+    #: The types of the coordinator's result, of which the first that fits reads it again from the record of a run; none: only a transcript gives it.
+    types: tuple[Any, ...] = ()
+    #: Reads it from the record, where no type can say how.
+    read_again: Callable[[Plan, bytes], Any] | None = None
+    #: The result line by line, in the data's own units; and what a party keeps of a plan.
+    terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = nothing
+    kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = nothing
+    #: The lines under the table of the :attr:`terms`.
+    foot: Callable[[Plan, Any], tuple[str, ...]] = nothing
+    #: The result as text for a terminal, where that is not the table of its :attr:`terms`; and as figures.
+    render: Callable[[Any], str] | None = None
+    panels: Callable[[Plan, Any], tuple[Panel, ...]] = nothing
+    #: What contrasts and tests are made of (:class:`unpooled.inference.tables.Tables`); None: it has no standard errors.
+    tables: Callable[[Plan, Any], Any] | None = None
+    #: The coefficients that predict, where they are others than the lines of the table.
+    predicting: Callable[[Plan, Any], tuple[ResultTerm, ...]] = nothing
+    #: The analyses of a study that contains several, as far as they have ended.
+    parts: Callable[[Plan, Any], tuple[Analysed, ...]] = nothing
+
+    def again(self, model: str, plan: Plan, raw: bytes) -> Any:  # noqa: ANN401 - the coordinator's own
+        """Return the result from the record of a run: as the first of its types that fits."""
+        if self.read_again is not None:
+            return self.read_again(plan, raw)
+        for kind in self.types:
+            try:
+                return msgspec.msgpack.decode(raw, type=kind, strict=True)
+            except msgspec.ValidationError:
+                continue
+        msg = f"model {model!r} cannot read its result from a record: it needs the transcript"
+        raise UsageError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a form of a model has otherwise than the model's sound form."""
+
+    #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
+    promises: bool = True
+    #: The values that it takes for parameters that nobody sets, by name, where they differ; and the parameters that it has not: setting one is refused.
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    lacks: frozenset[str] = frozenset()
+    #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
+    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,23 +299,15 @@ class Model:
     compile_plan: Callable[[Study], Plan]
     steps: tuple[Step, ...]
     coordinate: Callable[[Plan], Conversation]
-    #: The coordinator's result as text for a terminal, where that is not the table of its :attr:`terms`; and as figures.
-    render: Callable[[Any], str] = no_text
-    panels: Callable[[Plan, Any], tuple[Panel, ...]] = no_panels
+    reading: Reading = Reading()
+    #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
+    more_steps: Callable[[Plan | None], tuple[Step, ...]] = nothing
+    form: Form = Form()
     #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
     #: for, by few runs); None where nobody can say.
     outlook: Callable[..., Any] | None = None
-    #: The types of the coordinator's result, of which the first that fits reads it again from the record of a run; none: only a transcript gives it.
-    results: tuple[Any, ...] = ()
-    #: The result, and what a party keeps of a plan, line by line, in the data's own units.
-    terms: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
-    kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = no_kept_terms
-    #: What contrasts and tests are made of (:class:`unpooled.inference.tables.Tables`; None for a result without standard errors), and the
-    #: coefficients that predict, where they are others than the lines of the table.
-    tables: Callable[[Plan, Any], Any] = no_tables
-    predicting: Callable[[Plan, Any], tuple[ResultTerm, ...]] = no_terms
-    #: Made-up label columns, by name, of so many rows: where a study takes others than -1 and 1.
-    made_up_labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] = no_labels
+    #: Made-up label columns, by name, of a number of rows: where a study takes others than -1 and 1.
+    made_up_labels: Callable[[Study, int, np.random.Generator], Mapping[str, NDArray[Any]]] | None = None
     #: The units whose guarantee covers the parties' label columns too.
     covers_labels: frozenset[Unit] = frozenset()
     #: Whether a study of it may protect all rows of an id together.
@@ -322,55 +315,35 @@ class Model:
     #: What becomes of its coefficients, :data:`RELEASED` or :data:`KEPT`: guards ask this, and no class or name. Empty: it says nothing of them.
     coefficients: str = ""
     #: Refuses, at a party and before anything is sent, data that a plan cannot use.
-    check: Callable[[Plan, str, Table], None] = no_check
-    #: The lines under the table of the result, where its :attr:`terms` are that table.
-    foot: Callable[[Plan, Any], tuple[str, ...]] = no_foot
+    check: Callable[[Plan, str, Table], object] = nothing
     #: What ``unpooled new`` writes for this row; None: nothing.
     template: Template | None = None
     #: Sentences, without their full stops, that those who plan or approve a study of it read under its plan.
-    notes: Callable[[Plan], tuple[str, ...]] = no_notes
+    notes: Callable[[Plan], tuple[str, ...]] = nothing
     #: The content of its releases in words, by their names (without the number at the end of one of several), for those who approve a plan.
     releases: Mapping[str, str] = field(default_factory=dict, hash=False)
-    #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
-    promises: bool = True
-    #: The values that this form takes for parameters that nobody sets, by name, where they differ from those of the model's sound form; and the
-    #: parameters of that form which it does not have, so that setting one is refused.
-    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    lacks: frozenset[str] = frozenset()
-    #: The parameters of an estimator that a study of this form calls otherwise, and the study's names of them.
-    renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
-    #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
-    more_steps: Callable[[Plan | None], tuple[Step, ...]] = no_steps
-    #: The analyses of a study that contains several, as far as they have ended; and their results from the record of a run.
-    parts: Callable[[Plan, Any], tuple[Analysed, ...]] = no_parts
-    read_result: Callable[[Plan, bytes], Any] | None = None
     #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
     saved: tuple[str, ...] = ()
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
         """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
-        if parts := self.parts(plan, result):
-            return "\n\n\n".join((*(part.table for part in parts), *self.foot(plan, result)))
-        return self.render(result) or "\n".join((as_table(self.terms(plan, result)), *self.foot(plan, result)))
+        reading = self.reading
+        if parts := reading.parts(plan, result):
+            return "\n\n\n".join((*(part.table for part in parts), *reading.foot(plan, result)))
+        if reading.render is not None and (text := reading.render(result)):
+            return text
+        return "\n".join((as_table(reading.terms(plan, result)), *reading.foot(plan, result)))
 
-    def read(self, plan: Plan, raw: bytes) -> Any:  # noqa: ANN401 - the coordinator's own
-        """Return the result from the record of a run: as the first of its types that fits."""
-        if self.read_result is not None:
-            return self.read_result(plan, raw)
-        for kind in self.results:
-            try:
-                return msgspec.msgpack.decode(raw, type=kind, strict=True)
-            except msgspec.ValidationError:
-                continue
-        msg = f"model {self.name!r} cannot read its result from a record: it needs the transcript"
-        raise UsageError(msg)
+    def tables(self, plan: Plan, result: Any) -> Any:  # noqa: ANN401 - as above
+        """Return what contrasts and tests are made of; None for a result without standard errors."""
+        return None if self.reading.tables is None else self.reading.tables(plan, result)
 
     def compile(self, study: Study) -> Plan:
         """Return the plan of a study of this model, in this form. A model of another distribution is named in it, with its version."""
         if study.row != self.name:
             msg = f"model {self.name!r} is asked for {study.model!r} with calibration {study.calibration!r}, which is another form or none at all"
             raise UsageError(msg)
-        if not self.promises and study.calibration == Calibration.SOUND:
+        if not self.form.promises and study.calibration == Calibration.SOUND:
             msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:

@@ -179,10 +179,10 @@ def results_of(run: Run, *, simulated: bool = False) -> list[dict[str, Any]]:
         {
             "name": part.name,
             "failed": part.failed,
-            **table_of(() if part.failed else part.model.terms(part.plan, part.result)),
+            **table_of(() if part.failed else part.model.reading.terms(part.plan, part.result)),
             "text": "" if part.failed else part.model.table(part.plan, part.result),
-            "foot": () if part.failed else part.model.foot(part.plan, part.result),
-            "panels": () if part.failed else drawn(part.model.panels(part.plan, part.result), simulated=simulated),
+            "foot": () if part.failed else part.model.reading.foot(part.plan, part.result),
+            "panels": () if part.failed else drawn(part.model.reading.panels(part.plan, part.result), simulated=simulated),
         }
         for part in parts
     ]

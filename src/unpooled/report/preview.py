@@ -120,7 +120,7 @@ def _kept(model: Model, plan: Plan, run: LocalRun) -> dict[str, tuple[ResultTerm
     for party, keeper in run.kept.items():
         assert isinstance(keeper, MemoryKeeper)  # of a party of this process
         arrays = {name: values for (own, name), values in keeper.items() if own == plan.hash}
-        if arrays and (terms := model.kept_terms(plan, party, arrays)):
+        if arrays and (terms := model.reading.kept_terms(plan, party, arrays)):
             found[party] = terms
     return found
 

@@ -295,7 +295,7 @@ class _Own:
         """Return the coefficients with which a run predicts."""
         run, study = cited.folder, cited.plan.study
         self._check_same(run, study)
-        terms = {term.term: term.estimate for term in load(study.row).predicting(cited.plan, cited.result)}
+        terms = {term.term: term.estimate for term in load(study.row).reading.predicting(cited.plan, cited.result)}
         constant = terms.pop(CONSTANT_TERM, 0.0)
         if self.family == SURVIVAL:  # the hazards of its intervals are those of its own times
             kept = {coefficient.name for coefficient in cited.result.coefficients}

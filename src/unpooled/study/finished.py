@@ -175,7 +175,7 @@ class Run:
     @property
     def parts(self) -> tuple[Analysed, ...]:
         """Return the analyses of a study that has several."""
-        return self.model.parts(self.plan, self.result)
+        return self.model.reading.parts(self.plan, self.result)
 
     def analysis(self, name: str) -> Run:
         """Return one of several analyses; refused where it has no result."""
@@ -189,7 +189,7 @@ class Run:
     @property
     def terms(self) -> tuple[ResultTerm, ...]:
         """Return the result line by line; empty where it stays at the parties."""
-        return self.model.terms(self.plan, self.result)
+        return self.model.reading.terms(self.plan, self.result)
 
     @classmethod
     def one(cls, folder: Path, analysis: str) -> Run:

@@ -90,7 +90,8 @@ def made_up(
             factor = rng.standard_normal(count)
         columns = {column.name: _values(column, count, rng, truth, factor) for column in card.columns}
         if not vertical or not shared:
-            shared.update(_in_order(model.made_up_labels(study, count, rng), rng, truth, factor))
+            labels = {} if model.made_up_labels is None else model.made_up_labels(study, count, rng)
+            shared.update(_in_order(labels, rng, truth, factor))
         for label in card.labels:
             known = shared.get(label) if vertical or label in shared else None
             columns[label] = shared[label] = _signs(count, rng, truth, factor) if known is None else known

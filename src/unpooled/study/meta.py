@@ -9,7 +9,7 @@ import msgspec
 from sklearn.base import clone
 
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.running import asked_by, run
+from unpooled.estimation.running import Waiting, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.models.analyses.apart import pooled_of
@@ -124,14 +124,14 @@ def meta_analysis(
     if not names:
         raise UsageError("terms names what to pool: at least one term of the model")
     own = clone(model).set_params(budget=None)
-    asked = asked_by(lambda: own.fit(X, y, sites=sites, **rows))
+    asked = Waiting(lambda: own.fit(X, y, sites=sites, **rows)).asked
     delta = default_delta(min(card.people for card in asked.study.parties)) if model.delta is None else model.delta
     study = _apart(msgspec.structs.replace(asked.study, delta=delta), names)
     plan, found = run(MODEL, study, asked.tables, budget=model.budget, registry=load)
     results = found.outcome.result
     tables = {
         inner.study.parties[0].name: None if part.failed else load(inner.study.row).tables(inner, part.result)
-        for part in MODEL.parts(plan, results)
+        for part in MODEL.reading.parts(plan, results)
         for inner in (part.plan,)
     }
     pooled = {term.term: term for term in pooled_of(plan, results)[_NAME]}

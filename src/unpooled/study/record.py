@@ -99,4 +99,4 @@ def read_record(folder: Path) -> tuple[Model, Plan, Any, RunRecord]:
         msg = f"the run was of plan {record.plan[:16]}; this version of unpooled makes {plan.hash[:16]} of its study: use the one it ran with"
         raise UsageError(msg)
     plan = plan.drawn(record.draw)
-    return model, plan, model.read(plan, bytes(record.result)), record
+    return model, plan, model.reading.again(model.name, plan, bytes(record.result)), record

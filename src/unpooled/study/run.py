@@ -310,4 +310,4 @@ class KeptValues:
         if analysis:
             plan = plan.analysis(analysis)
         arrays = {kept: keeper.kept(plan.hash, kept) for kept in keeper.names(plan.hash)}
-        return cls(party, plan, arrays, load(plan.study.row).kept_terms(plan, party, arrays) if arrays else ())
+        return cls(party, plan, arrays, load(plan.study.row).reading.kept_terms(plan, party, arrays) if arrays else ())

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UnpooledError, UsageError, listed
-from unpooled.estimation.running import Asked, answered, asked_by, run
+from unpooled.estimation.running import Asked, Waiting, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.privacy import study as asking
@@ -120,7 +120,9 @@ class Study:
     def fit(self, X: Any, **rows: Any) -> Self:  # noqa: ANN401 - a frame, and what every analysis takes beside it
         """Fit all analyses on this frame; ``sites`` and ``unit_id`` go to each of them."""
         fits = {name: partial(_call(one), X, **rows) for name, one in _named(self.analyses).items()}
-        asked = {name: asked_by(fit) for name, fit in fits.items()}
+        waiting = {name: Waiting(fit) for name, fit in fits.items()}
+        asked = {name: fit.asked for name, fit in waiting.items()}
+        _check_apart(asked)
         study, tables, views = self._together(asked)
         self._check_parties(asked, MODEL.compile(study))
         self.plan_: Plan
@@ -130,14 +132,13 @@ class Study:
         self._results: dict[str, Any] = {}
         self.failed_: dict[str, str] = {}
         refused: list[UnpooledError] = []
-        for part in MODEL.parts(self.plan_, done.outcome.result):
+        for part in MODEL.reading.parts(self.plan_, done.outcome.result):
             if part.failed:
                 self.failed_[part.name] = part.failed
                 continue
             found = LocalRun(replace(done.outcome, result=part.result), done.ledger, _kept(done, part.plan))
             try:
-                # A copy, for one estimator may stand for two analyses, and each has a result of its own.
-                self._results[part.name] = copy(answered(fits[part.name], part.plan, found, asked[part.name]))
+                self._results[part.name] = waiting[part.name].answered(part.plan, found)
             except UnpooledError as error:  # the others are paid for, and can be read
                 self.failed_[part.name] = str(error)
                 refused.append(error)
@@ -317,11 +318,25 @@ def _kept(done: LocalRun, plan: Plan) -> dict[str, Keeper]:
 
 
 def _call(one: Any) -> Callable[..., Any]:  # noqa: ANN401 - an estimator or a function
-    fit: Callable[..., Any] = one.fit if hasattr(one, "fit") else one
+    # A copy, for one estimator may stand for two analyses, and each has a result of its own.
+    owner = getattr(one, "__self__", None)
+    if hasattr(owner, "fit"):
+        one = getattr(copy(owner), one.__name__)
+    fit: Callable[..., Any] = copy(one).fit if hasattr(one, "fit") else one
     if not callable(fit):
         msg = f"an analysis is an estimator, or a function of the frame that fits one: not a {type(one).__name__}"
         raise UsageError(msg)
     return fit
+
+
+def _check_apart(asked: Mapping[str, Asked]) -> None:
+    """Refuse two analyses that fit one estimator: both wait for their results, and it has one."""
+    owners: dict[int, str] = {}
+    for name, one in asked.items():
+        first = name if one.whose is None else owners.setdefault(id(one.whose), name)
+        if first != name:
+            msg = f"analyses {first!r} and {name!r} fit one estimator: give each its own (sklearn.base.clone copies one)"
+            raise UsageError(msg)
 
 
 def _named(analyses: Any) -> dict[str, Any]:  # noqa: ANN401 - what a caller gives

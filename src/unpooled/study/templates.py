@@ -174,7 +174,7 @@ def template(
             raise UsageError("a study that links rows fits no model: leave --formula out")
         return f"{_LINK}{_parties(cards or DEFAULT_CARDS)}"
     row = load(model if calibration == Calibration.SOUND else f"{model}-{calibration}")
-    if not row.promises and calibration == Calibration.SOUND:
+    if not row.form.promises and calibration == Calibration.SOUND:
         msg = f"{model!r} is a form of a model: name the model, and the form with --calibration"
         raise UsageError(msg)
     if row.template is None:

@@ -55,7 +55,7 @@ def check_estimator(run: Run) -> None:
         model = fitted(run.plan, run.result)
     except UsageError:
         return  # nothing predicts, or it stays at the parties
-    predicting = np.array([term.estimate for term in load(run.plan.study.row).predicting(run.plan, run.result)])
+    predicting = np.array([term.estimate for term in load(run.plan.study.row).reading.predicting(run.plan, run.result)])
     for value in np.ravel(getattr(model, "coef_", 0.0)):
         assert not value or np.isclose(predicting, value, rtol=1e-6, atol=0.0).any()
     try:

@@ -87,7 +87,9 @@ class PrivateCorrelation(StudyEstimator):
     def summary(self) -> str:
         """Return the result as a table, with the line under it."""
         check_is_fitted(self)
-        return "\n".join((as_table(MODEL.terms(self.plan_, self.result_)), *MODEL.foot(self.plan_, self.result_)))
+        return "\n".join(
+            (as_table(MODEL.reading.terms(self.plan_, self.result_)), *MODEL.reading.foot(self.plan_, self.result_))
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return True after ``fit``."""

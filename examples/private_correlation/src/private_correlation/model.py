@@ -5,18 +5,15 @@ from private_correlation.outlook import outlook
 from private_correlation.party import STEPS
 from private_correlation.plan import RELEASE, compile_plan
 from private_correlation.template import TEMPLATE
-from unpooled.protocol.registry import Model, of_terms
+from unpooled.protocol.registry import Model, Reading, of_terms
 
 MODEL = Model(
     "private_correlation",
     compile_plan,
     STEPS,
     coordinate,
-    panels=lambda plan, result: of_terms(terms(plan, result)),
+    Reading(panels=lambda plan, result: of_terms(terms(plan, result)), types=(Correlation,), terms=terms, foot=foot),
     outlook=outlook,
-    results=(Correlation,),
-    terms=terms,
-    foot=foot,
     template=TEMPLATE,
     releases={RELEASE: "sums, sums of squares and the sum of products of both columns"},
     saved=("private_correlation.estimator:PrivateCorrelation",),

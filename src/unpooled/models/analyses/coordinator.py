@@ -68,7 +68,7 @@ def terms(plan: Plan, results: dict[str, Any]) -> tuple[ResultTerm, ...]:
         msgspec.structs.replace(term, group=f"{one.name}{BETWEEN}{term.group}" if term.group else one.name)
         for one in parts(plan, results)
         if not one.failed
-        for term in one.model.terms(one.plan, one.result)
+        for term in one.model.reading.terms(one.plan, one.result)
     )
     found = tables(plan, results)
     return own if found is None else own + found.lines
@@ -93,7 +93,7 @@ def panels(plan: Plan, results: dict[str, Any]) -> tuple[Panel, ...]:
         replace(panel, title=f"{one.name}{BETWEEN}{panel.title}")
         for one in parts(plan, results)
         if not one.failed
-        for panel in one.model.panels(one.plan, one.result)
+        for panel in one.model.reading.panels(one.plan, one.result)
     )
 
 
@@ -105,7 +105,8 @@ def result_of(plan: Plan, raw: bytes) -> dict[str, Any]:
         try:
             found[name] = msgspec.msgpack.decode(own, type=Failed, strict=True)
         except msgspec.ValidationError:
-            found[name] = load(inner.study.row).read(inner, bytes(own))
+            row = load(inner.study.row)
+            found[name] = row.reading.again(row.name, inner, bytes(own))
     if list(found) != list(plan.analyses):
         raise DataError("the record does not hold the analyses of its study")
     return found

@@ -8,20 +8,15 @@ from unpooled.models.bayes.splits import compile_plan, coordinate
 from unpooled.models.bayes.template import TEMPLATE
 from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
 from unpooled.products.plan import STEPS as COLUMN_STEPS
-from unpooled.protocol.registry import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model, Reading
 
 MODEL = Model(
     "bayes",
     compile_plan,
     (*STEPS, *COLUMN_STEPS),
     coordinate,
-    panels=panels,
-    foot=foot,
+    Reading(panels=panels, foot=foot, types=(BayesResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
-    results=(BayesResult,),
-    terms=terms,
-    tables=tables,
-    predicting=predicting,
     households=True,
     template=TEMPLATE,
     releases={

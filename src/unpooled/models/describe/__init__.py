@@ -13,7 +13,7 @@ from unpooled.models.describe.ranges import Range
 from unpooled.models.describe.splits import compile_plan, coordinate, panels, render
 from unpooled.models.describe.template import TEMPLATE
 from unpooled.models.describe.terms import terms
-from unpooled.protocol.registry import Model
+from unpooled.protocol.registry import Model, Reading
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -32,11 +32,10 @@ MODEL = Model(
     compile_plan,
     STEPS,
     coordinate,
-    render,
-    panels,
+    Reading(
+        render=render, panels=panels, types=(tuple[Summary, ...], tuple[Range, ...], ArmsSummary, JointSummary), terms=terms
+    ),
     outlook=outlook,
-    results=(tuple[Summary, ...], tuple[Range, ...], ArmsSummary, JointSummary),
-    terms=terms,
     households=True,
     template=TEMPLATE,
     releases={

@@ -171,7 +171,7 @@ class JointDescription(_Described):
         return JointSummary(self.summaries_, self.correlations_, self.still_)
 
     def __str__(self) -> str:
-        return MODEL.render(self._result)
+        return MODEL.table(self.plan_, self._result)
 
     def __repr__(self) -> str:
         return f"JointDescription({len(self.correlations_)} correlations; {self.statement_!r})"
@@ -215,7 +215,7 @@ class ArmsDescription(_Described):
         raise KeyError(msg)
 
     def __str__(self) -> str:
-        return MODEL.render(self.table_)
+        return MODEL.table(self.plan_, self.table_)
 
     def __repr__(self) -> str:
         return f"ArmsDescription({len(self.table_.arms)} arms of {self.table_.by}; {self.statement_!r})"

@@ -6,17 +6,14 @@ from unpooled.models.diagnose.plan import compile_plan
 from unpooled.models.diagnose.reading import Cells
 from unpooled.models.diagnose.template import TEMPLATE
 from unpooled.models.diagnose.terms import terms
-from unpooled.protocol.registry import Model
+from unpooled.protocol.registry import Model, Reading
 
 MODEL = Model(
     "diagnose",
     compile_plan,
     STEPS,
     coordinate,
-    render,
-    panels,
-    results=(Cells,),
-    terms=terms,
+    Reading(render=render, panels=panels, types=(Cells,), terms=terms),
     households=True,
     template=TEMPLATE,
     releases={"cells": "the number of rows in each cell of predictions and responses"},

@@ -96,7 +96,7 @@ def _models(plan: Plan[EffectDesign], parts: dict[str, Any]) -> Models:
         tables = model.tables(part, parts[name])
         # Unshrunk where they are told: what is drawn to 0 leaves confounding in the effect.
         values = (
-            [term.estimate for term in model.predicting(part, parts[name])]
+            [term.estimate for term in model.reading.predicting(part, parts[name])]
             if tables is None
             else [*tables.estimates.estimate]
         )

@@ -173,7 +173,7 @@ def effect(found: Found) -> EffectResult:
     design = found.design
     p = design.declared.parameters
     overlap = None if found.overlap is None else _overlap(design, found.overlap)
-    lines = {name: load(part.study.row).terms(part, found.parts[name]) for name, part in found.plan.parts.items()}
+    lines = {name: load(part.study.row).reading.terms(part, found.parts[name]) for name, part in found.plan.parts.items()}
     why = "" if overlap is None else _hidden(design, overlap)
     if not why and not any(term.term != CONSTANT_TERM for told in lines.values() for term in told):
         why = "not identified: the noise hides what the columns say of treatment and outcome"

@@ -7,20 +7,15 @@ from unpooled.models.glm.party import STEPS
 from unpooled.models.glm.plan import compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.models.glm.template import TEMPLATE
-from unpooled.protocol.registry import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model, Reading
 
 MODEL = Model(
     "glm",
     compile_plan,
     STEPS,
     coordinate,
-    panels=panels,
-    foot=foot,
+    Reading(panels=panels, foot=foot, types=(GlmResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
-    results=(GlmResult,),
-    terms=terms,
-    tables=tables,
-    predicting=predicting,
     households=True,
     template=TEMPLATE,
     releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},

@@ -11,20 +11,16 @@ from unpooled.models.lasso.template import TEMPLATE
 from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
 from unpooled.products.plan import ALONE as COLUMN_STEPS
-from unpooled.protocol.registry import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Form, Model, Reading
 
 MODEL = Model(
     "lasso",
     compile_plan,
     (*STEPS, *STANDARD_STEPS, *COLUMN_STEPS),
     coordinate,
-    render,
-    panels,
+    Reading(render=render, panels=panels, types=(LassoResult,), terms=terms, predicting=terms),
     outlook=outlook,
     covers_labels=frozenset({Unit.RECORD}),
-    results=(LassoResult,),
-    terms=terms,
-    predicting=terms,
     template=TEMPLATE,
     releases={
         "mean": "the sum of the response",
@@ -40,6 +36,6 @@ MODEL = Model(
         **JOINT,
     },
     notes=notes,
-    renamed={"radius": "radius_in_half_ranges"},
     coefficients=RELEASED,
+    form=Form(renamed={"radius": "radius_in_half_ranges"}),
 )

@@ -225,7 +225,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         assert declared.response is not None
         # Joint moments never had a radius in units of y: nothing to warn of.
         half_range = 1.0 if self._joins else declared.response.half_width
-        bound = bound_of(self.radius, half_range, self._row.renamed, stacklevel=3)
+        bound = bound_of(self.radius, half_range, self._row.form.renamed, stacklevel=3)
         if self._joins:
             return self._joint_study(rows[ALL], declared, self._of_rounds() | bound, holder)
         self._check_joining()

@@ -7,19 +7,15 @@ from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.models.pls.template import TEMPLATE
 from unpooled.models.pls.terms import terms
-from unpooled.protocol.registry import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model, Reading
 
 MODEL = Model(
     "pls",
     compile_plan,
     STEPS,
     coordinate,
-    render,
-    panels,
-    outlook,
-    results=(PlsResult,),
-    terms=terms,
-    predicting=terms,
+    Reading(render=render, panels=panels, types=(PlsResult,), terms=terms, predicting=terms),
+    outlook=outlook,
     households=True,
     template=TEMPLATE,
     releases={

@@ -10,18 +10,14 @@ from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
 from unpooled.models.pride.template import TEMPLATE
 from unpooled.models.pride.terms import kept_terms, terms
-from unpooled.protocol.registry import KEPT, Model
+from unpooled.protocol.registry import KEPT, Model, Reading
 
 MODEL = Model(
     "pride",
     compile_plan,
     STEPS,
     coordinate,
-    render,
-    panels,
-    results=(PrideResult,),
-    terms=terms,
-    kept_terms=kept_terms,
+    Reading(render=render, panels=panels, types=(PrideResult,), terms=terms, kept_terms=kept_terms),
     made_up_labels=admissible_labels,
     template=TEMPLATE,
     releases={

@@ -8,20 +8,16 @@ from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.template import TEMPLATE
 from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.registry import RELEASED, Model
+from unpooled.protocol.registry import RELEASED, Model, Reading
 
 MODEL = Model(
     "stacking",
     compile_plan,
     STEPS,
     coordinate,
-    render,
-    panels,
+    Reading(render=render, panels=panels, types=(StackingResult,), terms=terms, kept_terms=kept_terms),
     made_up_labels=made_up_classes,
     covers_labels=frozenset({Unit.RECORD, Unit.ATTRIBUTE}),
-    results=(StackingResult,),
-    terms=terms,
-    kept_terms=kept_terms,
     outlook=outlook,
     template=TEMPLATE,
     releases={

@@ -98,7 +98,7 @@ class StackedClassifier(StackEstimator):
         if self._meta != HIGH_LEVEL:
             return dealt(rows, int(self.parties), int(self.public_seed))
         # As printed, a share of all rows learns the high level; else as many as every group has.
-        share = None if self._row.promises else float(self._taken("high_share"))
+        share = None if self._row.form.promises else float(self._taken("high_share"))
         return dealt(rows, int(self.parties) + 1, int(self.public_seed), last=share)
 
     # --- fit -----------------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class StackedClassifier(StackEstimator):
     def _meta(self) -> str:
         """Return how low-level models are combined: as printed by a high level that is learned, of rows as of columns."""
         asked = str(self._taken("meta"))
-        printed = not self._row.promises and self._stands("meta", self.meta)
+        printed = not self._row.form.promises and self._stands("meta", self.meta)
         return HIGH_LEVEL if printed and self.split == "samples" else asked
 
     @property

@@ -100,7 +100,7 @@ class SurvivalComparison(PlannedResult):
         return f"SurvivalComparison({' against '.join(self.result_.arms)}; {self.statement_!r})"
 
     def _repr_html_(self) -> str:
-        return as_html(MODEL.terms(self.plan_, self.result_), self.statement_.headline)
+        return as_html(MODEL.reading.terms(self.plan_, self.result_), self.statement_.headline)
 
 
 def survival(

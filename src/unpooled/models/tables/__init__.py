@@ -9,19 +9,15 @@ from unpooled.models.tables.plan import compile_plan, notes
 from unpooled.models.tables.result import Contingency
 from unpooled.models.tables.template import TEMPLATE
 from unpooled.models.tables.terms import foot, panels, render, terms
-from unpooled.protocol.registry import Model
+from unpooled.protocol.registry import Model, Reading
 
 MODEL = Model(
     "tables",
     compile_plan,
     STEPS,
     coordinate,
-    render,
-    panels,
+    Reading(render=render, panels=panels, types=(Contingency,), terms=terms, foot=foot),
     outlook=outlook,
-    results=(Contingency,),
-    terms=terms,
-    foot=foot,
     households=True,
     template=TEMPLATE,
     releases={"table": "the count of rows, or the sum of values, in each cell of the table"},

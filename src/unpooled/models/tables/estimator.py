@@ -105,7 +105,7 @@ class Tabulation(PlannedResult):
         return pl.DataFrame([msgspec.structs.asdict(term) for term in self.terms], schema=kinds)
 
     def __str__(self) -> str:
-        return MODEL.render(self.table_)
+        return MODEL.table(self.plan_, self.table_)
 
     def __repr__(self) -> str:
         return f"Tabulation({' x '.join(self.table_.columns)}; {self.statement_!r})"
