@@ -85,7 +85,7 @@ def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     }
     known = {"x": (-1, 1), "days": (0, 1), "arm": ["a", "b"], "died": (0, 1)}
     compared, alive = describe(trial, known, by="arm"), survival(trial, "days", "died", "arm", known)
-    given = {**SEEN, "bounds": known, "max_passes": 6, "prior": {"ATE": 1.0}}
+    given = {**SEEN, "epsilon": 200.0, "bounds": known, "max_passes": 6, "prior": {"ATE": 1.0}}
     effect = TreatmentEffect("arm", outcome="days", covariates="x", **given).fit(trial)
     for result in (described, compared, alive, crossed, effect, diagnose(fitted, *rows("bayes", 2), epsilon=5.0)):
         found[type(result).__name__] = set(shown_by(result))
