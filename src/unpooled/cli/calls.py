@@ -177,10 +177,12 @@ def _saved(thing: Any) -> bytes:  # noqa: ANN401 - anything that can be saved
 
 def tables_of(model: Any, references: Mapping[str, str] | None = None, against: str | None = None) -> Tables:  # noqa: ANN401
     """Return the tables of a model, its levels compared with these; refused where its method has no standard errors."""
-    if not hasattr(model, "_tables"):
+    from unpooled.estimation.fitted import Profiled
+
+    if not isinstance(model, Profiled):
         msg = f"{type(model).__name__} has no table of standard errors"
         raise UsageError(msg)
-    found: Tables = model._tables()  # noqa: SLF001 - of all estimators that print tables
+    found = model._tables()  # noqa: SLF001 - of all estimators that print tables
     asked = {**found.reference, **(references or {})}
     if against is not None and found.classes:
         asked[found.response] = against
@@ -256,12 +258,8 @@ def fitted_data(
         "saved": saved,
         "classes": np.asarray(getattr(model, "classes_", [])).tolist(),
         "columns": [str(column.name) for column in model.declared_columns],
-        "curve": None if curve is None else _curve(curve),
+        "curve": None if curve is None else curve.as_lists(),
     }
-
-
-def _curve(curve: Any) -> dict[str, list[float]]:  # noqa: ANN401 - a curve of Kaplan and Meier
-    return {name: list(getattr(curve, name)) for name in ("times", "survival", "low", "high")}
 
 
 # --- fits ----------------------------------------------------------------------------------------------------------------------
@@ -400,24 +398,6 @@ def _released(found: Any, terms: Sequence[Any] | None = None, text: str = "") ->
         "planned": _planned(plan),
         "text": text or str(found),
         "terms": [_term(term) for term in (found.terms if terms is None else terms)],
-        "curves": _curves(found),
+        "curves": found.curves_as_lists(),
         "saved": _saved(found),
     }
-
-
-def _curves(found: Any) -> dict[str, dict[str, list[float]]]:  # noqa: ANN401
-    """Return what a result draws: the survival of every arm; the ROC curve with its band, and the cells of a calibration curve."""
-    if hasattr(found, "curve"):
-        result = found.result_
-        seen = [arm for arm in result.arms if arm not in getattr(result, "hidden", ())]
-        weighted = getattr(result, "life_tables", seen)  # an effect has curves of times alone
-        return {arm: _curve(found.curve(arm)) for arm in seen[: len(weighted)]}
-    if not hasattr(found, "by_cell"):
-        return {}
-    cells = found.by_cell
-    curves = {"cells": {name: [getattr(cell, name) for cell in cells] for name in ("predicted", "observed", "low", "high")}}
-    if not found.cells_.residual_cuts:
-        band, area = found.roc_band, found.auc
-        curves["roc"] = {name: getattr(band, name).tolist() for name in ("false", "true", "low", "high")}
-        curves["auc"] = {name: [float(getattr(area, name))] for name in ("value", "low", "high")}
-    return curves

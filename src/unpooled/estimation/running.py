@@ -177,6 +177,10 @@ class PlannedResult(Savable):
         """Return the result line by line."""
         return self._model.reading.terms(self.plan_, self._result)
 
+    def curves_as_lists(self) -> dict[str, dict[str, list[float]]]:
+        """Return the curves that this result draws, by name, as data."""
+        return {}
+
     @classmethod
     def _compiles(cls, study: Study) -> Plan:
         return cls._model.compile(study)

@@ -153,6 +153,10 @@ class KaplanMeier(Savable):
         place = np.searchsorted(np.array(self.times), np.asarray(times, dtype=np.float64), side="right") - 1
         return np.array(self.survival)[np.clip(place, 0, len(self.times) - 1)]
 
+    def as_lists(self) -> dict[str, list[float]]:
+        """Return times, curve and band as data."""
+        return {name: list(getattr(self, name)) for name in ("times", "survival", "low", "high")}
+
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Draw the curve with its pointwise band as a matplotlib figure."""
         figure, (axes,) = new_figure(5.4, 3.6)

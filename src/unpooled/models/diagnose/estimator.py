@@ -102,6 +102,19 @@ class Diagnosis(PlannedResult):
         """Observed shares, or mean residuals, by fitted value: the calibration curve, or the residual plot."""
         return reading.by_cell(self.cells_)
 
+    def curves_as_lists(self) -> dict[str, dict[str, list[float]]]:
+        """Return the cells of the calibration curve, or of the residual plot, as data; of two classes the ROC curve too, and its area."""
+        cells = self.by_cell
+        found = {
+            "cells": {name: [getattr(cell, name) for cell in cells] for name in ("predicted", "observed", "low", "high")}
+        }
+        if self.cells_.residual_cuts:
+            return found
+        band, area = self.roc_band, self.auc
+        found["roc"] = {name: getattr(band, name).tolist() for name in ("false", "true", "low", "high")}
+        found["auc"] = {name: [float(getattr(area, name))] for name in ("value", "low", "high")}
+        return found
+
     def _of_classes(self) -> None:
         if self.cells_.residual_cuts:
             raise UsageError("this model predicts a number: by_cell has its residuals")

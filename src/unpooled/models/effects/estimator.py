@@ -356,6 +356,10 @@ class TreatmentEffect(Earlier, StudyEstimator):
             raise KeyError(msg)
         return self.result_.life_tables[arms.index(arm)].kaplan_meier(self.level)
 
+    def curves_as_lists(self) -> dict[str, dict[str, list[float]]]:
+        """Return the weighted survival curves as data; an effect on anything but times has none."""
+        return {arm: self.curve(arm).as_lists() for arm in self.result_.arms[: len(self.result_.life_tables)]}
+
     def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
         """Draw overlap and balance, of survival the weighted curves too, as a matplotlib figure."""
         check_is_fitted(self)

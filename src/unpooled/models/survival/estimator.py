@@ -64,6 +64,10 @@ class SurvivalComparison(PlannedResult):
             raise KeyError(msg)
         return curve(self.result_, arm)
 
+    def curves_as_lists(self) -> dict[str, dict[str, list[float]]]:
+        """Return the survival curves of the arms that the noise does not hide, as data."""
+        return {arm: self.curve(arm).as_lists() for arm in self.result_.arms if arm not in self.result_.hidden}
+
     def test(self, name: str = "log-rank") -> ArmsTest:
         """Return a test by its name."""
         for test in self.result_.tests:
