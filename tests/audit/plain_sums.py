@@ -17,7 +17,7 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Split, Unit
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing, Released
-from unpooled.protocol.registry import Model, Reading, Step
+from unpooled.protocol.registry import Model, ResultReading, Step
 
 #: Asymmetric ranges.
 COLUMNS = tuple(Column(f"x{k}", *ends) for k, ends in enumerate([(-1.0, 3.0), (-20.0, 24.0), (0.0, 2.0), (-5.0, 1.0)] * 4))
@@ -77,4 +77,4 @@ def model(
         return 0
 
     steps = (Step("sums", Nothing, reply, said),)
-    return Model("sums", lambda study: compiled(study, reach, rounds), steps, coordinate, Reading(render=str))
+    return Model("sums", lambda study: compiled(study, reach, rounds), steps, coordinate, ResultReading(render=str))

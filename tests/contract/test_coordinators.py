@@ -18,7 +18,13 @@ from unpooled.models import load, row_names
 
 SOURCE = Path(unpooled.__file__).parent
 #: What a coordinator may touch nothing of, and the pure functions among it.
-FORBIDDEN = ("unpooled.privacy.noise", "unpooled.privacy.table", "unpooled.privacy.ledger", "unpooled.protocol.context")
+FORBIDDEN = (
+    "unpooled.privacy.noise",
+    "unpooled.privacy.masks",
+    "unpooled.privacy.table",
+    "unpooled.privacy.ledger",
+    "unpooled.protocol.context",
+)
 #: Totals that a simulation of a study imagines, without parties.
 IMAGINED = "estimation/outlook.py"
 

@@ -15,7 +15,7 @@ import pytest
 from elsewhere import Declare
 
 from unpooled.estimation.base import StudyEstimator
-from unpooled.protocol.registry import Model, Reading
+from unpooled.protocol.registry import Model, ResultReading
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "private_correlation"
@@ -46,7 +46,7 @@ def test_the_page_says_which_letters_are_taken_and_which_hooks_there_are() -> No
     hooks = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert len(hooks) >= 8
     assert [hook for hook in hooks if not hasattr(StudyEstimator, hook) and hook not in StudyEstimator.__annotations__] == []
-    for kind, required in ((Model, 4), (Reading, 0)):
+    for kind, required in ((Model, 4), (ResultReading, 0)):
         table = page.partition(f"| field of `{kind.__name__}` |")[2].partition("\n\n")[0]
         assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(kind.__dataclass_fields__)[required:]
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from unpooled.errors import UsageError
 from unpooled.kernels import field
-from unpooled.privacy.noise import masks
+from unpooled.privacy.masks import masks
 from unpooled.privacy.plan import HelperCard, Study
 from unpooled.privacy.table import Table
 from unpooled.products.masking import HELD_SEED, ROWS, spots_of

@@ -8,7 +8,7 @@ import short_rows_twin as twin
 
 from unpooled.errors import UsageError
 from unpooled.kernels.field import MODULUS, decode, subtract
-from unpooled.privacy import noise as words
+from unpooled.privacy import masks as words
 from unpooled.privacy.noise import Stream
 
 pytestmark = pytest.mark.guarantee

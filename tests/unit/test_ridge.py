@@ -287,7 +287,7 @@ from threading import Event, Thread
 import numpy
 import scipy.linalg
 from threadpoolctl import threadpool_info
-from unpooled.kernels.compiled import one_thread
+from unpooled.kernels.threads import one_thread
 
 
 def blas_threads():

@@ -17,7 +17,7 @@ from short_rows_twin import Case, Opened, Proof, Rules
 
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.field import four_squares
-from unpooled.privacy.noise import masked, masks
+from unpooled.privacy.masks import masked, masks
 from unpooled.products import prover
 from unpooled.products import short_rows as coins
 from unpooled.products.prover import evaluate, judge, prove

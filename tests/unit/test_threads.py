@@ -9,7 +9,7 @@ import pytest
 from asked import bits
 
 from unpooled.errors import DataError, UsageError
-from unpooled.kernels.compiled import processors
+from unpooled.kernels.threads import processors
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.models.describe.party import sums

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -85,7 +85,7 @@ class Declared:
         return [column.name for column in self.columns]
 
 
-class StudyEstimator(TakesFrames, Linkable, Savable, HasForms):
+class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
 
     A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that

@@ -23,7 +23,6 @@ from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.table import Table
-from unpooled.products.design import PROOF
 from unpooled.protocol.identity import ROW_MAP, Identity
 from unpooled.protocol.local import columns_of_parties, drive, in_process
 from unpooled.protocol.party import Party
@@ -348,6 +347,8 @@ def joint_cards(
     check: str,
 ) -> tuple[Card, ...]:
     """Return the cards of parties that each hold some of the declared columns, and the holder of the response with it."""
+    from unpooled.privacy.study import PROOF
+
     columns = {column.name: column for column in declared}
     joint = ALLOWED if check == PROOF else TRUSTING
     return tuple(

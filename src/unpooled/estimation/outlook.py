@@ -19,8 +19,6 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import real
-from unpooled.products.design import JointDesign
-from unpooled.products.moments import imagine
 from unpooled.protocol.context import Context
 from unpooled.totals.total import Aggregation, Total
 
@@ -458,6 +456,9 @@ class MadeUp:
 
     def moments(self, rng: np.random.Generator) -> Moments:
         """Return the moments that the study would release."""
+        from unpooled.products.design import JointDesign
+        from unpooled.products.moments import imagine
+
         assert isinstance(self.design, JointDesign)  # others release none
         return imagine(self.design, self.tables, rng)
 

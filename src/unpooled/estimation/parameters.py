@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Bounds
@@ -294,7 +293,7 @@ def row_cards(counts: Mapping[str, int | Household], columns: tuple[Column, ...]
 _PLAIN = (str, int, float, tuple, list, dict)
 
 
-class HasForms(BaseEstimator):
+class HasForms:
     """An estimator whose ``calibration`` chooses the form.
 
     In the published form a parameter that stands at its default is the paper's own (:attr:`~unpooled.protocol.registry.Model.defaults`), and one
@@ -303,6 +302,8 @@ class HasForms(BaseEstimator):
 
     _model: ClassVar[Model]
     calibration: str
+    #: Of scikit-learn's estimators.
+    get_params: Callable[..., dict[str, Any]]
 
     @property
     def _row(self) -> Model:

@@ -1,22 +1,13 @@
-"""The one place that decides how kernels are compiled, whether the machine code is kept on disk, and how many threads they take."""
+"""The one place that decides how kernels are compiled, and whether the machine code is kept on disk."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
-from functools import cache
-from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numba
 from numba.core import event
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # --- Compiled --------------------------------------------------------------------------------------------------------------
 # The one place that decides how kernels are compiled, and whether the machine code is kept on disk.
@@ -64,37 +55,3 @@ def njit(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 - nu
         return kernel
 
     return compiled
-
-
-# --- Threads ---------------------------------------------------------------------------------------------------------------
-# Number of processors, and BLAS on one of them.
-
-_TURN = RLock()
-#: Whether the thread whose turn it is has BLAS on one thread already: to set the limit costs more than a small solution.
-_limited = [False]
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use (known on Linux only; elsewhere all of the machine)."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()  # numpy's and scipy's libraries are loaded by now
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """BLAS on one thread inside a with block; threads take turns, because the limit is one per process."""
-    with _TURN:
-        if _limited[0]:
-            yield
-            return
-        with _pools().limit(limits=1, user_api="blas"):
-            _limited[0] = True
-            try:
-                yield
-            finally:
-                _limited[0] = False

@@ -33,7 +33,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from unpooled.errors import UsageError
-from unpooled.kernels.compiled import njit, processors
+from unpooled.kernels.compiled import njit
+from unpooled.kernels.threads import processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.linalg import cho_solve, lapack
 from scipy.special import expit, log_softmax, softmax
 
-from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.ridge import gram, lowest, product, spectrum
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

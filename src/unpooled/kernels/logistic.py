@@ -12,8 +12,9 @@ import numpy as np
 from scipy.linalg import blas, cho_factor, cho_solve
 from scipy.special import log_softmax
 
-from unpooled.kernels.compiled import njit, one_thread, processors
+from unpooled.kernels.compiled import njit
 from unpooled.kernels.newton import Solution
+from unpooled.kernels.threads import one_thread, processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

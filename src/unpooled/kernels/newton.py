@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol, final
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.ridge import gram, lowest, spectrum
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

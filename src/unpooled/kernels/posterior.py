@@ -12,8 +12,8 @@ import numpy as np
 from scipy.linalg import LinAlgError, blas, lapack, solve_triangular
 
 from unpooled.kernels import noisy as noisy_gram
-from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.noisy import GramPrior, likely_grams
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.linalg import blas, eigh, lapack
 from scipy.optimize import minimize_scalar
 
-from unpooled.kernels.compiled import one_thread
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from unpooled.linear.lines import BASE, LENGTH, LineRows, SeveralLines
-from unpooled.linear.residuals import CELLS, MEAT, Covariance
+from unpooled.linear.residuals import CELLS, Covariance
 from unpooled.linear.schedule import AMPLE, LENGTH_ROUNDS, afforded, stretch_of, with_ample
 from unpooled.linear.standard import FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD, StandardRows, public_numbers, remembered
 from unpooled.privacy.sensitivity import moments_ball
@@ -17,7 +17,7 @@ from unpooled.totals.threads import shared_out
 from unpooled.totals.total import DESCENT, Adds, no_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -200,54 +200,3 @@ STATISTICS = {
     FIRST_MOMENTS: first_moments,
     RESIDUAL: residual,
 }
-
-
-# --- Release words ---------------------------------------------------------------------------------------------------------
-# The content of releases that several models make alike, in words for those who approve a plan, by their names.
-
-#: The releases of a fit by rounds, in words, by their names: of every model that is fitted so.
-ROUNDS = {
-    "count": "the number of rows",
-    "base": "the sum of the responses (or of each class of them), from which the fit starts",
-    "scales": "counts of values by size in each column, by which columns are brought to one scale",
-    "descent": "the sum over rows of how each row pulls at the coefficients, once in every round of the fit",
-    "direction": "the sum over rows of how each row pulls at the coefficients, once in every round of the fit",
-    "length": "the sum over rows of how each row pulls at the scale of the fit, once in every round",
-    "beginning": "sums of products of all columns with each other and with the response, from which the fit starts",
-    "spread": "the sum of the sizes of residuals, from which their spread follows",
-    "cells": "the number of residuals in each cell of a histogram",
-    "residual": "sums of products of the columns with each other and with the residuals",
-    "cross": "sums of products of the columns in focus with all others",
-    "meat": "sums of products of the columns, weighted by squared residuals, for standard errors",
-    "score": "the sum over rows of how each row pulls at the coefficients, at the end of the fit",
-    "information": "sums of products of the columns, weighted as the fit weights them, for standard errors",
-    "probabilities": "predicted and observed cases by predicted probability, by which probabilities are calibrated",
-}
-#: The releases of a study of split columns of whole persons.
-JOINT = {
-    "constants": "sums and sums of squares of single columns, by which columns are brought to one scale",
-    "joint": "sums of products of the columns of all parties",
-}
-
-
-# --- Release notes ---------------------------------------------------------------------------------------------------------
-# Sentences of a plan about releases whose names do not say what they hold, with their shares of the budget.
-
-#: Words for a histogram, and for second moments of scores by the assumption about rows.
-HISTOGRAM = (
-    "how many rows have a residual in each of its cells, from which the dispersion and the shares that are cut off follow"
-)
-SCORES = {
-    Covariance.ROBUST: "second moments of scores (a row times its residual), for robust standard errors",
-    Covariance.CLUSTER: "second moments of scores (a row times its residual) that are added up over the rows of an id, for clustered standard errors",
-}
-
-
-def release_notes(
-    totals: Mapping[str, Summed], covariance: Covariance, more: Mapping[str, str] | None = None
-) -> Iterator[str]:
-    """Yield a sentence for the histogram and for second moments of scores, where a plan has them, and for ``more`` releases by name."""
-    words = {CELLS: HISTOGRAM, MEAT: SCORES.get(covariance, ""), **(more or {})}
-    for name, vector in totals.items():
-        if words.get(name):
-            yield f"{name} ({vector.share:.0%} of the squared budget): {words[name]}"

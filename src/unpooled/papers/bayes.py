@@ -24,7 +24,7 @@ from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Unit
-from unpooled.protocol.registry import ROWS, Form, Template
+from unpooled.protocol.registry import ROWS, ModelForm, Template
 from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ MODEL = replace(
     compile_plan=compile_plan,
     outlook=None,
     coordinate=coordinate,
-    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
+    form=ModelForm(promises=False, defaults=SETTINGS, lacks=LACKS),
     template=TEMPLATE,
     households=False,
 )

@@ -30,7 +30,7 @@ from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import ROWWISE, Split
-from unpooled.protocol.registry import COLUMNS, Form, Step, Template
+from unpooled.protocol.registry import COLUMNS, ModelForm, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -224,5 +224,5 @@ MODEL = replace(
     template=TEMPLATE,
     compile_plan=compile_plan,
     steps=(Step(PICK, PickRequest, Pick, pick), Step(COLUMN, ColumnRequest, ColumnReply, share)),
-    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
+    form=ModelForm(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

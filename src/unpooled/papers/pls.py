@@ -30,7 +30,7 @@ from unpooled.privacy.study import AGGREGATION
 from unpooled.privacy.unit import Split, Unit
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing, Released
-from unpooled.protocol.registry import Form, Step, Template
+from unpooled.protocol.registry import ModelForm, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -312,5 +312,5 @@ MODEL = replace(
     steps=(Step(ROWS, Nothing, EntrustedRows, entrust), Step(PUBLISHED, PublishedRequest, PublishedReply, release_model)),
     coordinate=coordinate,
     households=False,
-    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
+    form=ModelForm(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

@@ -38,7 +38,7 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Nothing
-from unpooled.protocol.registry import COLUMNS, Form, Step, Template
+from unpooled.protocol.registry import COLUMNS, ModelForm, Step, Template
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -277,5 +277,5 @@ MODEL = replace(
     outlook=None,
     template=TEMPLATE,
     steps=tuple(_OWN.get(step.name, step) for step in pride.MODEL.steps),
-    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
+    form=ModelForm(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

@@ -20,7 +20,7 @@ from unpooled.privacy.mechanisms import ObjectivePerturbation
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency
-from unpooled.protocol.registry import Form, Template
+from unpooled.protocol.registry import ModelForm, Template
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,5 +133,5 @@ MODEL = replace(
     compile_plan=compile_plan,
     outlook=None,
     template=TEMPLATE,
-    form=Form(promises=False, defaults=SETTINGS, lacks=LACKS),
+    form=ModelForm(promises=False, defaults=SETTINGS, lacks=LACKS),
 )

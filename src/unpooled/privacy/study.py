@@ -44,6 +44,8 @@ HELPER = "helper"
 #: What a policy and a card say of masked rows of this party: that they may travel with a proof that they are short, or without one too.
 ALLOWED, TRUSTING = "allowed", "trusting"
 JOINT_WORDS = frozenset({"", ALLOWED, TRUSTING})
+#: How a study says that columns are split over its parties, and that every party proves its masked rows to be short, or does not.
+COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
 #: Fields of a card that are free text, and how long a text of a card or a study may be.
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.

@@ -10,8 +10,8 @@ import numpy as np
 
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted
 from unpooled.kernels import field
+from unpooled.privacy.masks import masks
 from unpooled.privacy.mechanisms import Summand
-from unpooled.privacy.noise import masks
 from unpooled.products.masking import (
     HELD_SEED,
     OWN_SEED,

@@ -17,6 +17,7 @@ from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import Scales, Standard, StandardRows
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
+from unpooled.privacy.study import PROOF, UNPROVED
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.masking import legs_of
 from unpooled.products.rows import JointRows
@@ -34,13 +35,6 @@ if TYPE_CHECKING:
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
-
-
-# --- Words -----------------------------------------------------------------------------------------------------------------
-# Words of a study whose columns lie at several parties.
-
-#: Columns are split; every party proves that its masked rows are short, or does not.
-COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
 
 
 # --- Formulas --------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
-from unpooled.privacy.noise import SEED_BYTES, length_prefixed
+from unpooled.privacy.masks import SEED_BYTES, length_prefixed
 from unpooled.products.prover import evaluate, judge, prove
 from unpooled.products.short_rows import BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge
 from unpooled.products.sums import Spot

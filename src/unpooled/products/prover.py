@@ -10,7 +10,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.kernels.field import decode, encode, end_values, fold, four_squares, subtract, weighted_squares
-from unpooled.privacy.noise import SEED_BYTES, derived, length_prefixed, masked, masks, uniform_words
+from unpooled.privacy.masks import SEED_BYTES, derived, length_prefixed, masked, masks, uniform_words
 from unpooled.products import short_rows as coins
 from unpooled.products.short_rows import (
     DIGEST_BYTES,

@@ -12,7 +12,8 @@ import numpy as np
 
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.field import GROUP, MODULUS, decode, linear_part, scaled, signed_sums, subtract, total
-from unpooled.privacy.noise import SEED_BYTES, Stream, derived, length_prefixed, uniform_words
+from unpooled.privacy.masks import SEED_BYTES, derived, length_prefixed, uniform_words
+from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

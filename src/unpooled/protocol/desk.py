@@ -225,7 +225,7 @@ class OpenDesk:
         self, rows: NDArray[np.int64], to: Receiver, helper: Receiver, place: tuple[bytes, ...]
     ) -> tuple[Masked, bytes]:
         """Return masked rows for one party, and the seed of their mask."""
-        from unpooled.privacy.noise import masked
+        from unpooled.privacy.masks import masked
 
         self._must_be_joint()
         self.party.table.verify()

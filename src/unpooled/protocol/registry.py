@@ -242,7 +242,7 @@ class Analysed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultReading:
     """How the result of a model is read: as text, lines, figures and tables, and again from the record of a run."""
 
     #: The types of the coordinator's result, of which the first that fits reads it again from the record of a run; none: only a transcript gives it.
@@ -278,7 +278,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ModelForm:
     """What a form of a model has otherwise than the model's sound form."""
 
     #: Whether a plan of it can promise anything; False for a form that is kept for comparison.
@@ -299,10 +299,10 @@ class Model:
     compile_plan: Callable[[Study], Plan]
     steps: tuple[Step, ...]
     coordinate: Callable[[Plan], Conversation]
-    reading: Reading = Reading()
+    reading: ResultReading = ResultReading()
     #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
     more_steps: Callable[[Plan | None], tuple[Step, ...]] = nothing
-    form: Form = Form()
+    form: ModelForm = ModelForm()
     #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
     #: for, by few runs); None where nobody can say.
     outlook: Callable[..., Any] | None = None

@@ -64,7 +64,7 @@ def split(vector: NDArray[np.int64], nodes: int, secret: bytes, *, prime: bool =
     seeds = [hmac.digest(secret, b"seed %d" % k, "sha256") for k in range(nodes - 1)]
     if prime:
         from unpooled.kernels import field
-        from unpooled.privacy.noise import uniform_words
+        from unpooled.privacy.masks import uniform_words
 
         left = field.encode(vector)
         for seed in seeds:
@@ -84,7 +84,7 @@ def add_fragment(total: Words, fragment: Buffer, position: int, nodes: int, *, p
             raise ProtocolError("a fragment that is not a seed of 32 bytes")
         if prime:
             from unpooled.kernels import field
-            from unpooled.privacy.noise import uniform_words
+            from unpooled.privacy.masks import uniform_words
 
             total[:] = field.add(total, uniform_words(bytes(fragment), total.size))
             return

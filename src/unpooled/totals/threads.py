@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.kernels.compiled import one_thread, processors
+from unpooled.kernels.threads import one_thread, processors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -20,7 +20,7 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Ask, Dropped, Nothing, Released
-from unpooled.protocol.registry import Conversation, Model, Reading, Step
+from unpooled.protocol.registry import Conversation, Model, ResultReading, Step
 
 NAME = "contract"
 
@@ -94,7 +94,7 @@ def _complete(replies: list) -> list:
     return replies
 
 
-MODEL = Model(NAME, _compile, (COUNT, BULK), _coordinate, Reading(render=str))
+MODEL = Model(NAME, _compile, (COUNT, BULK), _coordinate, ResultReading(render=str))
 
 
 def install() -> None:

@@ -5,14 +5,14 @@ from private_correlation.outlook import outlook
 from private_correlation.party import STEPS
 from private_correlation.plan import RELEASE, compile_plan
 from private_correlation.template import TEMPLATE
-from unpooled.protocol.registry import Model, Reading, of_terms
+from unpooled.protocol.registry import Model, ResultReading, of_terms
 
 MODEL = Model(
     "private_correlation",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(panels=lambda plan, result: of_terms(terms(plan, result)), types=(Correlation,), terms=terms, foot=foot),
+    ResultReading(panels=lambda plan, result: of_terms(terms(plan, result)), types=(Correlation,), terms=terms, foot=foot),
     outlook=outlook,
     template=TEMPLATE,
     releases={RELEASE: "sums, sums of squares and the sum of products of both columns"},

@@ -8,7 +8,7 @@ from unpooled.estimation.contained import steps_under
 from unpooled.models import load
 from unpooled.models.analyses.coordinator import coordinate, foot, panels, parts, result_of, tables, terms
 from unpooled.models.analyses.plan import compile_plan
-from unpooled.protocol.registry import Model, Reading
+from unpooled.protocol.registry import Model, ResultReading
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -37,7 +37,7 @@ MODEL: Model = Model(
     compile_plan,
     (),
     coordinate,
-    Reading(panels=panels, terms=terms, tables=tables, foot=foot, parts=parts, read_again=result_of),
+    ResultReading(panels=panels, terms=terms, tables=tables, foot=foot, parts=parts, read_again=result_of),
     households=True,
     check=_check,
     notes=_notes,

@@ -1,6 +1,6 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
-from unpooled.linear.design import JOINT, ROUNDS
+from unpooled.linear.releases import JOINT, ROUNDS
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
 from unpooled.models.bayes.party import STEPS
@@ -8,14 +8,14 @@ from unpooled.models.bayes.splits import compile_plan, coordinate
 from unpooled.models.bayes.template import TEMPLATE
 from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
 from unpooled.products.plan import STEPS as COLUMN_STEPS
-from unpooled.protocol.registry import RELEASED, Model, Reading
+from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 MODEL = Model(
     "bayes",
     compile_plan,
     (*STEPS, *COLUMN_STEPS),
     coordinate,
-    Reading(panels=panels, foot=foot, types=(BayesResult,), terms=terms, tables=tables, predicting=predicting),
+    ResultReading(panels=panels, foot=foot, types=(BayesResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
     households=True,
     template=TEMPLATE,

@@ -36,7 +36,7 @@ from unpooled.models.bayes.declared import AUTO, NAIVE
 from unpooled.models.bayes.following import Following
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
-from unpooled.products.design import PROOF
+from unpooled.privacy.study import PROOF
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from unpooled.models.bayes.coordinator import coordinate
 from unpooled.models.bayes.party import STATISTICS
 from unpooled.models.bayes.plan import compile_plan
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.study import COLUMNS
 from unpooled.privacy.table import Table
-from unpooled.products.design import COLUMNS
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.coordinator import BayesResult

@@ -13,8 +13,9 @@ from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed, check_models, directions, rows_of
 from unpooled.inference.sites import sites_of
-from unpooled.linear.design import gradients, left_over, lines, noise_of, opened_rows, release_notes
+from unpooled.linear.design import gradients, left_over, lines, noise_of, opened_rows
 from unpooled.linear.layout import Geometry, MomentsLayout
+from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.linear.scales import CountedScales
 from unpooled.linear.schedule import Method, Schedule, clip_of_focus, schedule_of, stretch_of

@@ -12,7 +12,8 @@ from unpooled.models.bayes import coordinator, plan
 from unpooled.models.bayes.columns import plan as columns
 from unpooled.models.bayes.columns.sines import SineDesign, by_sines
 from unpooled.models.bayes.coordinator import BayesResult, coefficients_of
-from unpooled.products.design import COLUMNS, JointDesign
+from unpooled.privacy.study import COLUMNS
+from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_moments
 
 if TYPE_CHECKING:

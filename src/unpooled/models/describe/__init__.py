@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unpooled.linear.design import JOINT
+from unpooled.linear.releases import JOINT
 from unpooled.models.describe.compared import ArmsSummary
 from unpooled.models.describe.coordinator import JointSummary, Summary
 from unpooled.models.describe.outlook import outlook
@@ -13,7 +13,7 @@ from unpooled.models.describe.ranges import Range
 from unpooled.models.describe.splits import compile_plan, coordinate, panels, render
 from unpooled.models.describe.template import TEMPLATE
 from unpooled.models.describe.terms import terms
-from unpooled.protocol.registry import Model, Reading
+from unpooled.protocol.registry import Model, ResultReading
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -32,7 +32,7 @@ MODEL = Model(
     compile_plan,
     STEPS,
     coordinate,
-    Reading(
+    ResultReading(
         render=render, panels=panels, types=(tuple[Summary, ...], tuple[Range, ...], ArmsSummary, JointSummary), terms=terms
     ),
     outlook=outlook,

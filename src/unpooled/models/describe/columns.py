@@ -22,7 +22,8 @@ from unpooled.models.describe.coordinator import (
 )
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import check_parameters
-from unpooled.products.design import COLUMNS, PROOF, JointDesign
+from unpooled.privacy.study import COLUMNS, PROOF
+from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_totals
 from unpooled.products.plan import plan_of
 from unpooled.products.sums import GRID, JOINT_CONSTANT

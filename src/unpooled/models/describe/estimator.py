@@ -20,8 +20,8 @@ from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Study, default_delta
+from unpooled.privacy.study import COLUMNS, PROOF
 from unpooled.privacy.table import Table
-from unpooled.products.design import COLUMNS, PROOF
 from unpooled.protocol.local import columns_of_parties
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from unpooled.models.diagnose.plan import compile_plan
 from unpooled.models.diagnose.reading import Cells
 from unpooled.models.diagnose.template import TEMPLATE
 from unpooled.models.diagnose.terms import terms
-from unpooled.protocol.registry import Model, Reading
+from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(
     "diagnose",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(render=render, panels=panels, types=(Cells,), terms=terms),
+    ResultReading(render=render, panels=panels, types=(Cells,), terms=terms),
     households=True,
     template=TEMPLATE,
     releases={"cells": "the number of rows in each cell of predictions and responses"},

@@ -13,7 +13,7 @@ from unpooled.models.effects.plan import compile_plan
 from unpooled.models.effects.result import EffectResult
 from unpooled.models.effects.template import TEMPLATE
 from unpooled.models.effects.terms import foot, panels, terms
-from unpooled.protocol.registry import RELEASED, Model, Reading
+from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -30,7 +30,7 @@ MODEL: Model = Model(
     compile_plan,
     STEPS,
     coordinate,
-    Reading(panels=panels, types=(EffectResult,), terms=terms, foot=foot),
+    ResultReading(panels=panels, types=(EffectResult,), terms=terms, foot=foot),
     outlook=outlook,
     households=True,
     coefficients=RELEASED,

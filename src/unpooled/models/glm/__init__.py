@@ -1,20 +1,20 @@
 """Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
 
-from unpooled.linear.design import ROUNDS
+from unpooled.linear.releases import ROUNDS
 from unpooled.models.glm.coordinator import coordinate
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.party import STEPS
 from unpooled.models.glm.plan import compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.models.glm.template import TEMPLATE
-from unpooled.protocol.registry import RELEASED, Model, Reading
+from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 MODEL = Model(
     "glm",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(panels=panels, foot=foot, types=(GlmResult,), terms=terms, tables=tables, predicting=predicting),
+    ResultReading(panels=panels, foot=foot, types=(GlmResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
     households=True,
     template=TEMPLATE,

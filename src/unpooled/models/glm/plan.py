@@ -13,8 +13,8 @@ from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed
 from unpooled.inference.sites import SiteEffects, sites_of
-from unpooled.linear.design import release_notes
 from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.linear.standard import LARGEST_SQUARE, SPREAD, Scales
 from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, check_prior, estimated, responses_of

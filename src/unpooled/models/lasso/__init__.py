@@ -1,6 +1,6 @@
 """LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
-from unpooled.linear.design import JOINT
+from unpooled.linear.releases import JOINT
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
 from unpooled.models.lasso.forms import compile_plan, coordinate
 from unpooled.models.lasso.notes import notes
@@ -11,14 +11,14 @@ from unpooled.models.lasso.template import TEMPLATE
 from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
 from unpooled.products.plan import ALONE as COLUMN_STEPS
-from unpooled.protocol.registry import RELEASED, Form, Model, Reading
+from unpooled.protocol.registry import RELEASED, Model, ModelForm, ResultReading
 
 MODEL = Model(
     "lasso",
     compile_plan,
     (*STEPS, *STANDARD_STEPS, *COLUMN_STEPS),
     coordinate,
-    Reading(render=render, panels=panels, types=(LassoResult,), terms=terms, predicting=terms),
+    ResultReading(render=render, panels=panels, types=(LassoResult,), terms=terms, predicting=terms),
     outlook=outlook,
     covers_labels=frozenset({Unit.RECORD}),
     template=TEMPLATE,
@@ -37,5 +37,5 @@ MODEL = Model(
     },
     notes=notes,
     coefficients=RELEASED,
-    form=Form(renamed={"radius": "radius_in_half_ranges"}),
+    form=ModelForm(renamed={"radius": "radius_in_half_ranges"}),
 )

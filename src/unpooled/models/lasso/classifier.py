@@ -18,7 +18,7 @@ from unpooled.models.lasso.forms import Form
 from unpooled.models.lasso.in_process import in_place, warn_if_full
 from unpooled.models.lasso.joining import Joining
 from unpooled.privacy.bounds import Column
-from unpooled.products.design import PROOF
+from unpooled.privacy.study import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

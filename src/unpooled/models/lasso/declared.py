@@ -10,8 +10,8 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.inference.priors import EarlierModel, check_models
+from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Unit
-from unpooled.products.design import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

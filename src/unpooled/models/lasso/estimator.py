@@ -22,7 +22,7 @@ from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, wa
 from unpooled.models.lasso.joining import Joining
 from unpooled.models.lasso.plan import LassoDesign
 from unpooled.privacy.bounds import Bounds
-from unpooled.products.design import PROOF
+from unpooled.privacy.study import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

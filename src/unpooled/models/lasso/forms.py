@@ -14,7 +14,8 @@ from unpooled.models.lasso.plan import compile_plan as compile_rounds
 from unpooled.models.lasso.standard_coordinator import coordinate_standard
 from unpooled.models.lasso.standard_plan import StandardDesign, compile_standard
 from unpooled.privacy.plan import check_parameters
-from unpooled.products.design import PROOF, JointDesign
+from unpooled.privacy.study import PROOF
+from unpooled.products.design import JointDesign
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study

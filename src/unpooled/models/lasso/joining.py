@@ -13,7 +13,7 @@ from unpooled.estimation.tables import RESPONSE
 from unpooled.linear.moments import Moments
 from unpooled.models.lasso.forms import Form
 from unpooled.privacy.bounds import Coding
-from unpooled.products.design import PROOF
+from unpooled.privacy.study import PROOF
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

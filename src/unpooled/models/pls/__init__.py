@@ -1,20 +1,20 @@
 """Partial least squares on row-split spectra: rounds of regression in a public basis, or one release of its second moments."""
 
-from unpooled.linear.design import ROUNDS
+from unpooled.linear.releases import ROUNDS
 from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
 from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.party import STEPS
 from unpooled.models.pls.plan import compile_plan
 from unpooled.models.pls.template import TEMPLATE
 from unpooled.models.pls.terms import terms
-from unpooled.protocol.registry import RELEASED, Model, Reading
+from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 MODEL = Model(
     "pls",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(render=render, panels=panels, types=(PlsResult,), terms=terms, predicting=terms),
+    ResultReading(render=render, panels=panels, types=(PlsResult,), terms=terms, predicting=terms),
     outlook=outlook,
     households=True,
     template=TEMPLATE,

@@ -12,9 +12,10 @@ import numpy as np
 
 from unpooled.errors import DataError, UsageError
 from unpooled.inference.priors import EarlierModel, assumed, check_models, rows_of
-from unpooled.linear.design import gradients, left_over, lines, opened_rows, release_notes
+from unpooled.linear.design import gradients, left_over, lines, opened_rows
 from unpooled.linear.layout import Geometry, MomentsLayout
 from unpooled.linear.lines import SeveralRows
+from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.scales import CountedScales
 from unpooled.linear.schedule import LENGTH_ROUNDS, ROUNDS, WORTH_SLOPES, Method, schedule_of

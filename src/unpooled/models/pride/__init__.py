@@ -10,14 +10,14 @@ from unpooled.models.pride.party import STEPS
 from unpooled.models.pride.plan import compile_plan
 from unpooled.models.pride.template import TEMPLATE
 from unpooled.models.pride.terms import kept_terms, terms
-from unpooled.protocol.registry import KEPT, Model, Reading
+from unpooled.protocol.registry import KEPT, Model, ResultReading
 
 MODEL = Model(
     "pride",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(render=render, panels=panels, types=(PrideResult,), terms=terms, kept_terms=kept_terms),
+    ResultReading(render=render, panels=panels, types=(PrideResult,), terms=terms, kept_terms=kept_terms),
     made_up_labels=admissible_labels,
     template=TEMPLATE,
     releases={

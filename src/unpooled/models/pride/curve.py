@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import digamma, polygamma
 
-from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.ridge import gram, product
+from unpooled.kernels.threads import one_thread
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

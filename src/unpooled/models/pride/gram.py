@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import eigh
 
-from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.newton import HOPELESS, PENALTY, MoreauEnvelope, NewtonPath
 from unpooled.kernels.ridge import RidgePath, lowest, product
+from unpooled.kernels.threads import one_thread
 from unpooled.models.pride.curve import (
     Belief,
     Observed,

@@ -15,9 +15,9 @@ import numpy as np
 from scipy.linalg import eigh
 
 from unpooled.families.gaussian import Gaussian
-from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.newton import NewtonPath
 from unpooled.kernels.ridge import RidgePath, noise_aware_smoothing, product, shrink_singular_values
+from unpooled.kernels.threads import one_thread
 from unpooled.models.pride.gram import GramNewtonPath, GramPath, Kernel, Share
 from unpooled.models.pride.joint import GramJointPath, JointDesignPath, JointFamily
 

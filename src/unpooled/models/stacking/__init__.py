@@ -1,6 +1,6 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
-from unpooled.linear.design import ROUNDS
+from unpooled.linear.releases import ROUNDS
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
 from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.party import STEPS
@@ -8,14 +8,14 @@ from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.template import TEMPLATE
 from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.registry import RELEASED, Model, Reading
+from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 MODEL = Model(
     "stacking",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(render=render, panels=panels, types=(StackingResult,), terms=terms, kept_terms=kept_terms),
+    ResultReading(render=render, panels=panels, types=(StackingResult,), terms=terms, kept_terms=kept_terms),
     made_up_labels=made_up_classes,
     covers_labels=frozenset({Unit.RECORD, Unit.ATTRIBUTE}),
     outlook=outlook,

@@ -8,14 +8,14 @@ from unpooled.models.survival.plan import compile_plan
 from unpooled.models.survival.result import SurvivalResult
 from unpooled.models.survival.template import TEMPLATE
 from unpooled.models.survival.terms import foot, panels, terms
-from unpooled.protocol.registry import Model, Reading
+from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(
     "survival",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(panels=panels, types=(SurvivalResult,), terms=terms, foot=foot),
+    ResultReading(panels=panels, types=(SurvivalResult,), terms=terms, foot=foot),
     households=True,
     template=TEMPLATE,
     releases={"exits": "the number of people with an event, and without one, in each interval of time"},

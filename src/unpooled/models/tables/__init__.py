@@ -9,14 +9,14 @@ from unpooled.models.tables.plan import compile_plan, notes
 from unpooled.models.tables.result import Contingency
 from unpooled.models.tables.template import TEMPLATE
 from unpooled.models.tables.terms import foot, panels, render, terms
-from unpooled.protocol.registry import Model, Reading
+from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(
     "tables",
     compile_plan,
     STEPS,
     coordinate,
-    Reading(render=render, panels=panels, types=(Contingency,), terms=terms, foot=foot),
+    ResultReading(render=render, panels=panels, types=(Contingency,), terms=terms, foot=foot),
     outlook=outlook,
     households=True,
     template=TEMPLATE,

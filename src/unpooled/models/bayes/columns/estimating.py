@@ -13,7 +13,7 @@ from unpooled.estimation.tables import RESPONSE
 from unpooled.formula import Formula
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
-from unpooled.products.design import COLUMNS
+from unpooled.privacy.study import COLUMNS
 from unpooled.protocol.local import columns_of_parties
 
 if TYPE_CHECKING:

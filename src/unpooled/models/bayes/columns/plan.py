@@ -12,7 +12,8 @@ from unpooled.inference.printed_terms import TREATMENT, check_coding
 from unpooled.inference.priors import EarlierModel, assumed, check_models
 from unpooled.models.bayes.columns.sines import WORTH_MOMENTS, SineDesign, strength
 from unpooled.privacy.plan import check_parameters
-from unpooled.products.design import COLUMNS, PROOF, JointDesign
+from unpooled.privacy.study import COLUMNS, PROOF
+from unpooled.products.design import JointDesign
 from unpooled.products.plan import plan_of
 
 if TYPE_CHECKING:
