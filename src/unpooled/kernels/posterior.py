@@ -14,6 +14,7 @@ from scipy.linalg import LinAlgError, blas, lapack, solve_triangular
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.compiled import one_thread
 from unpooled.kernels.noisy import GramPrior, likely_grams
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -229,9 +230,9 @@ def _combined(images: list[Matrices], residuals: list[Matrices]) -> Matrices:
 # The maximum would not do: where the noise hides everything, the likelihood of the prior's deviation is flat and its maximum anywhere.
 
 #: Deviations of the prior of one standardised or coded coefficient that are tried.
-PRIORS = np.geomspace(0.01, 3.0, 14)
+PRIORS = np.geomspace(*table("evidence").pair("prior_deviations"), 14)
 #: Residual variance is never taken for less than this part of the response's second moment.
-_LEAST = 1e-3
+_LEAST = table("evidence").residual_least
 _EVIDENCE_ROUNDS = 4
 #: Of several Grams and priors, those whose evidence is less than exp(-6) of the largest are left out.
 _UNLIKELY = 6.0
@@ -401,7 +402,7 @@ def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Ma
 # factor max(0, 1 - E|N|^2 / |W|^2), N the noise in the same metric.
 
 #: Scores in no direction are less than this part of what the model says: raising eigenvalues is harmless, and noise makes some negative.
-_LEAST_FACTOR = 0.1
+_LEAST_FACTOR = table("evidence").scores_least
 
 
 def drawn_to_model(released: Matrix, variance: Matrix, model: Matrix) -> Matrix:
