@@ -198,12 +198,12 @@ class Outlook:
     @property
     def worthwhile(self) -> bool:
         """Return True if a smaller error is expected than that of a mean alone."""
-        return not self.error >= self.mean * 0.99
+        return not self.error >= self.mean * _TUNED.worth_mean
 
     @property
     def buys_something(self) -> bool:
         """Return True if a smaller error is expected than with nothing released."""
-        return not self.error >= self.nothing_released * 0.98
+        return not self.error >= self.nothing_released * _TUNED.worth_nothing
 
     @property
     def pays(self) -> bool:

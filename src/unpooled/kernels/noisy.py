@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #
 #     Cov(e - N b) = diag(v) + diag(V diag(S)) + offdiag(V o S).
 
+_TUNED = table("evidence")
+
 
 def psd_part(matrix: Matrix) -> Matrix:
     """Return the nearest positive semidefinite matrix."""
@@ -47,7 +49,9 @@ def shares(vectors: Matrix, lift: Matrix | None = None) -> Vector:
     return np.asarray(np.square(lift @ vectors).sum(axis=1) / np.square(lift).sum(axis=1))
 
 
-def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1, lift: Matrix | None = None) -> NDArray[np.bool_]:
+def identified(
+    gram: Matrix, gram_variance: Matrix, share: float = _TUNED.gram_hidden, lift: Matrix | None = None
+) -> NDArray[np.bool_]:
     """For every coefficient, whether the noisy Gram tells of it: less than ``share`` of it is in directions below twice the noise level.
 
     There an eigenvalue is half noise or more, and no interval that takes the Gram for that of the rows knows how wrong it is.
@@ -56,7 +60,7 @@ def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1, lift: Ma
     return np.asarray(shares(vectors[:, values < 2 * noise_level(gram_variance)], lift) < share)
 
 
-def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
+def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = _TUNED.gram_ridge) -> Matrix:
     """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level.
 
     A Gram is positive definite if its smallest eigenvalue is more than the rounding error of its largest: copies without noise are not.
@@ -253,7 +257,6 @@ def cross_without_still(cross: Vector, variance: Vector, still: Matrix) -> Vecto
 # max(r, .3) g, the others about 0 with one of r g, those with the constant about 0 with one of r sqrt(g n). Given the level g and the spread r every
 # entry has a normal posterior of its own. Levels, in equal steps of their logarithm, and spreads have equal prior weights, and the release weighs them.
 
-_TUNED = table("evidence")
 #: Number of levels that are tried, from the lowest part of the largest on.
 _LEVELS = 12
 #: Spreads of the entries about each level.

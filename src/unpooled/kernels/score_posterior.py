@@ -36,7 +36,7 @@ _NONE, _SLOPES, _SLOPE_POINTS = _TUNED.none, _TUNED.pair("slopes"), 33
 _RATIO, _SHIFT = _TUNED.ratio, _TUNED.shift
 #: Deviations of that ratio on each side; of the base rate's noise, and points between; the least base rate, in rows. All rates are equally likely
 #: before data.
-_REACH, _RATE_REACH, _RATE_POINTS, _LEAST_RATE = 3.0, 4.0, 25, 0.5
+_REACH, _RATE_REACH, _RATE_POINTS, _LEAST_RATE = 3.0, 4.0, 25, _TUNED.least_rate
 #: What is believed of the mean of the scores, and of the logarithm of their deviation.
 _MEAN, _LOG_DEVIATION = _TUNED.mean, _TUNED.pair("log_deviation")
 #: Points of a cell; draws of the posterior.
