@@ -44,7 +44,8 @@ class Part:
     def key(self, *, quick: bool) -> str:
         """Return a digest of the command and of all sources that a result depends on."""
         found = hashlib.sha256(json.dumps([self.command, quick]).encode())
-        for path in [*sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "benchmarks").glob("*.py"))]:
+        own = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").glob("unpooled/schedules/*.toml")]
+        for path in [*sorted(own), *sorted((ROOT / "benchmarks").glob("*.py"))]:
             if path.parent.name != "benchmarks" or path.stem in {self.script, "board", "neighbours"}:
                 found.update(path.read_bytes())
         return found.hexdigest()[:16]

@@ -68,15 +68,31 @@ def _imported(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@functools.cache
+def _tables(module: str) -> frozenset[Path]:
+    """Return the tables of tuned numbers that a module reads by ``table(...)``: those that it names, or all where it names one at run time."""
+    if "unpooled.schedules" not in _imported(module):
+        return frozenset()
+    folder, found = Path(unpooled.__file__).parent / "schedules", set()
+    for node in ast.walk(ast.parse(_file(module).read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "table":
+            match node.args:
+                case [ast.Constant(value=str(name))]:
+                    found.add(folder / f"{name}.toml")
+                case _:
+                    found |= set(folder.glob("*.toml"))
+    return frozenset(found)
+
+
 def behind(module: str) -> list[Path]:
-    """Return the files that a module is made of: its own, and those of all that it imports, directly or not."""
+    """Return the files that a module is made of: its own, those of all that it imports, directly or not, and the tables of numbers that these read."""
     waiting, seen = [module], set()
     while waiting:
         name = waiting.pop()
         if name not in seen and _file(name):
             seen.add(name)
             waiting += [*_imported(name), name.rpartition(".")[0]]
-    return sorted(file for name in seen if (file := _file(name)))
+    return sorted({file for name in seen if (file := _file(name))}.union(*map(_tables, seen)))
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from unittest import mock
 
 import numpy as np
 from experiments.common import run, write_table
-from experiments.inference.played import PARTS, played_result
+from experiments.inference.played import PARTS, played_result, sources
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
@@ -60,9 +60,8 @@ Cell = tuple[int, int, float, float, float]
 def code() -> str:
     """A hash of the code behind the runs."""
     root = Path(unpooled.__file__).parent
-    files = [file for part in PARTS for file in sorted((root / part).rglob("*.py"))]
     total = hashlib.sha256()
-    for file in (*files, Path(__file__)):
+    for file in (*sources(root, PARTS), Path(__file__)):
         total.update(file.read_bytes())
     return total.hexdigest()[:12]
 

@@ -179,9 +179,9 @@ def played(classes: bool, at: int, often: int) -> tuple[tuple[str, int, int, flo
     """Return a cell and its runs, from its file where it has one."""
     rows, epsilon = list(itertools.product(ROWS, EPSILONS))[at]
     cell = (SHAPES[(at + classes) % len(SHAPES)], rows, WIDTHS[(at + at // len(EPSILONS)) % len(WIDTHS)], epsilon)
-    code = hashlib.sha256(
-        b"".join(p.read_bytes() for p in sorted(Path("src/unpooled").rglob("*.py"))) + Path(__file__).read_bytes()
-    )
+    root = Path("src/unpooled")
+    sources = [*sorted(root.rglob("*.py")), *sorted(root.glob("schedules/*.toml")), Path(__file__)]
+    code = hashlib.sha256(b"".join(p.read_bytes() for p in sources))
     file = WHERE / f"{'classes' if classes else 'numbers'}-{at}-{code.hexdigest()[:12]}.json"
     held = json.loads(file.read_text()) if file.is_file() else []
     for seed in range(len(held), often):

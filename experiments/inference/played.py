@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,19 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table
 
 #: The parts of the package that a played study depends on.
-PARTS = ("aggregation", "estimation", "families", "formula", "kernels", "models", "privacy")
+PARTS = (
+    "estimation",
+    "families",
+    "formula",
+    "inference",
+    "kernels",
+    "linear",
+    "models",
+    "privacy",
+    "products",
+    "schedules",
+    "totals",
+)
 
 
 class Quiet:
@@ -40,10 +53,19 @@ def played_tables(plan: Plan, table: Table, noise: Any) -> Any:
     return load(plan.study.model).tables(plan, played_result(plan, table, noise))
 
 
+def sources(root: Path, parts: Sequence[str]) -> list[Path]:
+    """Return the files of these parts of the package that say what it computes: its code, and its tables of numbers."""
+    found = []
+    for part in parts:
+        assert (root / part).is_dir(), f"there is no {part} in the package: name the rooms that there are"
+        found += sorted(file for file in (root / part).rglob("*") if file.suffix in {".py", ".toml"})
+    return found
+
+
 def code() -> str:
     """A hash of the code that a played study depends on, and of the designs: runs of different hashes are not mixed."""
     root, own = Path(unpooled.__file__).parent, Path(__file__).parent
-    files = [file for part in PARTS for file in sorted((root / part).rglob("*.py"))]
+    files = sources(root, PARTS)
     total = hashlib.sha256()
     for file in (*files, *(own / name for name in ("designs.py", "responses.py", "targets.py", "played.py"))):
         total.update(file.read_bytes())

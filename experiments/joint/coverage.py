@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from experiments.common import run, write_table
 from experiments.inference.judging import Judged, judged, verdict
-from experiments.inference.played import Quiet
+from experiments.inference.played import Quiet, sources
 from experiments.joint.designs import CELLS, Cell, drawn
 from experiments.joint.played import play
 
@@ -43,8 +43,8 @@ HEAD = (
 def code(*more: str) -> str:
     """A hash of the code behind the runs; ``more`` names other parts of the package."""
     root, own = Path(unpooled.__file__).parent, Path(__file__).parent
-    parts = ("aggregation", "kernels", "privacy/bounds", *more)
-    files = [file for part in parts for file in sorted((root / part).rglob("*.py"))]
+    parts = ("inference", "kernels", "linear", "privacy", "products", "schedules", "totals", *more)
+    files = sources(root, parts)
     total = hashlib.sha256()
     for file in (*files, own / "designs.py", own / "played.py"):
         total.update(file.read_bytes())

@@ -161,6 +161,17 @@ def test_the_code_behind_a_script_is_what_it_imports(experiments: SimpleNamespac
     assert {"src/unpooled/models/describe/__init__.py", "src/unpooled/models/glm/__init__.py"} <= by_name
 
 
+def test_a_tuned_number_that_changes_begins_the_cells_anew(experiments: SimpleNamespace) -> None:
+    """The tables that the imported modules read are part of the code; those that none of them reads are not."""
+    files = {str(file.relative_to(ROOT)) for file in experiments.cells.behind("experiments.clip_search")}
+    tables = {Path(file).stem for file in files if file.startswith("src/unpooled/schedules/") and file.endswith(".toml")}
+    assert {"regression", "directions", "focus", "rows", "residuals"} <= tables
+    assert not {"joint", "outlooks", "lasso"} & tables
+    assert "src/unpooled/schedules/__init__.py" in files
+    focused = {file.name for file in experiments.cells.behind("experiments.inference.focus")}
+    assert "joint.toml" in focused  # a model is found by its name, and so may be any
+
+
 def test_cells_of_other_code_do_not_count(experiments: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert experiments.cells.kept("a", lambda: 1) == 1
     monkeypatch.setattr(experiments.cells, "code", lambda: "another")

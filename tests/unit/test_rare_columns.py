@@ -161,7 +161,7 @@ def test_long_tails_of_a_response_are_not_cut_where_the_noise_allows() -> None:
 
 @pytest.mark.slow
 def test_cutting_them_at_three_deviations_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_CLIP_ROOT", 0.0)
+    monkeypatch.setattr(rounds, "_TUNED", rounds._TUNED.but(clip_root=0.0))
     slope, _ = np.abs(np.mean([tails(seed) for seed in range(8)], axis=0))  # the constant is mended by the law of the tail
     assert slope > 2
 
@@ -183,7 +183,7 @@ def variance(seed: int) -> float:
 @pytest.mark.slow
 def test_squares_of_long_tails_count_where_the_noise_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.mean([variance(seed) for seed in range(4)]) == pytest.approx(1, abs=0.06)
-    monkeypatch.setattr(rounds, "_SQUARE_ROOT", 0.0)
+    monkeypatch.setattr(rounds, "_TUNED", rounds._TUNED.but(square_root=0.0))
     assert np.mean([variance(seed) for seed in range(4)]) < 0.92
 
 

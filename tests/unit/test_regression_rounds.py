@@ -742,6 +742,6 @@ def test_a_direction_of_noise_is_taken_for_as_long_as_its_slopes_make_it(noise: 
 
 
 def test_where_noise_is_negligible_the_clip_grows_by_the_root_of_the_budget_up_to_four_deviations() -> None:
-    quiet, clip = linear_rounds._QUIET, linear_rounds._CLIP
+    quiet, clip = linear_rounds._TUNED.quiet, linear_rounds._TUNED.clip
     found = [schedule_of(Method.GRADIENT, times * quiet, 6, 200).longest for times in (1.001, 1.21, 1e6)]
     assert found == pytest.approx([clip * math.sqrt(1.001), 1.1 * clip, 4.0])

@@ -20,6 +20,7 @@ from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import real
 from unpooled.protocol.context import Context
+from unpooled.schedules import table
 from unpooled.totals.total import Aggregation, Total
 
 if TYPE_CHECKING:
@@ -45,15 +46,14 @@ if TYPE_CHECKING:
 #: The laws that columns may have: normal ones; exponential ones, which are skewed; and groups of near copies, normal within.
 NORMAL, SKEWED, COPIES = "normal", "skewed", "near copies"
 SHAPES = (NORMAL, SKEWED, COPIES)
+_TUNED = table("outlooks")
 #: Columns in a group of near copies, and the correlation of two of them.
-_GROUP, _ALIKE = 4, 0.95
-#: The least number of made-up rows of a fit, and the number of values in all of them.
-_FEWEST, _VALUES = 2500, 100_000
+_GROUP, _ALIKE = _TUNED.whole("copies"), _TUNED.copies_alike
 
 
 def rows_to_make(rows: int, columns: int) -> int:
     """Return the number of rows to make up for a study of this size: more would differ in the error alone that they have for being few."""
-    return min(rows, max(_FEWEST, _VALUES // columns))
+    return min(rows, max(_TUNED.whole("fewest_rows"), _TUNED.whole("values") // columns))
 
 
 def checked_shapes(shapes: str | tuple[str, ...] | list[str]) -> tuple[str, ...]:
@@ -137,11 +137,11 @@ def made_up_rows(
 # Outlook of a study of some shape, before any data are touched: expected error against epsilon, for every model in one form.
 
 #: The epsilons that an outlook shows beside the one that is asked for.
-EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+EPSILONS = _TUNED.several("epsilons")
 #: Runs at every epsilon, and the part of them that lies below and above the band.
-RUNS, OUTSIDE = 18, 0.05
+RUNS, OUTSIDE = _TUNED.whole("runs"), _TUNED.outside
 #: Runs of a quick look at one epsilon.
-QUICK_RUNS = 6
+QUICK_RUNS = _TUNED.whole("quick_runs")
 Range = float | tuple[float, float]
 
 
@@ -196,12 +196,12 @@ class Outlook:
     @property
     def worthwhile(self) -> bool:
         """Return True if a smaller error is expected than that of a mean alone."""
-        return not self.error >= self.mean * 0.99
+        return not self.error >= self.mean * _TUNED.worth_mean
 
     @property
     def buys_something(self) -> bool:
         """Return True if a smaller error is expected than with nothing released."""
-        return not self.error >= self.nothing_released * 0.98
+        return not self.error >= self.nothing_released * _TUNED.worth_nothing
 
     @property
     def pays(self) -> bool:
@@ -416,7 +416,7 @@ def imagine_rounds(
 # Made-up rows of parties that join their columns, and the error of models on new ones: what outlooks of joint moments simulate.
 
 #: Made-up rows of a fit, and new ones.
-MADE_UP, _NEW = 2500, 2000
+MADE_UP, _NEW = _TUNED.whole("joint_rows"), _TUNED.whole("joint_new_rows")
 
 
 @dataclass(frozen=True)

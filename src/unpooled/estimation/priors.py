@@ -21,6 +21,7 @@ from unpooled.inference.priors import DrawnTo, EarlierModel, Pull, Weight, check
 from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.origin import PRIOR, as_inputs, origins_of, sourced
 from unpooled.privacy.table import as_column
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,7 +37,7 @@ _WORDS = (
 Prior: TypeAlias = Any
 # ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
 #: The penalty of an earlier model of counts or positive numbers that public rows make, as scikit-learn has it.
-SMALL = 0.01
+SMALL = table("priors").penalty
 #: A pair (X, y).
 _PAIR = 2
 

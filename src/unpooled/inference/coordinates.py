@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.schedules import table
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -19,10 +21,9 @@ if TYPE_CHECKING:
 # --- Clipping --------------------------------------------------------------------------------------------------------------
 # The parts of the rows and residuals that a fit cut off, as one release counted them, and the sentences that a table prints about them.
 
-#: A share is printed where it is at least this large and at least this many deviations of its noise.
-_LEAST_SHORTENED, _LEAST_CLIPPED, _SEEN = 0.005, 0.002, 2.0
+_TUNED = table("tables")
 #: The tail is named where its deviation exceeds this part of a line's standard error.
-TAIL_PART = 0.5
+TAIL_PART = _TUNED.tail_part
 
 
 class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +51,7 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return what a table says about them; ``curved``: the mean is not a linear function of the columns even where the model is right."""
         said = []
         share, noise = self.shortened
-        if share > max(_LEAST_SHORTENED, _SEEN * noise):
+        if share > max(_TUNED.least_shortened, _TUNED.seen * noise):
             scale = "on the scale of the link " if curved else ""
             length = "a typical row" if self.longest == 1 else f"{self.longest:.3g} typical rows"
             said.append(
@@ -58,7 +59,7 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "in the columns, the coefficients keep their values; if it is not, the target is the fit of the rows so weighted"
             )
         share, noise = self.clipped
-        if share > max(_LEAST_CLIPPED, _SEEN * noise):
+        if share > max(_TUNED.least_clipped, _TUNED.seen * noise):
             said.append(f"{share:.1%} of residuals were clipped at {self.clip:.3g} of their standard deviations")
         return tuple(said)
 

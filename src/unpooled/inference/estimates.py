@@ -12,6 +12,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.inference.summary import SummaryTerm
 from unpooled.kernels.noisy import LOST, touches
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 #: What may hide of a printed line, in standard errors: as accidents of the noise make it, and where it would be a bias.
-MOST, HALF = 3.0, 0.5
+MOST, HALF = table("tables").hidden_most, table("tables").hidden_half
 #: Name of the constant in a table.
 CONSTANT_TERM = "(intercept)"
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from unpooled.inference.saving import Savable
 from unpooled.inference.summary import ACCENT, BAND, new_figure
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Row = NDArray[np.float64]
 
-#: Events that an interval's own hazard is mixed with at the rate of all, and deviations of noise that count as so many.
-_EVENTS, _DEVIATIONS = 1.0, 2.0
+_TUNED = table("survival")
 #: Survival stays so far from 0 and 1 where a band needs logarithms.
 _CERTAIN = 1e-9
 #: Between derivatives: a part of the persons.
@@ -74,7 +74,7 @@ class LifeTable(msgspec.Struct, frozen=True):
     @property
     def hazards(self) -> Row:
         """Events per person-time, drawn to that of all intervals as far as there are few or much noise; positive."""
-        least = _EVENTS + _DEVIATIONS * self.noise
+        least = _TUNED.hazard_events + _TUNED.hazard_deviations * self.noise
         events, time = np.array(self.events), self.exposure
         whole = max(float(events.sum()), least) / max(float(time.sum()), self.edges[-1])
         return np.asarray((events + least) / (time + least / whole))
@@ -82,7 +82,7 @@ class LifeTable(msgspec.Struct, frozen=True):
     @property
     def log_hazard_variances(self) -> Row:
         """About the variances of the logarithms of the hazards."""
-        least = _EVENTS + _DEVIATIONS * self.noise
+        least = _TUNED.hazard_events + _TUNED.hazard_deviations * self.noise
         events = np.array(self.events)
         return np.asarray((events + self.noise**2 + least) / (events + least) ** 2)
 

@@ -12,6 +12,7 @@ import numpy as np
 from unpooled.errors import UsageError, listed
 from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.sentence import Sentence
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,15 +33,16 @@ if TYPE_CHECKING:
 # An earlier model is a linear function of the declared columns. A study with some of them learns the weight of each and what they lack, so a
 # model that is useless here gets no weight, and a good one leaves little to learn. All of it is post-processing (THEORY.md of ``bayes``, section 14).
 
+_TUNED = table("priors")
 #: More earlier models than this are more weights than a small study can tell apart.
-MOST = 10
-#: Weights are drawn from the simplex (their sum is at most 1), so often for each model; with half the mass each is all or nothing.
-_DRAWS, _WHOLE = 400, 0.5
-#: Deviations of what no weights explain, of each length along the models, in deviations of the response; and of the mean likewise. The
+MOST = _TUNED.whole("most")
+#: Weights are drawn from the simplex: their sum is at most 1. With some of the mass each is all or nothing.
+_DRAWS, _WHOLE = _TUNED.whole("draws"), _TUNED.all_or_nothing
+#: Deviations of what no weights explain, of each length along the models and of the mean, in deviations of the response. The
 #: first has half of the mass, the others share the rest.
-_MORE, _SHIFTS = (0.0, 0.1, 0.3, 1.0), (0.05, 0.3, 1.4)
+_MORE, _SHIFTS = _TUNED.several("more"), _TUNED.several("shifts")
 #: Deviations of what earlier models lack, in typical slopes.
-_DEVIATIONS = np.geomspace(1 / 30, 10.0, 14)
+_DEVIATIONS = np.geomspace(*_TUNED.pair("lacking"), 14)
 #: A direction that adds less than this part of its length to those before is one of them.
 _SAME = 1e-6
 

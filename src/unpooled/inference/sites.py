@@ -30,6 +30,7 @@ from unpooled.privacy.exposure import BETWEEN
 from unpooled.privacy.table import BLOCK_ROWS, Table
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm, finite
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,16 +49,13 @@ if TYPE_CHECKING:
 #
 # The indicator of the own site is one short coordinate of a row, so a row is hardly longer than without it, however many sites there are (Theorem B.17).
 
+_TUNED = table("rows")
 #: Below this number of sites the spread between them is hardly known.
-FEW = 8
+FEW = table("tables").whole("few_sites")
 #: The name of the column of sites, in formulas and in tables.
 SITE = "site"
 #: Length of the indicator of the own site: as short as the constant's (``linear/standard.py``).
-SHORT = 0.7
-#: A descent steps at most this many times farther along a site's constant than along a column.
-_FASTEST = 10.0
-#: How far a site's part of the sum of squared constants may be from its part of the rows, as a part of it: at least, and where rows differ in weight.
-_LEAST_DOUBT, _DOUBT = 0.02, 0.5
+SHORT = _TUNED.site_constant
 
 
 class SiteEffects(StrEnum):
@@ -91,7 +89,7 @@ class SiteConstants:
     @property
     def steps(self) -> Row:
         """Return how many times farther a descent steps along each site's constant: its rows alone tell of it."""
-        return 1 / np.maximum(self.parts, 1 / _FASTEST)
+        return 1 / np.maximum(self.parts, 1 / _TUNED.site_fastest)
 
     def of(self, participants: Sequence[str]) -> SiteConstants:
         """Return the same with no rows at sites that dropped out, whose constants nobody knows."""
@@ -197,7 +195,7 @@ def known_moments(
     beside, beside_noise = gram[places, -1] * ratio, variance[places, -1] * ratio**2
     # Hidden in noise, the whole is taken for as much as the noise.
     expected = max(float(gram[-1, -1]), math.sqrt(float(variance[-1, -1]))) * ratio**2 * parts
-    doubt = (_LEAST_DOUBT if alike else _DOUBT) * expected
+    doubt = (_TUNED.site_doubt_least if alike else _TUNED.site_doubt) * expected
     gram[cross], variance[cross] = 0.0, 0.0
     # Three numbers tell one: the released square, the released product with the constant, and the part of all rows.
     weights = np.array([1 / np.maximum(each, 1e-300) for each in (noise, beside_noise, doubt**2)])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import qr
 
+from unpooled.schedules import table
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 # e - N b, whose covariance for a random b with S = E[b b^T] is (Theorem B.4, for any V)
 #
 #     Cov(e - N b) = diag(v) + diag(V diag(S)) + offdiag(V o S).
+
+_TUNED = table("evidence")
 
 
 def psd_part(matrix: Matrix) -> Matrix:
@@ -45,7 +49,9 @@ def shares(vectors: Matrix, lift: Matrix | None = None) -> Vector:
     return np.asarray(np.square(lift @ vectors).sum(axis=1) / np.square(lift).sum(axis=1))
 
 
-def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1, lift: Matrix | None = None) -> NDArray[np.bool_]:
+def identified(
+    gram: Matrix, gram_variance: Matrix, share: float = _TUNED.gram_hidden, lift: Matrix | None = None
+) -> NDArray[np.bool_]:
     """For every coefficient, whether the noisy Gram tells of it: less than ``share`` of it is in directions below twice the noise level.
 
     There an eigenvalue is half noise or more, and no interval that takes the Gram for that of the rows knows how wrong it is.
@@ -54,7 +60,7 @@ def identified(gram: Matrix, gram_variance: Matrix, share: float = 0.1, lift: Ma
     return np.asarray(shares(vectors[:, values < 2 * noise_level(gram_variance)], lift) < share)
 
 
-def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = 0.3) -> Matrix:
+def repaired(gram: Matrix, gram_variance: Matrix, ridge: float = _TUNED.gram_ridge) -> Matrix:
     """A positive definite Gram stays as it is; another one is clipped at 0 and gets ``ridge`` times the noise level.
 
     A Gram is positive definite if its smallest eigenvalue is more than the rounding error of its largest: copies without noise are not.
@@ -129,7 +135,7 @@ def ridge(
 #: Without noise an eigenvalue below this part of the largest is zero.
 _SINGULAR = 1e-10
 #: A combination of coefficients is determined if less than this part of its squared length lies where the noise is half the signal or more.
-LOST = 0.1
+LOST = table("tables").lost
 #: Of a squared length, what may be rounding.
 _ROUNDED = 1e-14
 #: Iterations and accuracy of the projection, whose system has a column for every declared direction.
@@ -251,16 +257,12 @@ def cross_without_still(cross: Vector, variance: Vector, still: Matrix) -> Vecto
 # max(r, .3) g, the others about 0 with one of r g, those with the constant about 0 with one of r sqrt(g n). Given the level g and the spread r every
 # entry has a normal posterior of its own. Levels, in equal steps of their logarithm, and spreads have equal prior weights, and the release weighs them.
 
-#: Number of levels that are tried, from this part of the largest on, and spreads of the entries about each.
-_LEVELS, _LOWEST, _SPREADS = 12, 2e-4, (0.1, 0.3, 1.0)
-#: The spread of diagonal entries is at least this one.
-_DIAGONAL = 0.3
-#: An eigenvalue stands out if it is farther from the mean of those below it than this many times the largest eigenvalue of noise alone.
-_OUT = 1.1
+#: Number of levels that are tried, from the lowest part of the largest on.
+_LEVELS = 12
+#: Spreads of the entries about each level.
+_SPREADS = _TUNED.several("gram_spreads")
 #: Members whose weight is less than exp(-9) of the largest are left out.
 _UNLIKELY = 9.0
-#: Above this many noise levels the smallest eigenvalue says that the noise is negligible.
-_NEGLIGIBLE = 100.0
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,7 @@ def likely_grams(gram: Matrix, variance: Matrix, rows: float, prior: GramPrior) 
         basis = whole
     found = [
         _member(seen, noise, count, features, rows, level, spread, basis)
-        for level in np.geomspace(_LOWEST * prior.most, prior.most, _LEVELS).tolist()
+        for level in np.geomspace(_TUNED.gram_lowest * prior.most, prior.most, _LEVELS).tolist()
         for spread in _SPREADS
     ]
     best = max(each.log_weight for each in found)
@@ -320,8 +322,8 @@ def _negligible(gram: Matrix, variance: Matrix, prior: GramPrior) -> bool:
     level = noise_level(variance)
     if not level:
         return True
-    raised = gram + prior.still @ prior.still.T * (2 * _NEGLIGIBLE * level) if prior.still.size else gram
-    return bool(np.linalg.eigvalsh(raised)[0] > _NEGLIGIBLE * level)
+    raised = gram + prior.still @ prior.still.T * (2 * _TUNED.gram_negligible * level) if prior.still.size else gram
+    return bool(np.linalg.eigvalsh(raised)[0] > _TUNED.gram_negligible * level)
 
 
 def _rotated(variance: Matrix, basis: Matrix) -> Matrix:
@@ -340,7 +342,7 @@ def _basis(gram: Matrix, variance: Matrix) -> tuple[Matrix | None, int]:
     values, vectors = np.linalg.eigh(gram)
     off = float(variance.sum() - variance.diagonal().sum()) / (size * (size - 1))
     count = size
-    while count > 1 and values[count - 1] - values[:count].mean() > _OUT * 2 * np.sqrt(off * count):
+    while count > 1 and values[count - 1] - values[:count].mean() > _TUNED.gram_out * 2 * np.sqrt(off * count):
         count -= 1
     if count == size:
         return None, size
@@ -368,7 +370,7 @@ def _member(
     prior = np.full((size, size), np.inf)
     prior[:count, :count] = (spread * level) ** 2
     at = np.arange(count)
-    mean[at, at], prior[at, at] = level, (max(spread, _DIAGONAL) * level) ** 2
+    mean[at, at], prior[at, at] = level, (max(spread, _TUNED.gram_diagonal) * level) ** 2
     if features < size:
         prior[:count, -1] = prior[-1, :count] = spread**2 * level * rows
     known = np.isfinite(prior)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.schedules import table
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
+_TUNED = table("residuals")
 #: Where the cells of one side end, in deviations of the residuals; the last cell has no end.
-CUTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+CUTS = _TUNED.several("tail_cuts")
 #: Ranges of the scale, in the same unit, and of the shape; mean and deviation of the prior of the shape. The logarithm of the scale has a flat prior.
-_SCALES, _SHAPES, _SHAPE_PRIOR = (0.08, 4.0), (-0.4, 0.8), (0.1, 0.25)
+_SCALES, _SHAPES = _TUNED.pair("tail_scales"), _TUNED.pair("tail_shapes")
+_SHAPE_PRIOR = _TUNED.pair("tail_shape_prior")
 #: No more than this part of the rows lies beyond one deviation on one side (Chebyshev's inequality, one-sided), and all parts are equally likely.
 _MOST = 0.5
 #: Points of the coarse and of the fine grid: mass, scale, shape.

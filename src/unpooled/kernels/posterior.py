@@ -14,6 +14,7 @@ from scipy.linalg import LinAlgError, blas, lapack, solve_triangular
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.noisy import GramPrior, likely_grams
 from unpooled.kernels.threads import one_thread
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,10 +229,11 @@ def _combined(images: list[Matrices], residuals: list[Matrices]) -> Matrices:
 #
 # The maximum would not do: where the noise hides everything, the likelihood of the prior's deviation is flat and its maximum anywhere.
 
+_TUNED = table("evidence")
 #: Deviations of the prior of one standardised or coded coefficient that are tried.
-PRIORS = np.geomspace(0.01, 3.0, 14)
+PRIORS = np.geomspace(*_TUNED.pair("prior_deviations"), 14)
 #: Residual variance is never taken for less than this part of the response's second moment.
-_LEAST = 1e-3
+_LEAST = _TUNED.residual_least
 _EVIDENCE_ROUNDS = 4
 #: Of several Grams and priors, those whose evidence is less than exp(-6) of the largest are left out.
 _UNLIKELY = 6.0
@@ -378,7 +380,8 @@ def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Ma
 
     Its spread about b is averaged by evidence from ``least``, the deviation that the rounds before are known to have, upwards.
     """
-    deviations, psd = np.geomspace(min(max(least, 2e-3), 0.5), 1.5, 14), noisy_gram.psd_part(moments.gram)
+    lowest, highest, end = _TUNED.several("state_deviations")
+    deviations, psd = np.geomspace(min(max(least, lowest), highest), end, 14), noisy_gram.psd_part(moments.gram)
     priors = [np.full(moments.cross.size, deviation**2) for deviation in deviations.tolist()]
     asked = [Candidate(0.0, psd, moments.gram_variance, moments.basis, prior) for prior in priors]
     with _threads(moments.cross.size):
@@ -401,7 +404,7 @@ def least_squares_state(moments: NoisyMoments, least: float) -> tuple[Vector, Ma
 # factor max(0, 1 - E|N|^2 / |W|^2), N the noise in the same metric.
 
 #: Scores in no direction are less than this part of what the model says: raising eigenvalues is harmless, and noise makes some negative.
-_LEAST_FACTOR = 0.1
+_LEAST_FACTOR = _TUNED.scores_least
 
 
 def drawn_to_model(released: Matrix, variance: Matrix, model: Matrix) -> Matrix:

@@ -549,8 +549,8 @@ def cut_sums(pull: Floats, square: Floats, fine: float, farthest: int, longest: 
             total += pull[j, i]
         step = int(min(max(total * fine, -float(farthest)), float(farthest)))
         length = ceil_root(square[i])
-        most = min(farthest, longest // length) if length else farthest
-        whole[i] = min(max(step, -most), most)
+        limit = min(farthest, longest // length) if length else farthest
+        whole[i] = min(max(step, -limit), limit)
 
 
 @njit(nogil=True)

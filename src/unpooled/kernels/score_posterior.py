@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
+from unpooled.schedules import table
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -22,26 +24,27 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
 
+_TUNED = table("probabilities")
 #: Where a cell of the score ends and the next one begins; the first and the last cell have no end.
-CUTS = (-3.0, -1.3, -0.6, -0.25, 0.0, 0.25, 0.6, 1.3, 3.0)
+CUTS = _TUNED.several("cuts")
 CELLS = len(CUTS) + 1
 #: What is believed of the slope before data where nothing is known of it: this mass at 0, the rest log-uniform over these slopes of a score of
 #: deviation 1.
-_NONE, _SLOPES, _SLOPE_POINTS = 0.3, (0.05, 6.0), 33
+_NONE, _SLOPES, _SLOPE_POINTS = _TUNED.none, _TUNED.pair("slopes"), 33
 #: What is believed of a slope that rounds estimated already: the deviation of the logarithm of its ratio to theirs, and that of the shift of their
 #: constant, at a doubt of 1.
-_RATIO, _SHIFT = 0.35, 0.25
+_RATIO, _SHIFT = _TUNED.ratio, _TUNED.shift
 #: Deviations of that ratio on each side; of the base rate's noise, and points between; the least base rate, in rows. All rates are equally likely
 #: before data.
-_REACH, _RATE_REACH, _RATE_POINTS, _LEAST_RATE = 3.0, 4.0, 25, 0.5
+_REACH, _RATE_REACH, _RATE_POINTS, _LEAST_RATE = 3.0, 4.0, 25, _TUNED.least_rate
 #: What is believed of the mean of the scores, and of the logarithm of their deviation.
-_MEAN, _LOG_DEVIATION = 0.3, (0.2, 0.7)
+_MEAN, _LOG_DEVIATION = _TUNED.mean, _TUNED.pair("log_deviation")
 #: Points of a cell; draws of the posterior.
 _POINTS, DRAWS = 5, 64
 #: Halvings of the interval of a constant: to about 10^-8.
 _BISECTIONS = 32
 #: How far a cell's count of rows is believed to be from that of normal scores: as a part of it, and as a part of all rows.
-_MISFIT, _STRAY = 0.5, 0.02
+_MISFIT, _STRAY = _TUNED.misfit, _TUNED.stray
 _TINY = 1e-9
 
 
@@ -252,7 +255,7 @@ def _likelihood(released: ScoreCounts, p: Matrix, parts: Vector) -> Matrix:
 # Slopes that noisy rounds found, as long as the release itself makes likely: none where they met nothing but noise.
 
 #: What is believed of the linear predictor before data: this mass at no deviation, the rest log-uniform over these deviations.
-_NO_ROUNDS, _DEVIATIONS, _DEVIATION_POINTS = 0.3, (0.05, 6.0), 33
+_NO_ROUNDS, _DEVIATIONS, _DEVIATION_POINTS = _TUNED.rounds_none, _TUNED.pair("rounds_deviations"), 33
 DEVIATIONS = np.append(0.0, np.geomspace(*_DEVIATIONS, _DEVIATION_POINTS - 1))
 
 

@@ -41,6 +41,7 @@ from unpooled.linear.moments import Moments
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.schedule import LENGTH_ROUNDS, Method, clip_of
 from unpooled.linear.standard import CAP, CONSTANT, RESIDUAL, SCALES, SPREAD, Scales, Standard
+from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -208,14 +209,7 @@ def _cut_off(
 #
 # All of it is post-processing of noisy totals. A direction that is noise has the length 0, and what is left is the mean (THEORY.md of ``bayes``, section 9).
 
-#: Lengths along earlier models are believed within about this much of the middle of all and none, in deviations of the response.
-_BELIEVED = 0.5
-#: A length counts for what its square exceeds of this many variances of its noise.
-_DOUBT = 2.0
-#: The part of rows that lack a value, where nothing was released of it.
-_RARE = 0.1
-#: The deviation of a column whose rows have one bound on their length, in parts of that bound over the root of the columns.
-_WITHIN = 0.75
+_TUNED = table("directions")
 
 
 def declared_standard(layout: MomentsLayout) -> Standard:
@@ -226,10 +220,10 @@ def declared_standard(layout: MomentsLayout) -> Standard:
     coding, scales = layout.coding, Scales(layout)
     middle, width = np.zeros(scales.count + 1), np.full(scales.count + 1, 1 / CAP)
     if layout.norm is not None:
-        width[:-1] = _WITHIN / math.sqrt(scales.count)
+        width[:-1] = _TUNED.within / math.sqrt(scales.count)
     for at in scales.marks:
         levels = layout.features[coding.attribute[at]].categories
-        middle[at] = _RARE if levels is None else 1 / max(len(levels), 2)
+        middle[at] = _TUNED.rare if levels is None else 1 / max(len(levels), 2)
         width[at] = math.sqrt(middle[at] * (1 - middle[at]))
     return Standard(middle, width, math.inf, (math.nan, math.nan))
 
@@ -301,9 +295,9 @@ def directed(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStudy]:
 def _back(error: float) -> float:
     """Return the part of the way back to the start that a round goes, so that noise of this deviation does not wander off.
 
-    It is that of the posterior mean where lengths are believed within ``_BELIEVED`` of the start, and never more than half of the way.
+    It is that of the posterior mean where lengths are believed within ``believed`` (schedules/directions.toml) of the start, and never more than half of the way.
     """
-    return min(LENGTH_STEP * (error / _BELIEVED) ** 2, 0.5)
+    return min(LENGTH_STEP * (error / _TUNED.believed) ** 2, _TUNED.back_most)
 
 
 def without_errors_at(
@@ -355,7 +349,7 @@ def kept_part(length: float, variance: float) -> float:
     """Return the part of a length that is more than its noise: 0 where slopes would point away from the response."""
     if length <= 0:
         return 0.0
-    return max(0.0, 1 - _DOUBT * variance / length**2)
+    return max(0.0, 1 - _TUNED.doubt * variance / length**2)
 
 
 # --- Several study ---------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from unpooled.linear.fit import LinearFit
 from unpooled.linear.lines import LENGTH
 from unpooled.linear.schedule import LENGTH_ROUNDS, clip_of
 from unpooled.linear.standard import CONSTANT, FIRST_MOMENTS, Standard
+from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds, descend
 
 if TYPE_CHECKING:
@@ -35,10 +36,7 @@ if TYPE_CHECKING:
 # --- Descent ---------------------------------------------------------------------------------------------------------------
 # Coefficients from rounds of clipped gradients, the coordinates in which they are, and what predicts where there are no errors.
 
-#: A clip takes more from long rows, which move coefficients most, and deviations may be taken for too large.
-_OF_LONG = 0.8
-#: Of residuals at least this share is taken to lie inside the clip of a gradient.
-_LEAST_SHARE = 0.05
+_TUNED, _SMALL = table("regression"), table("directions")
 
 
 def descent(
@@ -108,8 +106,8 @@ def way_of(design: LinearDesign, least: float, curvature: float = 1.0) -> tuple[
     ``curvature`` is that of the coefficient without a clip.
     """
     schedule = design.schedule
-    share = max(steepness(schedule.longest / design.standard.radius, design.standard.layout.responses), _LEAST_SHARE)
-    way, weights = arrived(schedule.step * share * curvature * _OF_LONG, schedule.rounds)
+    share = max(steepness(schedule.longest / design.standard.radius, design.standard.layout.responses), _TUNED.least_share)
+    way, weights = arrived(schedule.step * share * curvature * _TUNED.long_rows, schedule.rounds)
     one = least * math.sqrt(schedule.rounds - schedule.rounds // 2)  # of one gradient
     return way, one * schedule.step * weights / way
 
@@ -165,12 +163,7 @@ def without_errors(design: LinearDesign, frame: Coordinates) -> LinearFit:
 # --- Line rounds -----------------------------------------------------------------------------------------------------------
 # Rounds along directions that are public: how long slopes are along them, and the constant. All of it is post-processing of noisy totals.
 
-#: Steps along lines, of a length and of the constant: the second undoes a residual.
-LENGTH_STEP, _CONSTANT_STEP = 0.7, 2.0
-#: Rounds of the length that are not averaged: the constant is nearly where it belongs before them.
-UNCOUNTED = 1
-#: Variance of a direction's length on the rows that it was learnt from, relative to what their noise leaves of it.
-_LEARNT = 0.25
+LENGTH_STEP, UNCOUNTED = _SMALL.length_step, _SMALL.whole("uncounted")
 
 
 @dataclass
@@ -196,7 +189,7 @@ class LineRounds:
         """
         rows: StandardRows = self.rounds.design.standard
         responses = rows.layout.responses
-        steps = np.tile(np.append(np.full(start.size // responses - 1, LENGTH_STEP), _CONSTANT_STEP), responses)
+        steps = np.tile(np.append(np.full(start.size // responses - 1, LENGTH_STEP), _SMALL.constant_step), responses)
 
         def move(total: Total, at: Row) -> Row:
             gradient, self.noise = rows.gradient_of(total)
@@ -231,7 +224,7 @@ def learnt_length(rounds: Rounds[Any], noise: float) -> float:
     each = noise * math.sqrt(schedule.rounds - schedule.rounds // 2)
     layout = design.layout
     longest = design.standard.longest / math.sqrt(layout.responses)  # of each, where all are cut together
-    return _LEARNT * learnt_part(longest, each, schedule.rounds, rounds.rows, layout.size - 1)
+    return _SMALL.learnt * learnt_part(longest, each, schedule.rounds, rounds.rows, layout.size - 1)
 
 
 def learnt_part(longest: float, noise: float, rounds: int, rows: int, slopes: int) -> float:
@@ -252,7 +245,7 @@ def learnt_part(longest: float, noise: float, rounds: int, rows: int, slopes: in
 # Slopes that rounds of gradients found, as long as their noise makes likely, or as a few rounds along them say. All of it is post-processing.
 
 #: Deviations of the linear predictor that are believed possible, in deviations of the response.
-_DEVIATIONS = np.append(0.0, np.geomspace(0.05, 1.0, 24))
+_DEVIATIONS = np.append(0.0, np.geomspace(*_SMALL.pair("slope_lengths"), 24))
 
 
 def believed(design: LinearDesign, standard: Standard, start: Row, least: float, rows: int) -> Row:

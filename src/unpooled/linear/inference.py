@@ -17,6 +17,7 @@ from unpooled.inference.tables import Anova, JointTest, Tables
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.posterior import drawn_to_model
 from unpooled.linear.residuals import ASSUMED, Covariance
+from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
 
 if TYPE_CHECKING:
@@ -214,8 +215,7 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
 # joint ones chi-squared; F and R^2 have the law of the whole release, drawn again and again in the space of the coefficients (a parametric
 # bootstrap), because their ratios are far from normal where the noise is large. THEORY.md of ``models/bayes``, section 10.
 
-#: Draws of a parametric bootstrap, and the smallest p-value that they can tell.
-DRAWS = 999
+DRAWS = table("tables").whole("draws")
 #: The family of a linear model, beside those of generalised ones.
 LINEAR = "linear"
 

@@ -15,6 +15,7 @@ from unpooled.inference.tables import JointTest, Tables
 from unpooled.kernels.noisy import KnownDirections, SecondMoments, first_stage, first_stage_covariance, second_stage
 from unpooled.linear.inference import LINEAR, submodel
 from unpooled.linear.residuals import ASSUMED, Covariance
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
     Places = NDArray[np.intp]
 
-#: Below this F of the first stage, its noise included, the estimate is pulled towards least squares and its interval is false.
-WEAK = 30.0
-#: The residual variance is never taken for less than this part of the response's mean square.
-_LEAST = 1e-3
+_TUNED = table("tables")
+WEAK, _LEAST = _TUNED.weak, _TUNED.residual_least
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,6 +28,7 @@ from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 from unpooled.totals.total import Summed
 from unpooled.totals.weights import Weighting, weighting_of
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]
 
-#: Squared weights of x, y and the constant in the augmented row: measured to serve partial least squares well.
-AUGMENTED_WEIGHTS = (0.5, 0.4, 0.1)
+#: Squared weights of x, y and the constant in the augmented row.
+AUGMENTED_WEIGHTS = table("rows").several("augmented_weights")
 
 
 class Geometry(StrEnum):

@@ -10,6 +10,7 @@ import numpy as np
 
 from unpooled.kernels import rows as kernels
 from unpooled.linear.standard import StandardRows
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
 #: The mean of the response before any direction is known, and the length of the slopes with the mean about it.
 BASE, LENGTH = "base", "length"
-#: The value along a direction is cut to this many deviations of a row of independent columns.
-_FARTHEST = 3.0
+_FARTHEST = table("directions").farthest
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from unpooled.kernels.pareto_tail import missing_mean
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, moments_augmented
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ class Covariance(StrEnum):
     JOINT = "joint"
 
 
+_TUNED = table("residuals")
 #: The name of the release, and its share of the squared budget.
-MEAT, MEAT_SHARE = "meat", 0.1
+MEAT, MEAT_SHARE = "meat", _TUNED.meat_share
 #: Squared lengths of sums over an id are at most this, so that float64 holds them, their roots and their products exactly.
 _EXACT_SQUARE = 1 << 52
 #: The sentences under a table.
@@ -161,23 +163,14 @@ class Meat:
 # Every row is in one cell of {short, whole} x {signed residual}, so the counts are one vector of category counts (Theorem F.2). The shares of
 # shortened rows and of clipped residuals, the tails beyond the clip and a dispersion all follow from this one release.
 
-#: The name of the release, and its share of the squared budget.
-CELLS, CELLS_SHARE = "cells", 0.05
+#: The name of the release.
+CELLS = "cells"
 #: Where cells begin on each side of 0, in released deviations of the residuals.
-TAIL_CUTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
-
-#: Counting a mean square ends beyond this many deviations, at the first cell with fewer rows than this many deviations of its noise.
-_CORE, _HIDDEN = 2.0, 3.0
-#: A count whose noise has a deviation of less than one over this many rows is exact once it is rounded.
-_EXACT = 3.0
+TAIL_CUTS = _TUNED.several("tail_cuts")
 #: The same for Pearson residuals at a dispersion of 1, whose own dispersion is learnt from them: it may be small or large.
-COUNT_CUTS = (0.0156, 0.0234, 0.0313, 0.047, 0.0625, 0.094, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, *TAIL_CUTS, 48.0, 64.0)
-
+COUNT_CUTS = (*_TUNED.several("small_cuts"), *TAIL_CUTS, *_TUNED.several("far_cuts"))
 #: Where cells of residuals begin from which their mean and deviation are learnt: in deviations of the response.
-SIZE_CUTS = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-
-#: What is believed of the logarithm of that deviation before data: columns explain 0 to .6 of the response, whose deviation may be off by a third.
-_LOG_DEVIATION, _LOG_WIDTH = -0.3, 0.5
+SIZE_CUTS = _TUNED.several("size_cuts")
 
 
 @dataclass(frozen=True)
@@ -237,11 +230,11 @@ class ResidualCounts:
         even = (starts**2 + starts * ends + ends**2) / 3  # of a cell whose rows lie evenly in it
         squares = np.where(starts < 1, even, starts * ends)  # farther out their density falls like the inverse square
         total = squares[0] * self.both[len(self.cuts)]
-        hidden = _HIDDEN * math.sqrt(2 * self.variance)
+        hidden = _TUNED.hidden * math.sqrt(2 * self.variance)
         for sign in (1, -1):
             for start, square, count in zip(self.cuts, squares[1:].tolist(), self.side(sign).tolist(), strict=True):
                 total += square * count
-                if start >= _CORE and count < hidden:
+                if start >= _TUNED.core and count < hidden:
                     break
         return max(float(total) / self.rows, 0.0)
 
@@ -252,12 +245,12 @@ class ResidualCounts:
 
     def end(self) -> float:
         """Return where residuals end, if the noise of a count is so small that it says so exactly; else infinity."""
-        if _EXACT * math.sqrt(self.variance) > 1:
+        if _TUNED.exact * math.sqrt(self.variance) > 1:
             return math.inf
-        seen = max(0.5, _HIDDEN * math.sqrt(2 * self.variance))  # half a row
+        seen = max(0.5, _TUNED.hidden * math.sqrt(2 * self.variance))  # half a row
         farthest = np.flatnonzero((self.side(1) > seen) | (self.side(-1) > seen))
         ends = (*self.cuts[1:], math.inf)
-        return max(ends[farthest[-1]], _CORE) if farthest.size else _CORE
+        return max(ends[farthest[-1]], _TUNED.core) if farthest.size else _TUNED.core
 
     def from_cut(self, deviation: float) -> ResidualCounts:
         """Return the same in units of this deviation, its middle cell wide enough for one of them on each side."""
@@ -322,7 +315,7 @@ class SignedCells:
         expected = rows * np.diff(inside, axis=-1)
         variance = np.square(total.deviations) + expected + 1e-9
         log = -(np.square(total.values - expected) / variance + np.log(variance)).sum(axis=-1) / 2
-        log -= np.square((np.log(scales) - _LOG_DEVIATION) / _LOG_WIDTH) / 2
+        log -= np.square((np.log(scales) - _TUNED.log_deviation) / _TUNED.log_width) / 2
         weights = np.exp(log - log.max())
         weights /= weights.sum()
         own = weights.sum(axis=0)

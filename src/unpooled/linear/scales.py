@@ -18,6 +18,7 @@ from unpooled.linear.standard import SCALES, Scales, Standard, coded_rows, featu
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import counts_of_columns
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
@@ -29,14 +30,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Where cells begin on each side of the middle, in half widths.
-CUTS = (0.03, 0.1, 0.25, 0.45, 0.7)
-#: The same of coordinates with one bound for all, whose deviations are of any size.
-STEEP_CUTS = (0.003, 0.01, 0.03, 0.1, 0.3)
-#: Weight of the response's counts relative to those of a column: its deviation is the unit of every clip.
-RESPONSE = math.sqrt(3)
-#: What is believed before data, in half widths: the deviation of a mean, the median of a deviation and the deviation of its logarithm.
-_MEAN, _DEVIATION, _WIDTH = 0.35, 0.3, 0.5
+_TUNED = table("rows")
+#: Where cells begin on each side of the middle, in half widths; the second of coordinates with one bound for all.
+CUTS, STEEP_CUTS = _TUNED.several("cuts"), _TUNED.several("steep_cuts")
+#: Weight of the response's counts relative to those of a column.
+RESPONSE = math.sqrt(_TUNED.response_square)
+_DEVIATION, _WIDTH = _TUNED.counted_deviation, _TUNED.counted_width
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ USUAL = Law(_DEVIATION, _WIDTH, CUTS, np.geomspace(0.01, 1.0, 70), np.linspace(-
 _FAR = np.geomspace(0.001, 1.0, 40)
 _FINE = np.geomspace(0.001, 1.0, 90), np.concatenate([-_FAR[::-1], [0.0], _FAR])
 #: Of coordinates under one bound for all: of any size, or alike (the second once it is divided by the root of their number).
-STEEP = Law(0.05, 1.2, STEEP_CUTS, *_FINE)
-ALIKE = Law(0.75, 0.25, STEEP_CUTS, *_FINE)
+STEEP = Law(*_TUNED.pair("steep_law"), STEEP_CUTS, *_FINE)
+ALIKE = Law(*_TUNED.pair("alike_law"), STEEP_CUTS, *_FINE)
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,10 @@ def _normal(counts: Floats, deviations: Floats, rows: int, law: Law) -> tuple[tu
     scales, means = law.scales[:, None], law.means
     expected = rows * law.chances
     variance = np.square(deviations) + expected + 1.0
-    before = -np.square(means / _MEAN)[:, None] / 2 - np.square(np.log(scales[:, 0] / law.deviation) / law.width) / 2
+    before = (
+        -np.square(means / _TUNED.counted_mean)[:, None] / 2
+        - np.square(np.log(scales[:, 0] / law.deviation) / law.width) / 2
+    )
     log = before - (np.square(counts - expected) / variance + np.log(variance)).sum(axis=-1) / 2
     weights = np.exp(log - log.max())
     evidence = float(log.max()) + math.log(float(weights.sum()) / float(np.exp(before).sum()))

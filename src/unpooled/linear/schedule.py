@@ -8,24 +8,20 @@ from enum import StrEnum
 from typing import Any
 
 from unpooled.linear.standard import CONSTANT, LARGEST_SQUARE
+from unpooled.schedules import table
 
 # --- Affordable ------------------------------------------------------------------------------------------------------------
 # The length to which rows are left, from what the noise of a round affords: one rule for regression and for generalised linear models.
 
-#: The noise of the last round over the sampling error up to which rows are left longer: standard errors are then 12 % larger (THEORY.md of
-#: ``models/bayes``, section 9).
-AFFORDED = 0.5
-#: Beyond this many typical rows few rows are left to shorten, and the noise counts for more.
-_LONG = 4.0
-#: Where rows of this many typical ones are affordable, the last round gets most of the budget.
-AMPLE = 16.0
+_TUNED, _SMALL, _FOCUS = table("regression"), table("directions"), table("focus")
+AFFORDED, AMPLE = _TUNED.afforded, _TUNED.ample
 
 
 def opened(afforded: float) -> float:
     """Return the bound on rows in lengths of a typical row, at least 1: what is afforded, and beyond 4 lengths only its fourth root more."""
-    if afforded <= _LONG:
+    if afforded <= _TUNED.long:
         return max(afforded, 1.0)
-    return float(_LONG * (afforded / _LONG) ** 0.25)
+    return float(_TUNED.long * (afforded / _TUNED.long) ** 0.25)
 
 
 # --- Linear rounds ---------------------------------------------------------------------------------------------------------
@@ -56,61 +52,23 @@ class Method(StrEnum):
     WEIGHTS = "weights"
 
 
-#: Below so many k only the mean of the response is worth its budget; from so many on, standard errors cost next to nothing.
-WORTH_SLOPES, WORTH_ERRORS = 3.0, 40.0
-#: Below this k the direction of the slopes is learnt, and then their length.
-WORTH_LENGTHS = 10.0
-#: Rounds: more gain nothing, and where noise is small so many do (from this k on).
-FEW, ROUNDS, MANY_FROM = 60, 100, 20.0
-#: |r||z| of one record in a round: for each k and root of the columns, up to a clip that is the same for all numbers of columns.
-_CLIP_PER_K, _CLIP, _SHORTEST, _QUIET = 0.015, 1.1, 0.04, 100.0
-#: Of the mean alone: as many rounds; a half range of the response is so many units of |r||z|; a step of twice the gradient undoes a residual.
-_MEAN_ROUNDS, _MEAN_UNIT, _MEAN_STEP = 30, 2.8, 2.0
-#: Rounds of a direction: of the mean before it, of slopes, of the length after it.
-BASE_ROUNDS, _DIRECTION_ROUNDS, LENGTH_ROUNDS = 10, 30, 8
-#: Share of the squared budget for the length: of n mu this part, between two bounds; and of the mean before the direction, a part of that.
-_LENGTH_STRENGTH, _LENGTH_LEAST, _LENGTH_MOST, _BASE_PART = 27.5, 0.25, 0.55, 0.2
-#: Clips: of rounds of the mean alone, those before and after the direction take this part; slopes take this part of a typical row.
-_BASE_CLIP, _LENGTH_CLIP, _DIRECTION_CLIP = 0.5, 0.9, 0.25
-#: Steps of slopes, in parts of what undoes a residual on rows of independent columns.
-_DIRECTION_STEP = 2.0
-#: From this n mu on a direction costs less than it tells: than the mean alone, and below it than rounds of gradients, which begin at k = 3.
-WORTH_DIRECTION, WORTH_FEW_SLOPES = 50.0, 30.0
-#: With earlier models from this n mu on: below it their weights are all that can be learnt.
-WORTH_MORE_THAN_WEIGHTS = 20.0
-#: A squared residual counts as at least ``LARGEST_SQUARE``, and as more where the noise of their sum is small, for tails; up to 20 deviations.
-_SQUARE_ROOT, _SQUARE_MOST = 1.3, 400.0
-#: Fewer rounds than this do not arrive: one release is then better.
-_FEWEST = 8
-#: Rounds of gradients give this share to the length of their slopes and the constant, the second below ``WORTH_LENGTHS``; one slope needs none.
-_GRADIENT_LENGTHS, _LEAST_SLOPES = (0.1, 0.2), 2
-#: Residuals are clipped to so many of their deviations in the last round: normal ones rarely, however large the noise.
-_CLIP_LEAST = 3.0
-#: Of a focus, whose residuals are few and whose clip is all of its noise.
-_CLIP_FOCUS = 1.5
-#: A small study with a focus has few rounds of wide clips: the steps of many narrow ones wander farther than its coefficients are long.
-_FOCUS_ROUNDS, _FOCUS_CLIP, _FOCUS_STEP = 12, 0.5, 0.4
-#: And farther where the noise is small: what is cut off tails then costs about what the noise does.
-_CLIP_ROOT = 0.5
-#: The bound on rows is never more than this many typical ones: beyond it integers would become coarse.
-_LONGEST_ROW = 64.0
+WORTH_SLOPES, WORTH_ERRORS, WORTH_LENGTHS = _TUNED.worth_slopes, _TUNED.worth_errors, _TUNED.worth_lengths
+WORTH_DIRECTION, WORTH_FEW_SLOPES = _SMALL.worth_direction, _SMALL.worth_few_slopes
+WORTH_MORE_THAN_WEIGHTS, WITHOUT_ROUNDS = _SMALL.worth_more_than_weights, _TUNED.without_rounds
+FEW, ROUNDS, BASE_ROUNDS, LENGTH_ROUNDS = (
+    _TUNED.whole("few"),
+    _TUNED.whole("rounds"),
+    _SMALL.whole("base_rounds"),
+    _SMALL.whole("length_rounds"),
+)
+_MEAN_ROUNDS, _DIRECTION_ROUNDS, _FEWEST = _TUNED.whole("mean_rounds"), _SMALL.whole("rounds"), _TUNED.whole("fewest")
 #: Passes of a refinement in addition to its rounds.
 _BESIDE = 4
-
-
-#: From this k on, one release of second moments tells where coefficients begin as well as all rounds do.
-WITHOUT_ROUNDS = 1000.0
-
-#: Shares of the squared budget: of the mean of columns, gradients, residual variance, histogram, last round; of a focus, products of columns.
 _SHARES = {
-    Method.GRADIENT: {"scales": 0.15, "descent": 0.85},
-    Method.REFINEMENT: {"scales": 0.1, "descent": 0.42, "spread": 0.06, "cells": 0.05, "products": 0.37},
-    Method.FOCUS: {"scales": 0.1, "descent": 0.14, "cells": 0.04, "cross": 0.2, "products": 0.52},
+    Method.GRADIENT: _TUNED.shares("gradient_shares"),
+    Method.REFINEMENT: _TUNED.shares("refinement_shares"),
+    Method.FOCUS: _FOCUS.shares("focus_shares"),
 }
-
-
-#: The same of a refinement without rounds.
-_QUIET_SHARES = {"scales": 0.1, "first": 0.12, "spread": 0.05, "cells": 0.04, "products": 0.69}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +124,7 @@ class Schedule:
     def clips(self) -> tuple[float, float]:
         """Return |r||z| in the rounds before a direction and after it: longer rows, along more directions, are clipped to more."""
         longer = math.sqrt(1 + self.known)
-        return _BASE_CLIP * self.line * longer, _LENGTH_CLIP * self.line * longer
+        return _SMALL.base_clip * self.line * longer, _SMALL.length_clip * self.line * longer
 
 
 def schedule_of(
@@ -188,12 +146,13 @@ def schedule_of(
         method = _best(k, coefficients, max_passes)
         if known and k < WORTH_LENGTHS:  # of a few slopes rounds tell less than earlier models do
             method = Method.DIRECTION if k * coefficients >= WORTH_MORE_THAN_WEIGHTS else Method.WEIGHTS
-    of_mean = _MEAN_UNIT * min(0.5, max(0.1, k * coefficients / 150))
+    part = max(_TUNED.mean_clip_least, k * coefficients / _TUNED.mean_clip_from)
+    of_mean = _TUNED.mean_unit * min(_TUNED.mean_clip_most, part)
     if method is Method.MEAN:
         rounds = min(_MEAN_ROUNDS, max_passes)
-        return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_MEAN_STEP)
+        return Schedule(method, descent=1.0, rounds=rounds, longest=of_mean, step=_TUNED.mean_step)
     if method is Method.WEIGHTS:
-        return Schedule(method, base=1.0, line=of_mean / _BASE_CLIP, known=known, rounds=min(_MEAN_ROUNDS, max_passes))
+        return Schedule(method, base=1.0, line=of_mean / _SMALL.base_clip, known=known, rounds=min(_MEAN_ROUNDS, max_passes))
     if method is Method.DIRECTION:
         return _direction(coefficients - 1, k * coefficients, of_mean, known)
     if method is Method.MOMENTS:
@@ -201,22 +160,21 @@ def schedule_of(
     refined = method is not Method.GRADIENT
     lengths = lengths and not refined and _worth_a_length(k, coefficients, max_passes)
     beside = _BESIDE + (meat > 0) if refined else 1 + LENGTH_ROUNDS * lengths
-    rounds = max(1, min(ROUNDS if k >= MANY_FROM else FEW, max_passes - beside))
+    rounds = max(1, min(ROUNDS if k >= _TUNED.many_from else FEW, max_passes - beside))
     shares: dict[str, Any] = {name: share * (1 - meat * refined) for name, share in _SHARES[method].items()} | {
         "meat": meat * refined
     }
-    # Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
-    # Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
     root = math.sqrt(coefficients)
-    longest = min(_CLIP, max(_SHORTEST, _CLIP_PER_K * k) * root) if k <= _QUIET else min(4.0, _CLIP * math.sqrt(k / _QUIET))
-    step = min(1.0, 0.6 * max(1.0, FEW / rounds), 12 / coefficients)
+    longest = _longest(k, root)
+    step = min(1.0, _TUNED.step * max(1.0, FEW / rounds), _TUNED.step_columns / coefficients)
     small = method is Method.FOCUS and k < WORTH_ERRORS
     if small:
-        rounds, longest, step = min(_FOCUS_ROUNDS, rounds), _FOCUS_CLIP * root, min(_FOCUS_STEP, step)
+        rounds, longest, step = min(_FOCUS.whole("rounds"), rounds), _FOCUS.clip * root, min(_FOCUS.step, step)
     if method is Method.REFINEMENT and k >= WITHOUT_ROUNDS:
-        rounds, shares = 0, {name: share * (1 - meat) for name, share in _QUIET_SHARES.items()} | {"meat": meat}
+        quiet_shares = _TUNED.shares("quiet_shares").items()
+        rounds, shares = 0, {name: share * (1 - meat) for name, share in quiet_shares} | {"meat": meat}
     if lengths:
-        length = _GRADIENT_LENGTHS[k < WORTH_LENGTHS]
+        length = _TUNED.several("gradient_lengths")[k < WORTH_LENGTHS]
         shares |= {"length": length, "descent": shares["descent"] - length, "line": of_mean}
     quiet = math.sqrt(shares.get("spread", 0.0)) * k * coefficients  # 1 over the noise of the mean square, for a bound of 1
     return Schedule(
@@ -230,15 +188,26 @@ def schedule_of(
     )
 
 
+def _longest(k: float, root: float) -> float:
+    """Return |r||z| of one record in a round of gradients, for this root of the number of coefficients.
+
+    Small clips work like signs of gradients: many small noisy steps, whose errors the mean of the later half averages out.
+    Where noise is negligible the clip grows, so that it cuts nothing of what is not normal.
+    """
+    if k > _TUNED.quiet:
+        return min(_TUNED.quiet_clip_most, _TUNED.clip * math.sqrt(k / _TUNED.quiet))
+    return min(_TUNED.clip, max(_TUNED.clip_shortest, _TUNED.clip_per_k * k) * root)
+
+
 def _worth_a_length(k: float, coefficients: int, max_passes: int) -> bool:
     """Return True where the slopes of gradients are so noisy that their length is worth rounds of its own."""
-    return k < WORTH_ERRORS and coefficients > _LEAST_SLOPES and max_passes > LENGTH_ROUNDS + _FEWEST
+    return k < WORTH_ERRORS and coefficients > _TUNED.whole("least_slopes") and max_passes > LENGTH_ROUNDS + _FEWEST
 
 
 def _direction(slopes: int, strong: float, line: float, known: int) -> Schedule:
     """Return the rounds of a direction of this many slopes: the smaller n mu, the more of the budget says how long they are."""
-    length = min(_LENGTH_MOST, max(_LENGTH_LEAST, _LENGTH_STRENGTH / strong))
-    base = _BASE_PART * length
+    length = min(_SMALL.length_most, max(_SMALL.length_least, _SMALL.length_strength / strong))
+    base = _SMALL.base_part * length
     return Schedule(
         Method.DIRECTION,
         base=base,
@@ -246,8 +215,8 @@ def _direction(slopes: int, strong: float, line: float, known: int) -> Schedule:
         length=length,
         line=line,
         rounds=_DIRECTION_ROUNDS,
-        longest=_DIRECTION_CLIP * math.sqrt(slopes + CONSTANT**2),
-        step=_DIRECTION_STEP / max(slopes, 1),
+        longest=_SMALL.clip * math.sqrt(slopes + CONSTANT**2),
+        step=_SMALL.step / max(slopes, 1),
         known=known,
     )
 
@@ -258,7 +227,7 @@ def clip_of(noise: float) -> float:
     Tails that are cut bias what is estimated, and a wider clip has more noise. Of normal, exponential and log-normal residuals, whose spread grows
     with a column or does not, the worst loses least compared with its own best clip at about this one, for 1,000 to 10^6 rows (THEORY.md, section 9).
     """
-    return max(_CLIP_LEAST, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
+    return max(_TUNED.clip_least, _TUNED.clip_root * noise ** (-1 / 3)) if noise else math.inf
 
 
 def afforded(noise: float, rows: int) -> float:
@@ -268,7 +237,7 @@ def afforded(noise: float, rows: int) -> float:
 
 def clip_of_focus(noise: float) -> float:
     """Return where residuals of a focus are clipped, in their deviations: at 1.5 where the noise is large, for it is all that the budget is for."""
-    return max(_CLIP_FOCUS, _CLIP_ROOT * noise ** (-1 / 3)) if noise else math.inf
+    return max(_FOCUS.clip_least, _TUNED.clip_root * noise ** (-1 / 3)) if noise else math.inf
 
 
 def stretch_of(noise: float, rows: int) -> float:
@@ -276,15 +245,16 @@ def stretch_of(noise: float, rows: int) -> float:
 
     Rows that are shortened count less. Where the mean is not linear this changes what is estimated, so the bound opens with the budget.
     """
-    return min(opened(afforded(noise, rows)), _LONGEST_ROW)
+    return min(opened(afforded(noise, rows)), _TUNED.longest_row)
 
 
 def with_ample(schedule: Schedule) -> Schedule:
     """Return the schedule of a refinement whose rounds arrive with little: most of the budget goes to the last round."""
     left = 1 - schedule.meat
-    own = replace(schedule, scales=0.05 * left, spread=0.03 * left)
-    own = replace(own, descent=0.15 * left) if schedule.rounds else replace(own, first=0.15 * left)
-    return replace(own, cells=0.02 * left, products=0.75 * left)
+    shares: dict[str, Any] = {name: share * left for name, share in _TUNED.shares("ample_shares").items()}
+    if not schedule.rounds:
+        shares["first"] = shares.pop("descent")
+    return replace(schedule, **shares)
 
 
 def square_of(quiet: float) -> float:
@@ -292,8 +262,8 @@ def square_of(quiet: float) -> float:
 
     As the clip of residuals, it was fixed over declared laws (THEORY.md, section 9).
     """
-    wide: float = _SQUARE_ROOT * quiet ** (1 / 3)
-    return min(max(LARGEST_SQUARE, wide), _SQUARE_MOST)
+    wide: float = _TUNED.square_root * quiet ** (1 / 3)
+    return min(max(LARGEST_SQUARE, wide), _TUNED.square_most)
 
 
 def _best(k: float, coefficients: int, max_passes: int) -> Method:

@@ -19,6 +19,7 @@ from unpooled.privacy.bounds import Coding, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products, moments_ball, standardising_sums
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 from unpooled.totals.total import DESCENT, Summed
 
@@ -124,22 +125,14 @@ def public_numbers(
 SCALES, SPREAD, RESIDUAL = "scales", "spread", "residual"
 #: Second moments of rows and responses, from which coefficients begin where noise is so small that they need no rounds.
 FIRST_MOMENTS = "beginning"
-#: Half a declared range of a response whose deviation nothing was released of, in deviations.
-CAP = 4.0
-#: A squared residual counts as at most this unless a model allows more: three deviations of the response, whatever the fit explains.
-LARGEST_SQUARE = 9.0
-#: The constant beside the columns: short, so that it costs little of a row's length.
-CONSTANT = 0.7
-#: Weight of a sum beside its sum of squares: half saves the squares 43 % of their noise for 13 % more of the sum's (Theorem B.7).
-FIRST = 0.5
-#: What is believed of a mean before it is released: its deviation from the middle of the declared range, in half widths.
-_MEAN_PRIOR = 0.35
-#: A deviation is never taken for less than this part of the half width.
-_NARROWEST = 0.003
+_TUNED = table("rows")
+CAP, LARGEST_SQUARE, CONSTANT = _TUNED.cap, _TUNED.largest_square, _TUNED.constant
+#: Weight of a sum relative to its sum of squares (Theorem B.7).
+FIRST = _TUNED.first_weight
 #: No value inside its declared range is farther from a mean, in deviations. Columns are not clipped to less: rows are shortened instead, for which
 #: a linear model stays what it is. A rare indicator is ten deviations from its mean, and clipped it would have another coefficient. Nor are
 #: responses: what they leave is clipped, to what the noise allows.
-WIDEST = 2 / _NARROWEST
+WIDEST = 2 / _TUNED.narrowest
 #: Steps of a squared residual per unit.
 SQUARE_STEPS = 1024.0
 #: Rows that are worked on at a time.
@@ -251,11 +244,11 @@ class Scales:
             first_noise[marks] = second_noise[marks] = np.sqrt(a * b / (a + b))
         middle = np.zeros(p)
         if self.layout.intercept:
-            middle = np.clip(first * _MEAN_PRIOR**2 / (_MEAN_PRIOR**2 + first_noise**2), -1.0, 1.0)
+            middle = np.clip(first * _TUNED.mean_prior**2 / (_TUNED.mean_prior**2 + first_noise**2), -1.0, 1.0)
         variance = second - middle**2
         if marks and self.layout.intercept:
             variance[marks] = np.clip(first[marks], 0.0, 1.0) * (1 - np.clip(first[marks], 0.0, 1.0))
-        width = np.sqrt(np.clip(variance, np.maximum(second_noise, _NARROWEST**2), 1.0))
+        width = np.sqrt(np.clip(variance, np.maximum(second_noise, _TUNED.narrowest**2), 1.0))
         noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
         spread = float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise)
         return Standard(*with_indicators(middle, width, self.layout.at_sites), *spread)

@@ -22,6 +22,7 @@ from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.masking import legs_of
 from unpooled.products.rows import JointRows
 from unpooled.products.sums import GRID, JOINT, JOINT_CONSTANT, JointShape, JointSum, RowPart, joint_rho, joint_sum, sides_of
+from unpooled.schedules import table
 from unpooled.totals.total import Summed, Total
 
 if TYPE_CHECKING:
@@ -72,10 +73,9 @@ def parts_of(
 # Party j shortens its standardised columns to L_j, and the response is clipped to c_y deviations and multiplied by a. Parts that shorten by factors
 # of their own inflate slopes, so the limits open with k: the bias stays near a third of the standard error.
 
-#: Share of the squared budget for means and deviations; the second moments have the rest.
-CONSTANTS_SHARE = 0.1
-#: The factor of limits without any noise: nothing but a value of a hundred deviations is shortened then.
-WIDEST = 64.0
+_TUNED = table("joint")
+#: Share of the squared budget for means and deviations, and the factor of limits without any noise.
+CONSTANTS_SHARE, WIDEST = _TUNED.constants_share, _TUNED.widest
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,11 @@ class Limits:
     def of(cls, columns: Sequence[int], strength: float) -> Limits:
         """Return the limits for these numbers of coded columns, one for every party; ``strength`` is n mu_M."""
         k = strength / sum(columns)
-        spread = min(max(0.7, 1.25 + 0.27 * math.log(k / 50)), WIDEST) if k > 0 else 0.7
-        clip = min(2 + max(0.0, 0.45 * math.log(k / 120)), WIDEST) if k > 0 else 2.0
+        spread, clip = _TUNED.spread_least, _TUNED.clip
+        if k > 0:
+            opened = _TUNED.spread + _TUNED.spread_growth * math.log(k / _TUNED.spread_from)
+            spread = min(max(spread, opened), WIDEST)
+            clip = min(clip + max(0.0, _TUNED.clip_growth * math.log(k / _TUNED.clip_from)), WIDEST)
         lengths = [spread * (math.sqrt(d) + 1 / math.sqrt(d)) if d else 0.0 for d in columns]
         whole = math.fsum(length * length for length in lengths) + JOINT_CONSTANT**2
         weight = math.sqrt((math.sqrt(1 + 4 * whole / clip**2) - 1) / 2)
@@ -144,10 +147,6 @@ class Limits:
 _NO_RESPONSE = Column("(no response)", -1.0, 1.0)
 #: The name of a party's release of the sums and sums of squares of its own columns.
 CONSTANTS = "constants"
-#: A variance of a column is taken for at least this many deviations of the noise in it.
-_SURELY = 3.0
-#: The share of rows from which on it is the rows without a level that are rare.
-_MOSTLY = 0.5
 #: A total and this number of deviations of its noise stay below half the modulus of the sum.
 _HEADROOM, _TAIL = 1 << 60, 12
 
@@ -205,7 +204,7 @@ class PartScales(Scales):
         for places in self._indicated:
             middle[places] += (1 - middle[places].sum()) / places.size
         noise = total.deviations[middle.size :] / float(self.layout.grid) ** 2 / rows
-        width = np.maximum(found.width, np.sqrt(np.minimum(_SURELY * noise, 1.0)))
+        width = np.maximum(found.width, np.sqrt(np.minimum(_TUNED.surely * noise, 1.0)))
         for places in self._marked:
             width[places] = self._within(middle, width, places)[places]
         return replace(found, middle=middle, width=width)
@@ -226,7 +225,7 @@ class PartScales(Scales):
         whole, marks = self.longest**2, [k for k in self.marks if k in set(places.tolist())]
         left = max(whole - (self.count - places.size), whole / 4)
         found = width.copy()
-        often = [k for k in marks if middle[k] > _MOSTLY]  # at most one; the rows without it are the rare ones
+        often = [k for k in marks if middle[k] > _TUNED.mostly]  # at most one; the rows without it are the rare ones
         found[often] = np.maximum(found[often], middle[often] / math.sqrt(left / 2))
         absent = np.square(middle[places] / found[places]).sum()
         for k in marks:

@@ -19,6 +19,7 @@ from unpooled.privacy.sensitivity import household_row
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Partial, Public, Released, Sealed
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -184,7 +185,7 @@ COUNT = "count"
 #: The totals of gradients, one for every round.
 DESCENT = "descent"
 #: Its share of the squared budget.
-_COUNT_SHARE = 0.03
+_COUNT_SHARE = table("totals").count_share
 
 
 def counting(study: Study) -> Iterator[Summed]:

@@ -18,6 +18,7 @@ from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import unit_sums
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE
+from unpooled.schedules import table
 from unpooled.totals.total import Summed, no_settings
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: The name of the released sum of weights, and its share of the squared budget.
-WEIGHTS, WEIGHTS_SHARE = "weights", 0.02
+WEIGHTS, WEIGHTS_SHARE = "weights", table("totals").weights_share
 #: The column of an in-process party that holds the weights.
 WEIGHT = "(weight)"
 #: The most steps per unit of a part.

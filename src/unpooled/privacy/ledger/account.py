@@ -268,7 +268,8 @@ class Ledger:
             for key in new:
                 history.stands(key.plan)
             self._judge(history, new, budget, scope, allow_unbounded=allow_unbounded)
-            self._store.append(*(Row.of(self._named(charge)) for charge in new.values()))
+            new = {key: self._named(charge) for key, charge in new.items()}
+            self._store.append(*map(Row.of, new.values()))
 
     def _named(self, charge: Charge) -> Charge:
         """Return a debit with a name that no other draw has: of this ledger's secret key, of its place, and of the request and the data behind it.
