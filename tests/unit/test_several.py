@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -541,6 +543,19 @@ def test_every_analysis_is_fitted_once() -> None:
     study = unpooled.Study({"one": sampled}, epsilon=50.0, random_state=0).fit(frame())
     assert calls == ["fit", "goes on"]
     assert study["one"].plan_.study.parties[0].rows == 300
+
+
+def test_no_fit_waits_for_a_study_that_is_refused() -> None:
+    before = threading.active_count()
+    with pytest.raises(UsageError, match="shares gives every analysis"):
+        unpooled.Study({"one": baseline, "two": baseline}, shares={"one": 1.0}).fit(frame())
+    with pytest.raises(ZeroDivisionError):  # in the second analysis, while the first one waits
+        unpooled.Study({"one": baseline, "two": lambda data: 1 / 0}).fit(frame())
+    for _ in range(100):
+        if threading.active_count() == before:
+            break
+        time.sleep(0.05)
+    assert threading.active_count() == before
 
 
 def test_an_analysis_that_fails_before_its_study_or_after_it_raises_its_own_error() -> None:

@@ -91,11 +91,11 @@ def _alone(asked: Asked) -> Asked:
 
 
 class Waiting:
-    """A fit that made its study, and waits for the result of it in a thread of its own. One that is never answered waits in vain, and harms nobody."""
+    """A fit that made its study, and waits for the result of it in a thread of its own until it is answered, or closed."""
 
     def __init__(self, fit: Callable[[], Any]) -> None:
         self._said: SimpleQueue[Asked | _Ended] = SimpleQueue()
-        self._answers: SimpleQueue[tuple[Plan, LocalRun]] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Plan, LocalRun] | None] = SimpleQueue()
         self._answered = False
         Thread(target=copy_context().run, args=(self._work, fit), daemon=True).start()
         said = self._said.get()
@@ -118,7 +118,13 @@ class Waiting:
         if self._answered:
             raise UsageError("an analysis asks one study: this one asked another after it was answered")
         self._said.put(_alone(asked))
-        return self._answers.get()
+        if (answer := self._answers.get()) is None:
+            raise UsageError("the study of this analysis was not run")
+        return answer
+
+    def close(self) -> None:
+        """Let a fit end that is not answered, because the study was refused: its thread would hold its frame."""
+        self._answers.put(None)
 
     def answered(self, plan: Plan, found: LocalRun) -> Any:  # noqa: ANN401 - whatever the fit returns
         """Return what the fit returns, once it is given the result of this plan, which answers its study."""

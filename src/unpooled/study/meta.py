@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,8 @@ def meta_analysis(
     if not names:
         raise UsageError("terms names what to pool: at least one term of the model")
     own = clone(model).set_params(budget=None)
-    asked = Waiting(lambda: own.fit(X, y, sites=sites, **rows)).asked
+    with closing(Waiting(lambda: own.fit(X, y, sites=sites, **rows))) as waiting:
+        asked = waiting.asked
     delta = default_delta(min(card.people for card in asked.study.parties)) if model.delta is None else model.delta
     study = _apart(msgspec.structs.replace(asked.study, delta=delta), names)
     plan, found = run(MODEL, study, asked.tables, budget=model.budget, registry=load)

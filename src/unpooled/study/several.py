@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -120,7 +121,12 @@ class Study:
     def fit(self, X: Any, **rows: Any) -> Self:  # noqa: ANN401 - a frame, and what every analysis takes beside it
         """Fit all analyses on this frame; ``sites`` and ``unit_id`` go to each of them."""
         fits = {name: partial(_call(one), X, **rows) for name, one in _named(self.analyses).items()}
-        waiting = {name: Waiting(fit) for name, fit in fits.items()}
+        with ExitStack() as stack:
+            self._fit({name: stack.enter_context(closing(Waiting(fit))) for name, fit in fits.items()})
+        return self
+
+    def _fit(self, waiting: Mapping[str, Waiting]) -> None:
+        """Run the study of all analyses, and give each its part."""
         asked = {name: fit.asked for name, fit in waiting.items()}
         _check_apart(asked)
         study, tables, views = self._together(asked)
@@ -144,7 +150,6 @@ class Study:
                 refused.append(error)
         if refused:
             raise refused[0]
-        return self
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - the fitted estimator, or what its function returned
         """Return a fitted analysis."""
