@@ -245,22 +245,6 @@ def counted(words: Sequence[str]) -> str:
 # --- Facts -----------------------------------------------------------------------------------------------------------------
 # Facts of a study for its documents, from its files alone: study, plan, statement, a party's policy and ledger, a run, an audit. No data are read.
 
-#: What each of our own models computes, for people who know none of them.
-MODEL_WORDS = {
-    "describe": "counts, means and standard deviations of columns",
-    "tables": "tables that count people by the levels of several columns, with tests",
-    "pride": "a regression over columns of several parties, of which each party keeps its own part",
-    "bayes": "a linear regression: how a number depends on other columns",
-    "glm": "a regression for yes or no, counts, rates or times until an event",
-    "stacking": "a classifier: how likely each class is for a person",
-    "lasso": "a regression that uses few columns",
-    "pls": "a calibration that predicts a number from spectra",
-    "diagnose": "a check of how well an earlier model fits",
-    "survival": "survival curves of groups, with tests",
-    "effects": "the effect of a treatment, adjusted for other columns",
-    "link": "which people all parties have in common",
-}
-
 
 @dataclass(frozen=True)
 class LedgerFacts:
@@ -443,5 +427,6 @@ def epsilon_words(epsilon: float) -> str:
 def _computed(plan: Plan) -> str:
     """Return what a plan of one analysis computes."""
     model = plan.study.model
-    words = MODEL_WORDS.get(model) or f"the model {model}{f' of {plan.maker}' if plan.maker else ''}"
-    return f"{words} (model {model})" if model in MODEL_WORDS else words
+    whose = f"{model} of {plan.maker}" if plan.maker else model
+    says = load(model).says
+    return f"{says} (model {whose})" if says else f"the model {whose}"
