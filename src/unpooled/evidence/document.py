@@ -17,7 +17,7 @@ from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.table import NoRows
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.party import Party
 from unpooled.report.page import environment, number
 from unpooled.report.releases import numbers_of
@@ -312,7 +312,7 @@ class LedgerFacts:
             after,
             len({entry.plan for entry in entries}),
             head,
-            (plan.split is Split.VERTICAL and len(names) > 1) or any(entry.kind == "shared" for entry in entries),
+            (plan.split.shares_people and len(names) > 1) or any(entry.kind == "shared" for entry in entries),
         )
 
 
@@ -352,7 +352,7 @@ class Facts:
     @property
     def rows_split(self) -> bool:
         """Return True if the parties hold rows of different people; otherwise they hold columns of the same people."""
-        return self.plan.split is Split.HORIZONTAL
+        return not self.plan.split.shares_people
 
     @property
     def numbers_out(self) -> int:

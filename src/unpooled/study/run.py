@@ -13,7 +13,7 @@ from unpooled.errors import JointRowsError, PolicyRefusal, Refusal, StudyError, 
 from unpooled.estimation.outlook import glance, poor
 from unpooled.models import load
 from unpooled.privacy.study import ANALYSES
-from unpooled.privacy.unit import Scope, Split, Target
+from unpooled.privacy.unit import Scope, Target
 from unpooled.protocol.conversation import open_request
 from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.protocol.messages import open_envelope
@@ -104,7 +104,7 @@ def advice(plan: Plan) -> tuple[str, ...]:
     """Notes on a plan; none where there is nothing to say."""
     study = plan.study
     found: list[str] = list(load(study.row).notes(plan))
-    vertical = plan.split is Split.VERTICAL and len(study.parties) > 1
+    vertical = plan.split.shares_people and len(study.parties) > 1
     senders = {release.party for release in plan.releases}
     silent = [card.name for card in study.parties if vertical and senders and card.columns and card.name not in senders]
     found += [f"{name} releases nothing: nobody else reads its columns, so they help nobody but {name}" for name in silent]
@@ -180,7 +180,7 @@ def costs_of(party: Party, plan: Plan) -> Costs | None:
 
 def counted_in(ledger: Ledger, scope: Scope, plan: Plan | None = None) -> str:
     """Return what a policy's total counts, in words: of other parties only where this plan, or a study in the ledger, splits columns."""
-    columns = plan is not None and plan.split is Split.VERTICAL and len(plan.study.parties) > 1
+    columns = plan is not None and plan.split.shares_people and len(plan.study.parties) > 1
     if columns or any(entry.kind == "shared" for entry in ledger.entries()):
         return _COUNTED[scope]
     return "over all studies"
