@@ -122,9 +122,12 @@ class ResponseKind(Enum):
     @property
     def words(self) -> str:
         """Return what public rows need, in words."""
-        return {ResponseKind.TWO_CLASSES: "has two categories", ResponseKind.CLASSES: "has categories"}.get(
-            self, "is a number"
-        )
+        return {
+            ResponseKind.NUMBER: "is a number",
+            ResponseKind.TWO_CLASSES: "has two categories",
+            ResponseKind.CLASSES: "has categories",
+            ResponseKind.TIMES: "is a number",
+        }[self]
 
 
 def _ridge() -> Any:  # noqa: ANN401 - scikit-learn's own
