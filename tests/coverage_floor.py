@@ -70,7 +70,7 @@ def main() -> int:
     include = "".join(f"    {file}\n" for file in files)
     settings.write_text(
         f"[run]\nbranch = true\ndata_file = {FOLDER / 'data'}\ninclude =\n{include}"
-        "[report]\nexclude_also =\n    if TYPE_CHECKING:\n    ^\\s*\\.\\.\\.$\n    -> [^:]*: \\.\\.\\.$\n"
+        "[report]\nexclude_also =\n    if TYPE_CHECKING:\n    case _ as never:\n    ^\\s*\\.\\.\\.$\n    -> [^:]*: \\.\\.\\.$\n"
     )
     measured = ["--cov", f"--cov-config={settings}", "--cov-report="]
     if code := subprocess.run([sys.executable, "-m", "pytest", "-q", *measured, *sys.argv[1:]], check=False).returncode:

@@ -1,4 +1,4 @@
-"""The shape of the package: no file too long, no circle of files, and every file says what it is for.
+"""The shape of the package: no file too long, no circle of files, every file says what it is for, and no generic room names a model.
 
 The graph of imports is read from the source: every import counts, also one inside a function or under ``TYPE_CHECKING``. A circle that
 only a type checker or only one call meets is a circle all the same: neither file can be understood without the other. Not counted are modules that are loaded by a
@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import unpooled
+from unpooled.privacy.study import ANALYSES
+from unpooled.protocol.registry import LINK, OWN
 
 SOURCE = Path(unpooled.__file__).parent
 LONGEST = 800
@@ -182,3 +184,102 @@ def test_no_parameter_list_is_too_long() -> None:
         if len(f.args.posonlyargs) + len(f.args.args) + len(f.args.kwonlyargs) > PARAMETERS
     ]
     assert long == []
+
+
+# --- No generic room names a model ---------------------------------------------------------------------------------------------
+
+#: Files of generic rooms that hold a word that is a model's name too, each with the words and the reason.
+WORDS: dict[str, tuple[set[str], str]] = {
+    "protocol/registry.py": ({*OWN, LINK}, "the list of our own rows, and the name of the study that links rows"),
+    "linkage/__init__.py": ({LINK}, "the row of the study that links rows"),
+    "privacy/study.py": (
+        {ANALYSES, "lasso"},
+        "the name of several analyses; and a parameter of files that version 0.2.0 wrote",
+    ),
+    "inference/profiles.py": ({"survival"}, "the family of a response"),
+    "inference/summary.py": ({"survival"}, "the family of a response"),
+    "inference/life_table.py": ({"survival"}, "the label of an axis"),
+    "audit/stage.py": ({"describe"}, "a method of mechanisms"),
+    "cli/demo.py": ({"bayes", "pride", "pls"}, "a demonstration says which models it shows"),
+    "cli/schemas/serving.py": (
+        {"glm", "describe", "survival", "diagnose"},
+        "the calls that `unpooled serve` answers are a fixed list",
+    ),
+    "cli/schemas/registry.py": ({LINK}, "a command"),
+    "cli/study.py": ({ANALYSES, LINK}, "a key of the data that a command prints, and a command"),
+    "cli/say.py": ({LINK}, "a command"),
+    "cli/result.py": ({ANALYSES}, "a key of the data that a command prints"),
+    "cli/calls.py": ({"survival", LINK}, "keys of the data that a call answers"),
+    "testing/shown.py": ({LINK}, "an attribute"),
+    "testing/results.py": ({"describe"}, "one case stands for the others where not all are run"),
+    "testing/wholes.py": ({*OWN}, "whole programs are made of the models that they use"),
+}
+#: Files of generic rooms that import a model, each with its name and the reason.
+IMPORTS: dict[str, tuple[set[str], str]] = {
+    "study/earlier.py": ({ANALYSES}, "a study of several analyses is no model of its own"),
+    "study/finished.py": ({ANALYSES}, "as above"),
+    "study/meta.py": ({ANALYSES}, "as above"),
+    "study/several.py": ({ANALYSES}, "as above"),
+    "cli/demo.py": ({"pls"}, "a demonstration says which models it shows"),
+}
+NAMES = {*OWN, LINK}
+
+
+def names_of_models(tree: ast.AST) -> set[str]:
+    """The texts of a file that are a model's name, or that begin with one as the form of a paper does."""
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {text for text in texts if text.removesuffix("-published") in NAMES}
+
+
+def models_inside(tree: ast.AST) -> set[str]:
+    """The models from whose inside a file imports, or whose modules it names in a text."""
+    whole = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            whole |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            whole |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            whole |= {node.value}
+    parts = [name.split(".") for name in whole if name.startswith("unpooled.models.")]
+    return {part[2].partition(":")[0] for part in parts} & NAMES
+
+
+def generic() -> dict[str, ast.AST]:
+    files = {file.relative_to(SOURCE).as_posix(): file for file in SOURCE.rglob("*.py")}
+    return {name: ast.parse(file.read_text()) for name, file in files.items() if not name.startswith(("models/", "papers/"))}
+
+
+@pytest.mark.slow
+def test_no_generic_room_names_a_model() -> None:
+    """What is a model's own is in its row of the registry; every exception is listed, with its reason, and is still needed."""
+    assert {
+        name: found for name, tree in generic().items() if (found := names_of_models(tree) - WORDS.get(name, (set(),))[0])
+    } == {}
+    files = generic()
+    needed = {name: names_of_models(files[name]) for name in WORDS if name in files}
+    assert {name for name, (words, _) in WORDS.items() if name != "testing/wholes.py" and needed.get(name) != words} == set()
+
+
+@pytest.mark.slow
+def test_no_generic_room_imports_a_model() -> None:
+    files = generic()
+    assert {name: found for name, tree in files.items() if (found := models_inside(tree))} == {
+        name: models for name, (models, _) in IMPORTS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "inside"),
+    [
+        ('if study.model == "pride":\n    pass', {"pride"}, set()),
+        ('ABLE = {"lasso-published": 1}', {"lasso-published"}, set()),
+        ("from unpooled.models.glm.families import FAMILIES", set(), {"glm"}),
+        ("def f():\n    import unpooled.models.glm.plan", set(), {"glm"}),
+        ("from unpooled.models import pls", set(), {"pls"}),
+        ('HOME = "unpooled.models.bayes.estimator:Some"', set(), {"bayes"}),
+        ('"""Bayes and pride in words."""\nfrom unpooled.models import load', set(), set()),
+    ],
+)
+def test_a_named_model_is_seen(text: str, named: set[str], inside: set[str]) -> None:
+    assert (names_of_models(ast.parse(text)), models_inside(ast.parse(text))) == (named, inside)

@@ -18,7 +18,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.unit import Scope, Target, Unit
 from unpooled.study.files import read_card, read_study
 from unpooled.study.finished import Run
-from unpooled.study.saved import HOMES
+from unpooled.study.saved import homes
 
 pytestmark = pytest.mark.guarantee
 
@@ -56,7 +56,7 @@ LATER = {
 }
 
 
-@pytest.mark.parametrize("name", [*sorted(HOMES.keys() - LATER), "paid_bounds"])
+@pytest.mark.parametrize("name", [*sorted(homes().keys() - LATER), "paid_bounds"])
 def test_a_saved_model_of_every_class_opens_and_is_saved_anew(name: str, tmp_path: Path) -> None:
     found = unpooled.load(OLD / "saved" / name)
     if name in {"GlmSummary", "LinearFit", "LinearSummary", "Moments"}:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,8 @@ import pytest
 import unpooled
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import StudyEstimator
-from unpooled.inference.saving import FORMAT, pack, read_saved, unpack, write_saved
-from unpooled.study.saved import HOMES
+from unpooled.inference.saving import FORMAT, model_of, pack, read_saved, unpack, write_saved
+from unpooled.study.saved import homes
 
 pytestmark = pytest.mark.guarantee
 
@@ -117,14 +120,31 @@ def test_results_and_moments_come_back(tmp_path: Path) -> None:
 def test_every_home_is_one(tmp_path: Path) -> None:
     import importlib
 
-    for name, home in HOMES.items():
+    for name, home in homes().items():
         assert hasattr(getattr(importlib.import_module(home), name), "save")
     estimators = {
         name
         for name in unpooled.__all__
         if isinstance(thing := getattr(unpooled, name), type) and issubclass(thing, StudyEstimator)
     }
-    assert estimators < set(HOMES)
+    assert estimators < set(homes())
+
+
+def test_a_file_imports_the_model_of_its_study_alone(tmp_path: Path) -> None:
+    fitted("lasso").save(tmp_path / "m")
+    program = f"import sys, unpooled; unpooled.load({str(tmp_path / 'm')!r}); print([name for name in sys.modules if 'unpooled.models.' in name])"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert {name.split(".")[2] for name in re.findall(r"'([\w.]+)'", shown)} == {"lasso"}
+
+
+def test_a_class_is_found_where_the_body_names_no_study(tmp_path: Path) -> None:
+    """A body without a study is refused by the class that its kind names, whichever row declares that."""
+    for kind in ("PrivateLasso", "PrivateGLM"):
+        write_saved(tmp_path / "m", kind, pack({"parameters": {}}))
+        assert model_of(pack({"parameters": {}})) == ""
+        with pytest.raises(DataError, match="m: "):
+            unpooled.load(tmp_path / "m")
+    assert model_of(b"\xc1") == ""
 
 
 # --- files that are not what they should be -----------------------------------------------------------------------------------

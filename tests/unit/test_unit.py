@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import unpooled.privacy
 from unpooled.errors import UsageError
+from unpooled.privacy import sensitivity, statement
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Target, Unit, check_delta, check_epsilon, real
 
 WORDS = {
@@ -84,3 +87,37 @@ def test_the_package_has_one_lazy_name() -> None:
     assert unpooled.privacy.gaussian_sigma(1.0, 1e-5) == pytest.approx(3.7306, abs=1e-4)
     with pytest.raises(AttributeError, match="no attribute 'gauss'"):
         _ = unpooled.privacy.gauss
+
+
+def test_a_split_says_whether_people_are_shared() -> None:
+    assert {split: split.shares_people for split in Split} == {Split.VERTICAL: True, Split.HORIZONTAL: False}
+
+
+def test_an_adjacency_that_nobody_decided_has_no_sensitivity() -> None:
+    """A new member is met by an error, and never by the formula of another one."""
+    new: Any = "sideways"
+    forms: list[Callable[[], float]] = [
+        lambda: sensitivity.column_moments(1.0, 1.0, 1.0, new, may_be_absent=True),
+        lambda: sensitivity.contributions_of_arms(1.0, new),
+        lambda: sensitivity.household_row(1.0, 1.0, new, rows_move=True),
+        lambda: sensitivity.category_counts(new),
+        lambda: sensitivity.moments_box([1.0], 1.0, new),
+        lambda: sensitivity.moments_ball(1.0, 1.0, new),
+        lambda: sensitivity.moments_augmented(1.0, new),
+        lambda: sensitivity.standardising_sums([True], 1.0, 1.0, new),
+        lambda: sensitivity.counts_of_columns([True], 1.0, new),
+        lambda: sensitivity.clipped_products(1.0, new),
+        lambda: sensitivity.logistic_gradient(1.0, 2, new),
+    ]
+    for form in forms:
+        with pytest.raises(AssertionError):
+            form()
+
+
+def test_a_statement_has_words_for_every_member() -> None:
+    for table in (statement.UNIT_WORDS, statement._KNOWS, *statement._THINKS.values()):
+        assert set(table) == set(Unit)
+    for table in (statement.SPLIT_WORDS, statement._PERSON_WORDS, statement._AGAINST_WORDS):
+        assert set(table) == set(Split)
+    for table in (statement._THINKS, statement._ADJACENCY_WORDS):
+        assert set(table) == set(Adjacency)

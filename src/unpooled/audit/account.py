@@ -22,7 +22,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.unit import Scope, Split, Unit
+from unpooled.privacy.unit import Scope, Unit
 from unpooled.protocol.conversation import OPEN, find_step
 from unpooled.protocol.local import drive
 from unpooled.protocol.messages import Released, Sealed, open_body, open_envelope
@@ -76,13 +76,13 @@ def _places(plan: Plan, unit: Unit, people: str) -> list[tuple[set[str], bool]]:
     at most the largest of these prices, not their sum (Theorem F.19 b).
     """
     everywhere = {card.name for card in plan.study.parties}
-    known = everywhere if plan.split is Split.VERTICAL else {people}
+    known = everywhere if plan.split.shares_people else {people}
     if unit is not Unit.ATTRIBUTE:
         return [(known, False)]
     found: list[tuple[set[str], bool]] = [(known, True)]
     for column in plan.study.card(people).columns:
         holders = {c.name for c in plan.study.parties if column in c.columns}
-        found.append((holders & known if plan.split is Split.VERTICAL else known, False))
+        found.append((holders & known if plan.split.shares_people else known, False))
     return found
 
 

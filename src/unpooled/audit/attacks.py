@@ -29,7 +29,7 @@ from unpooled.privacy.mechanisms import (
     Vector,
 )
 from unpooled.privacy.table import BoundedTable
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -354,7 +354,7 @@ class _Field:
         self.zero_out = self.plan.study.adjacency == Adjacency.ZERO_OUT
         cards = self.plan.study.parties
         #: A person is a row of every party where columns are split, of one where rows are.
-        self.cards = cards if self.plan.split is Split.VERTICAL else cards[:1]
+        self.cards = cards if self.plan.split.shares_people else cards[:1]
         self.seeds = itertools.count(1)
         self.fixed = _fixed(self)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.privacy.table import BoundedTable, Table
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -159,7 +159,7 @@ def alike(
     cards = plan.study.parties
     if adjacency == Adjacency.ZERO_OUT or any(isinstance(table, BoundedTable) for table in tables.values()):
         return  # rows that vanish are far from nothing already, and an id has copies of one row everywhere else
-    groups = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
+    groups = [cards] if plan.split.shares_people else [(card,) for card in cards]
     for end, hollow in ((0, False), (1, True)):
         rows = {card.name: {c.name: _empty(c, end, hollow=hollow) for c in card.columns} for card in cards}
         base = {**tables, **{card.name: all_alike(tables[card.name], card, rows[card.name]) for card in cards}}
@@ -226,7 +226,7 @@ def _other_labels(plan: Plan, base: Tables, rng: np.random.Generator) -> Iterato
     """One label of one person, wherever it is held, at the smallest and the largest there is; of words, at some other one."""
     for label in sorted({label for card in plan.study.parties for label in card.labels}):
         holders = [card.name for card in plan.study.parties if label in card.labels]
-        groups = [holders] if plan.split is Split.VERTICAL else [[name] for name in holders]
+        groups = [holders] if plan.split.shares_people else [[name] for name in holders]
         for group, end in itertools.product(groups, (np.min, np.max)):
             place = rng.random()
             yield {name: {label: _response(base[name][label], end, place)} for name in group}
@@ -248,7 +248,7 @@ def _other_values(
                     yield {card.name: {column.name: value}}
         return
     # A record is one row of every party (vertical), or of one party (horizontal).
-    groups = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
+    groups = [cards] if plan.split.shares_people else [(card,) for card in cards]
     for group in groups:
         if zero_out:
             yield dict.fromkeys((card.name for card in group), None)
@@ -426,7 +426,7 @@ class Pairs:
         """Keep the pairs of one search that moved a release farther than any before, and far enough; of row-split parties one of each release."""
         for (party, release), (part, changes) in found.items():
             name = f"{party}.{release}"
-            places = {name} if plan.split is Split.VERTICAL else {f"{card.name}.{release}" for card in plan.study.parties}
+            places = {name} if plan.split.shares_people else {f"{card.name}.{release}" for card in plan.study.parties}
             known = [pair for pair in self.kept if pair.unit is unit and places & pair.moved.keys()]
             if part <= FAR_ENOUGH or any(
                 moved >= part for pair in known for one, moved in pair.moved.items() if one in places

@@ -25,7 +25,7 @@ from unpooled.audit.stage import Stage
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import gaussian_epsilon
 from unpooled.privacy.mechanisms import DistributedGaussian
-from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.study.made_up import made_up
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _refuted_as_gaussian(mu: float, canaries: int, guesses: int, right: int, ris
 def _canaries(plan: Plan, unit: Unit, most: int, rng: np.random.Generator) -> list[Canary]:
     """Draw the rows that are one thing or another: where columns are split a row of every party, else of one party after the other."""
     cards = plan.study.parties
-    together = [cards] if plan.split is Split.VERTICAL else [(card,) for card in cards]
+    together = [cards] if plan.split.shares_people else [(card,) for card in cards]
     places = [(group, at) for at in range(max(card.rows for card in cards)) for group in together if at < group[0].rows]
     found: list[Canary] = []
     for group, at in places[:most]:

@@ -45,7 +45,7 @@ from unpooled.privacy.mechanisms import Contribution, DistributedGaussian, Field
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Card
 from unpooled.privacy.table import BoundedTable, NoRows
-from unpooled.privacy.unit import Adjacency, Scope, Split, Unit
+from unpooled.privacy.unit import Adjacency, Scope, Unit
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import LocalRun, Outcome, drive
@@ -337,7 +337,7 @@ class _Ledgers:
             ledger: Ledger = self._parties[name].ledger
             own = Composition(list(lost(plan, self._run.acts, {name: so_far[name]}, unit)))
             self._compare(plan, name, own, ledger, unit, Scope.PARTY)
-            if plan.split is Split.VERTICAL:
+            if plan.split.shares_people:
                 every = Composition(list(lost(plan, self._run.acts, so_far, unit)))
                 self._compare(plan, name, every, ledger, unit, Scope.PERSON)
 
@@ -370,7 +370,7 @@ def audit_whole(asked: Study, *, rows: int = 40, rounds: int = 4, seed: int = 0)
     study, tables = made_up(model, asked, rows, seed)
     plan, rng = model.compile(study), np.random.default_rng(seed)
     labels = study.unit == Unit.RECORD and Unit.RECORD in model.covers_labels
-    together = plan.split is Split.VERTICAL or study.unit == Unit.HOUSEHOLD
+    together = plan.split.shares_people or study.unit == Unit.HOUSEHOLD
     people = [study.parties] if together else [(card,) for card in study.parties]
     names = dict.fromkeys(column.name for card in study.parties for column in card.columns)
     #: What changes: everything, or one value wherever it is held.

@@ -47,17 +47,17 @@ def new(
     import os
 
     from unpooled.cli.say import say_json
-    from unpooled.errors import UsageError
+    from unpooled.errors import UsageError, listed
     from unpooled.study.files import helpers_of
-    from unpooled.study.templates import checked_formula, prediction, right_side, template
+    from unpooled.study.templates import checked_formula, predicted, prediction, right_side, template
 
     if len(model) > 1:
         _several(model, card, epsilon, out, as_json=as_json, others=(fitted, formula), calibration=calibration)
         return
     (only,) = model
     cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
-    if fitted is not None and only != "pride":
-        msg = "--fitted is for pride, whose coefficients stay at the parties; other models' runs are used by `unpooled predict`"
+    if fitted is not None and only not in (able := predicted()):
+        msg = f"--fitted is for {listed(able)}, whose coefficients stay at the parties; other models' runs are used by `unpooled predict`"
         raise UsageError(msg)
     if fitted is not None and formula is not None:
         raise UsageError("new rows are predicted by the model that was fitted: leave --formula out")
@@ -91,6 +91,7 @@ def _several(
 
     from unpooled.cli.say import say_json
     from unpooled.errors import UsageError
+    from unpooled.privacy.study import ANALYSES
     from unpooled.study.templates import template_of_several
 
     if any(other is not None for other in others) or calibration != "sound":
@@ -100,7 +101,7 @@ def _several(
     cards = [Path(os.path.relpath(path, out.parent)).as_posix() for path in card]
     _write(out, template_of_several(models, cards, 1.0 if epsilon is None else epsilon))
     if as_json:
-        say_json("new", {"written": str(out), "model": "analyses", "models": models, "cards": cards})
+        say_json("new", {"written": str(out), "model": ANALYSES, "models": models, "cards": cards})
         return
     typer.echo(f"written: {out}. Edit it, then see what it would release and cost: unpooled plan {out}")
 

@@ -73,7 +73,7 @@ def link_rows(
             cards.append(Card(name, table.n_rows, (), columns, Identity(ledger.root_key).public))
             policy = Policy.in_process()
             parties[name] = Party(name, table, cards[-1], ledger, KeySource(ledger.root_key), policy, lambda _: MODEL)
-        study = Study("link", tuple(cards), math.inf, 0.0, parameters={"keys": msgspec.to_builtins(keys)}, derived=())
+        study = Study(MODEL.name, tuple(cards), math.inf, 0.0, parameters={"keys": msgspec.to_builtins(keys)}, derived=())
         plan = MODEL.compile(study)
         for name, table in tables.items():
             MODEL.check(plan, name, table)  # here everybody may be told which rows

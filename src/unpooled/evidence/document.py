@@ -17,7 +17,7 @@ from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.statement import UNIT_WORDS
 from unpooled.privacy.table import NoRows
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.party import Party
 from unpooled.report.page import environment, number
 from unpooled.report.releases import numbers_of
@@ -245,22 +245,6 @@ def counted(words: Sequence[str]) -> str:
 # --- Facts -----------------------------------------------------------------------------------------------------------------
 # Facts of a study for its documents, from its files alone: study, plan, statement, a party's policy and ledger, a run, an audit. No data are read.
 
-#: What each of our own models computes, for people who know none of them.
-MODEL_WORDS = {
-    "describe": "counts, means and standard deviations of columns",
-    "tables": "tables that count people by the levels of several columns, with tests",
-    "pride": "a regression over columns of several parties, of which each party keeps its own part",
-    "bayes": "a linear regression: how a number depends on other columns",
-    "glm": "a regression for yes or no, counts, rates or times until an event",
-    "stacking": "a classifier: how likely each class is for a person",
-    "lasso": "a regression that uses few columns",
-    "pls": "a calibration that predicts a number from spectra",
-    "diagnose": "a check of how well an earlier model fits",
-    "survival": "survival curves of groups, with tests",
-    "effects": "the effect of a treatment, adjusted for other columns",
-    "link": "which people all parties have in common",
-}
-
 
 @dataclass(frozen=True)
 class LedgerFacts:
@@ -328,7 +312,7 @@ class LedgerFacts:
             after,
             len({entry.plan for entry in entries}),
             head,
-            (plan.split is Split.VERTICAL and len(names) > 1) or any(entry.kind == "shared" for entry in entries),
+            (plan.split.shares_people and len(names) > 1) or any(entry.kind == "shared" for entry in entries),
         )
 
 
@@ -368,7 +352,7 @@ class Facts:
     @property
     def rows_split(self) -> bool:
         """Return True if the parties hold rows of different people; otherwise they hold columns of the same people."""
-        return self.plan.split is Split.HORIZONTAL
+        return not self.plan.split.shares_people
 
     @property
     def numbers_out(self) -> int:
@@ -443,5 +427,6 @@ def epsilon_words(epsilon: float) -> str:
 def _computed(plan: Plan) -> str:
     """Return what a plan of one analysis computes."""
     model = plan.study.model
-    words = MODEL_WORDS.get(model) or f"the model {model}{f' of {plan.maker}' if plan.maker else ''}"
-    return f"{words} (model {model})" if model in MODEL_WORDS else words
+    whose = f"{model} of {plan.maker}" if plan.maker else model
+    says = load(model).says
+    return f"{says} (model {whose})" if says else f"the model {whose}"

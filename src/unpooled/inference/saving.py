@@ -143,6 +143,21 @@ def unpack(body: bytes, types: Iterable[type] = (), compiles: Compile = Savable.
         raise DataError(msg) from None
 
 
+def model_of(body: bytes) -> str:
+    """Return the model of the first study in a body, as its bytes say it; empty where there is none that can be read."""
+    try:
+        return _model_in(msgspec.msgpack.decode(body))
+    except (msgspec.MsgspecError, UnpooledError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+        return ""
+
+
+def _model_in(tree: Any) -> str:  # noqa: ANN401 - plain data
+    if isinstance(tree, dict) and isinstance(tree.get("study"), bytes):
+        return read_study(tree["study"])[0].model
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    return next(filter(None, map(_model_in, parts)), "")
+
+
 def _packed(value: Any, types: Mapping[str, type]) -> Any:  # noqa: ANN401, C901, PLR0911 - a line per kind
     if isinstance(value, Enum):
         known = types.get(type(value).__name__) is type(value)

@@ -26,7 +26,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from unpooled.errors import PolicyRefusal, StudyError, UnpooledError, UsageError
 from unpooled.network.kits import Kit, coordinator_identity, kits_in, place_storage
 from unpooled.network.submit import connected
-from unpooled.privacy.unit import Split
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study
 
@@ -279,7 +278,7 @@ def _server(kit: Kit) -> str:
 def _cards(study: Study) -> str:
     plan = compile_study(study)
     rows = {card.name: card.rows for card in study.parties}
-    if plan.split is Split.VERTICAL and not plan.links and len(set(rows.values())) > 1:
+    if plan.split.shares_people and not plan.links and len(set(rows.values())) > 1:
         listed = ", ".join(f"{name} {n}" for name, n in rows.items())
         msg = f"the parties of a column-split study declare different numbers of rows ({listed}): link their rows first (docs/linkage.md), or align their files and renew the cards"
         raise UsageError(msg)

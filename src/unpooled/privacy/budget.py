@@ -21,7 +21,7 @@ from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError
 from unpooled.privacy.exposure import Cost, alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.origin import by_draw
-from unpooled.privacy.unit import Scope, Split, Target, Unit
+from unpooled.privacy.unit import Scope, Target, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -246,6 +246,6 @@ def notice(plan: Plan, tables: Mapping[str, Table]) -> None:
         if not tables[card.name].sparse_names
     ]
     # The same people at every party: one row; other people at every party: rows of their own.
-    rows = [[values for columns in features for values in columns]] if plan.split is Split.VERTICAL else features
+    rows = [[values for columns in features for values in columns]] if plan.split.shares_people else features
     if any(rows):
         _memory.notice(rows)

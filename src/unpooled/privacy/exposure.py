@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import Composition
@@ -208,9 +208,15 @@ def neighbours(
 
     Scope "person" counts the releases of all parties that know the person, "party" those of the named party alone.
     """
-    releases = plan.releases if scope is Scope.PERSON else tuple(r for r in plan.releases if r.party == party)
+    match scope:
+        case Scope.PERSON:
+            releases = plan.releases
+        case Scope.PARTY:
+            releases = tuple(r for r in plan.releases if r.party == party)
+        case _ as never:
+            assert_never(never)
     changes = tuple(_changes(plan, unit, party))
-    if plan.study.scattered and plan.split is Split.HORIZONTAL and party is None:
+    if plan.study.scattered and not plan.split.shares_people and party is None:
         return _scattered(plan, unit, changes)
     found: dict[tuple[Event, ...], None] = {}
     for change in changes:
@@ -287,21 +293,24 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
     """
     cards = [card for card in plan.study.parties if party in (None, card.name)]
     everywhere = frozenset(card.name for card in plan.study.parties)
-    if plan.split is Split.HORIZONTAL:
-        groups = [frozenset({card.name}) for card in cards]
-    elif unit is not Unit.ATTRIBUTE:
-        groups = [everywhere]
-    else:
-        holders: dict[str, set[str]] = {}
-        for card in plan.study.parties:
-            for column in card.columns:
-                holders.setdefault(_value(plan.study, column.name), set()).add(card.name)
-        mine = {_value(plan.study, column.name) for card in cards for column in card.columns}
-        groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
+    match unit:
+        case _ if not plan.split.shares_people:
+            groups = [frozenset({card.name}) for card in cards]
+        case Unit.RECORD | Unit.HOUSEHOLD:
+            groups = [everywhere]
+        case Unit.ATTRIBUTE:
+            holders: dict[str, set[str]] = {}
+            for card in plan.study.parties:
+                for column in card.columns:
+                    holders.setdefault(_value(plan.study, column.name), set()).add(card.name)
+            mine = {_value(plan.study, column.name) for card in cards for column in card.columns}
+            groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
+        case _ as never:
+            assert_never(never)
     for group in groups:
         yield group, False
     if unit is Unit.ATTRIBUTE and any(r.exposure.label is not None for r in plan.releases):
-        for group in groups if plan.split is Split.HORIZONTAL else [everywhere]:
+        for group in [everywhere] if plan.split.shares_people else groups:
             yield group, True
 
 
@@ -362,7 +371,7 @@ def shared_costs(plan: Releases, party: str) -> tuple[Cost, ...]:
 
     The alternatives of :func:`neighbours` take the place of parts: one of them holds for a given change.
     """
-    if plan.split is Split.HORIZONTAL or len({release.party for release in plan.releases} | {party}) == 1:
+    if not plan.split.shares_people or len({release.party for release in plan.releases} | {party}) == 1:
         return ()
     return alternatives(plan, party)
 

@@ -37,7 +37,7 @@ from unpooled.privacy.study import (
     check_parameters,
     default_delta,
 )
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,7 +116,7 @@ class Plan(Releases, Generic[Design]):
             if not all(isinstance(sentence, Sentence) for sentence in getattr(self, name)):
                 msg = f"{name} of a plan holds sentences with a key: Sentence('model.key', 'The words, with {{values}}.', values=..)"
                 raise UsageError(msg)
-        if self.study.ids and (self.split is not Split.VERTICAL or not all(card.key for card in self.study.parties)):
+        if self.study.ids and (not self.split.shares_people or not all(card.key for card in self.study.parties)):
             msg = (
                 "a card of linked rows is for studies of several parties' columns: for rows that are split use the card of the party's first file"
                 if any(card.linked for card in self.study.parties)

@@ -7,7 +7,7 @@ person, or one value of one person, can move at once. Brute-force twins of every
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from unpooled.privacy.unit import Adjacency
 
@@ -23,14 +23,18 @@ def column_moments(count: float, first: float, second: float, adjacency: Adjacen
     """
     a2, b2, c2 = count**2, first**2, second**2
     appears = a2 + b2 + c2
-    if adjacency is Adjacency.ZERO_OUT:
-        return math.sqrt(appears)
     # Two present values with difference d = |z - z'|: the worst is d^2 b^2 + c^2 d^2 (2 - d)^2, d in [0, 2].
     worst = 4 * b2
     if c2 > 2 * b2:
         d = (3 - math.sqrt(1 - 2 * b2 / c2)) / 2
         worst = max(worst, d * d * (b2 + c2 * (2 - d) ** 2))
-    return math.sqrt(max(worst, appears) if may_be_absent else worst)
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return math.sqrt(appears)
+        case Adjacency.REPLACE:
+            return math.sqrt(max(worst, appears) if may_be_absent else worst)
+        case _ as never:
+            assert_never(never)
 
 
 def contributions_of_arms(second: float, adjacency: Adjacency) -> float:
@@ -39,9 +43,13 @@ def contributions_of_arms(second: float, adjacency: Adjacency) -> float:
     ``second`` is the weight c of squares.
     """
     alone = math.sqrt(1 + second**2)
-    if adjacency is Adjacency.ZERO_OUT:
-        return alone
-    return max(math.sqrt(2) * alone, column_moments(0.0, 1.0, second, adjacency, may_be_absent=False))
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return alone
+        case Adjacency.REPLACE:
+            return max(math.sqrt(2) * alone, column_moments(0.0, 1.0, second, adjacency, may_be_absent=False))
+        case _ as never:
+            assert_never(never)
 
 
 def household_row(replaced: float, appears: float, adjacency: Adjacency, *, rows_move: bool) -> float:
@@ -49,14 +57,24 @@ def household_row(replaced: float, appears: float, adjacency: Adjacency, *, rows
 
     ``rows_move``: rows of an id that leave one party may appear at another one, and both parties' releases tell (Theorem F.19 d).
     """
-    if adjacency is Adjacency.ZERO_OUT:  # what contributes nothing appears nowhere else
-        return appears
-    return max(replaced, math.sqrt(2.0) * appears if rows_move else appears)
+    match adjacency:
+        case Adjacency.ZERO_OUT:  # what contributes nothing appears nowhere else
+            return appears
+        case Adjacency.REPLACE:
+            return max(replaced, math.sqrt(2.0) * appears if rows_move else appears)
+        case _ as never:
+            assert_never(never)
 
 
 def category_counts(adjacency: Adjacency) -> float:
     """Return the L2 sensitivity of the vector of category counts (Theorem F.2): one value moves two of them under ``replace``."""
-    return math.sqrt(2.0) if adjacency is Adjacency.REPLACE else 1.0
+    match adjacency:
+        case Adjacency.REPLACE:
+            return math.sqrt(2.0)
+        case Adjacency.ZERO_OUT:
+            return 1.0
+        case _ as never:
+            assert_never(never)
 
 
 def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) -> float:
@@ -66,9 +84,13 @@ def moments_box(bounds: Sequence[float], response: float, adjacency: Adjacency) 
     """
     squares = [c * c for c in bounds]
     s, y2 = math.fsum(squares), response**2
-    if adjacency is Adjacency.ZERO_OUT:
-        return math.sqrt((s * s + math.fsum(c2 * c2 for c2 in squares)) / 2 + s * y2)
-    return s + y2 if y2 <= s else 2 * response * math.sqrt(s)
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return math.sqrt((s * s + math.fsum(c2 * c2 for c2 in squares)) / 2 + s * y2)
+        case Adjacency.REPLACE:
+            return s + y2 if y2 <= s else 2 * response * math.sqrt(s)
+        case _ as never:
+            assert_never(never)
 
 
 def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
@@ -77,9 +99,13 @@ def moments_ball(radius: float, response: float, adjacency: Adjacency) -> float:
     The weight means that an off-diagonal entry, released once, gets noise smaller by sqrt 2 than a diagonal one.
     """
     r2, y2 = radius**2, response**2
-    if adjacency is Adjacency.ZERO_OUT:
-        return radius * math.sqrt(r2 + y2)
-    return (2 * r2 + y2) / math.sqrt(2) if y2 <= 2 * r2 else 2 * radius * response
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return radius * math.sqrt(r2 + y2)
+        case Adjacency.REPLACE:
+            return (2 * r2 + y2) / math.sqrt(2) if y2 <= 2 * r2 else 2 * radius * response
+        case _ as never:
+            assert_never(never)
 
 
 def moments_augmented(radius: float, adjacency: Adjacency) -> float:
@@ -87,7 +113,13 @@ def moments_augmented(radius: float, adjacency: Adjacency) -> float:
 
     :math:`|zz^T-uu^T|_F^2=|z|^4+|u|^4-2(z\cdot u)^2`.
     """
-    return radius**2 * (1.0 if adjacency is Adjacency.ZERO_OUT else math.sqrt(2))
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return radius**2
+        case Adjacency.REPLACE:
+            return radius**2 * math.sqrt(2)
+        case _ as never:
+            assert_never(never)
 
 
 def standardising_sums(coded: Sequence[bool], first: float, response: float, adjacency: Adjacency) -> float:
@@ -97,7 +129,8 @@ def standardising_sums(coded: Sequence[bool], first: float, response: float, adj
     of every declared feature whether it has coded columns of 0 and 1 (categories, an indicator): one value then moves two of them at once.
     """
     number = column_moments(0.0, first, 1.0, adjacency, may_be_absent=False) ** 2
-    switch = (2 if adjacency is Adjacency.REPLACE else 1) * (first**2 + 1)
+    cells = {Adjacency.REPLACE: 2, Adjacency.ZERO_OUT: 1}  # that one value of two coded columns moves
+    switch = cells[adjacency] * (first**2 + 1)
     # Beside an indicator two present numbers may still be the farther pair, where sums weigh much.
     return math.sqrt(math.fsum(max(switch, number) if two else number for two in coded) + response**2 * number)
 
@@ -113,7 +146,11 @@ def counts_of_columns(marked: Sequence[bool], response: float, adjacency: Adjace
 
 def clipped_products(longest: float, adjacency: Adjacency) -> float:
     """Return the L2 sensitivity of a sum of vectors of at most this length, each a function of one record (Theorem B.5)."""
-    return longest if adjacency is Adjacency.ZERO_OUT else 2 * longest
+    match adjacency:
+        case Adjacency.ZERO_OUT | Adjacency.REPLACE:
+            return longest if adjacency is Adjacency.ZERO_OUT else 2 * longest
+        case _ as never:
+            assert_never(never)
 
 
 def unit_sums(coordinates: int) -> float:
@@ -130,6 +167,10 @@ def logistic_gradient(bound: float, columns: int, adjacency: Adjacency) -> float
 
     Replaced, two rows pull apart by up to twice the bound; in one column they share the number w, and then by 1.052 times it.
     """
-    if adjacency is Adjacency.ZERO_OUT:
-        return bound
-    return bound * (_ONE_COLUMN if columns == 1 else 2.0)
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return bound
+        case Adjacency.REPLACE:
+            return bound * (_ONE_COLUMN if columns == 1 else 2.0)
+        case _ as never:
+            assert_never(never)

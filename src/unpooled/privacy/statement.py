@@ -11,7 +11,7 @@ from unpooled.errors import listed
 from unpooled.privacy.exposure import account
 from unpooled.privacy.origin import BOUNDS_INPUT, INPUT_WORDS, OTHERS, SAME, DeclaredInput, DerivedInput
 from unpooled.privacy.study import BOUNDS, CLASSES
-from unpooled.privacy.unit import Calibration, Split, Unit
+from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,23 +28,45 @@ UNIT_WORDS = {
 }
 #: The largest epsilon for a whole person at which a page shows a guarantee in the colour of a good one.
 STRONG = 10.0
-#: Of a unit: what an attacker knows, and what the attacker thinks likely under replace and under zero-out.
-_READ = {
-    Unit.RECORD: ("everyone else's data", "that this person has a certain condition", "that this person took part"),
-    Unit.ATTRIBUTE: ("all data but this one value", "that it is one of two values", "that it was given at all"),
-    Unit.HOUSEHOLD: (
-        "the data of all other households",
-        "that this household has a certain property",
-        "that this household took part",
-    ),
+#: Of a unit: what an attacker knows, and what the attacker thinks likely under each adjacency.
+_KNOWS = {
+    Unit.RECORD: "everyone else's data",
+    Unit.ATTRIBUTE: "all data but this one value",
+    Unit.HOUSEHOLD: "the data of all other households",
+}
+_THINKS = {
+    Adjacency.REPLACE: {
+        Unit.RECORD: "that this person has a certain condition",
+        Unit.ATTRIBUTE: "that it is one of two values",
+        Unit.HOUSEHOLD: "that this household has a certain property",
+    },
+    Adjacency.ZERO_OUT: {
+        Unit.RECORD: "that this person took part",
+        Unit.ATTRIBUTE: "that it was given at all",
+        Unit.HOUSEHOLD: "that this household took part",
+    },
 }
 _DERIVED = {
     BOUNDS: "Bounds were read off the data, so no guarantee holds: the noise level itself reveals values.",
     CLASSES: "Classes were read off the data, so no guarantee holds: one person may decide whether a class is present.",
 }
 _ADJACENCY_WORDS = {
-    "replace": "is replaced by any other admissible one",
-    "zero-out": "is replaced by no contribution at all",
+    Adjacency.REPLACE: "is replaced by any other admissible one",
+    Adjacency.ZERO_OUT: "is replaced by no contribution at all",
+}
+#: What the parties hold, in words.
+SPLIT_WORDS = {
+    Split.VERTICAL: "columns of the same people",
+    Split.HORIZONTAL: "rows of different people",
+}
+#: Which rows are a person's, and whom the guarantee protects against, by what the parties hold.
+_PERSON_WORDS = {
+    Split.HORIZONTAL: "Each person is in one row of one party.",
+    Split.VERTICAL: "Each person is in one row, the same at every party.",
+}
+_AGAINST_WORDS = {
+    Split.VERTICAL: "all other parties, {} and readers of the results, alone or together",
+    Split.HORIZONTAL: "everyone outside the party that holds the row: other parties, {} and readers of the results",
 }
 
 
@@ -57,8 +79,7 @@ def belief(epsilon: float) -> str:
 def _who(study: Study, split: Split) -> str:
     """Return the sentence that says which rows belong to one unit of the study."""
     if study.unit != Unit.HOUSEHOLD:
-        words = "Each person is in one row of one party."
-        return words if split is Split.HORIZONTAL else "Each person is in one row, the same at every party."
+        return _PERSON_WORDS[split]
     most, anywhere = study.household_rows, any(card.household and card.household.elsewhere for card in study.parties)
     anywhere = anywhere or study.whole.household_rows > 1
     where = (
@@ -73,12 +94,7 @@ def _against(study: Study, split: Split, against: str, excepted: tuple[str, ...]
     """Return whom the guarantee protects against, in words, and whom not: by who takes part, and by whose keys they have."""
     own = [card.name for card in study.members if card.key and card.key == study.coordinator]
     coordinator = f"the coordinator (which is {own[0]} itself, and sees its own rows)" if own else "the coordinator"
-    if against:
-        found = against.replace("the coordinator", coordinator, 1)
-    elif split is Split.VERTICAL:
-        found = f"all other parties, {coordinator} and readers of the results, alone or together"
-    else:
-        found = f"everyone outside the party that holds the row: other parties, {coordinator} and readers of the results"
+    found = against.replace("the coordinator", coordinator, 1) if against else _AGAINST_WORDS[split].format(coordinator)
     found += f"; NOT against {' or '.join(excepted)}" if excepted else ""
     if study.in_process and len(study.members) > 1:
         found += "; here all parties are in one process, and the one who runs it holds the rows of all"
@@ -281,15 +297,15 @@ class Statement:
         if not self.holds:
             return ""
         epsilon = self.epsilon_per_unit[self.unit]
-        knows, *properties = _READ[Unit(self.unit)]
-        thinks = properties[self.adjacency == "zero-out"]
+        unit, adjacency = Unit(self.unit), Adjacency(self.adjacency)
+        knows, thinks = _KNOWS[unit], _THINKS[adjacency][unit]
         words = (
             f"Suppose an attacker knows {knows} and thinks there is a 50 % chance {thinks}. After seeing the results, the attacker's estimate "
             f"can rise to at most {belief(epsilon)}"
         )
         if self.failure:
             words += f", except with a probability of at most {upward(self.failure)}"
-        if self.adjacency == "zero-out":
+        if adjacency is Adjacency.ZERO_OUT:
             words += (
                 f" (for a property of the data: {belief(2 * epsilon)}{', with more exceptions' if self.failure else ''})"
             )
@@ -313,7 +329,7 @@ class Statement:
         return f"<p><strong>{html.escape(self.headline)}</strong></p><ul>{lines}</ul>"
 
     def __str__(self) -> str:
-        moves = f"{UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[self.adjacency]}"
+        moves = f"{UNIT_WORDS[Unit(self.unit)]} {_ADJACENCY_WORDS[Adjacency(self.adjacency)]}"
         if self.holds:
             only = f", only against {self.only_against}" if self.only_against else ""
             factor = "e^epsilon"

@@ -604,7 +604,10 @@ def read_study(raw: bytes) -> tuple[Study, bool]:
 
 
 def _in_half_ranges(study: Study) -> Study:
-    """Return the study with the radius of a sound LASSO, which was in units of the response, in half ranges of it."""
+    """Return the study with the radius of a sound LASSO, which was in units of the response, in half ranges of it.
+
+    The model is named here because this is about the format of one former version, whose files have no other mark.
+    """
     if study.row != "lasso":
         return study
     parameters = dict(study.parameters)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from numbers import Real
-from typing import Self
+from typing import Self, assert_never
 
 from unpooled.errors import UsageError
 
@@ -76,6 +76,17 @@ class Split(_Word):
 
     VERTICAL = "vertical"
     HORIZONTAL = "horizontal"
+
+    @property
+    def shares_people(self) -> bool:
+        """Return True if each person has a part of a row at every party, False if the whole row is at one of them."""
+        match self:
+            case Split.VERTICAL:
+                return True
+            case Split.HORIZONTAL:
+                return False
+            case _ as never:
+                assert_never(never)
 
 
 def real(name: str, value: object) -> float:

@@ -18,7 +18,7 @@ from unpooled.products.design import CONSTANTS
 from unpooled.products.masking import once
 from unpooled.products.sums import JOINT
 from unpooled.protocol.messages import Nothing, Released
-from unpooled.protocol.registry import Step
+from unpooled.protocol.registry import Step, own_rows
 from unpooled.totals.secure_sum import KEYS
 
 if TYPE_CHECKING:
@@ -143,10 +143,11 @@ def _check_cards(study: Study, design: ColumnsDesign) -> None:
     for card in keyed:
         if card.joint not in wanted:
             word = ALLOWED if design.proved else TRUSTING
+            others = [f'"{row.name}"' for row in own_rows() if row.without_joint_rows is not None]
             msg = (
                 f"party {card.name!r} does not let masked rows travel{'' if design.proved else ' without a proof that they are short'}: its card says "
                 f'joint = "{card.joint or "no"}". It would have to set joint = "{word}" under [policy] and write its card anew. '
-                'Without it there is model = "pride", which needs no joint rows'
+                f"Without it there is model = {listed(others)}, which needs no joint rows"
             )
             raise JointRowsError(msg)
 

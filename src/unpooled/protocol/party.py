@@ -20,7 +20,6 @@ from unpooled.privacy.exposure import BETWEEN, shared_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
 from unpooled.privacy.plan import ALIGNED, Card, HelperCard, Plan, Study
 from unpooled.privacy.table import is_complete
-from unpooled.privacy.unit import Split
 from unpooled.protocol.context import serving
 from unpooled.protocol.conversation import OPEN, OpenRequest, check_claim, find_step, open_request
 from unpooled.protocol.desk import OpenDesk, charge_of, check_minted
@@ -250,7 +249,7 @@ class Party:
             self.policy.check_link(plan, self.name)
             guesses = plan.design.guesses(self.name)
             self.ledger.align(plan.hash, plan.study.circle, guesses, *self.policy.psi_limits, only_check=True)
-        if self.table.unordered and plan.split is Split.VERTICAL and len(plan.study.parties) > 1:
+        if self.table.unordered and plan.split.shares_people and len(plan.study.parties) > 1:
             raise DataError(self.table.unordered)
         if plan.study.linked != self.table.linked:  # its own map, never what somebody sent
             msg = f"party {self.name!r}: its rows are not those of the row map that the study names (`linked` in its party file)"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from unpooled.privacy.plan import Plan, Study
+    from unpooled.privacy.plan import Card, Plan, Study
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
@@ -57,10 +57,9 @@ OWN = (
 LINK = "link"
 
 
-def with_households() -> list[str]:
-    """Return the names of our own rows that have a proof for all rows of an id together."""
-    own = ((name, importlib.import_module(f"{GROUP}.{name}").MODEL) for name in OWN)
-    return [name for name, row in own if row.households]
+def own_rows() -> list[Model]:
+    """Return our own rows, in the order in which they are listed: for words about all of them, for it imports every model."""
+    return [importlib.import_module(f"{GROUP}.{name}").MODEL for name in OWN]
 
 
 def names() -> tuple[str, ...]:
@@ -290,6 +289,23 @@ class ModelForm:
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
+def unchanged(parameters: Mapping[str, Any]) -> Mapping[str, str]:  # noqa: ARG001 - of any parameters
+    """Return no former words: all keys of a study are called as they were."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Citing:
+    """How a study of a model takes earlier results that its file cites."""
+
+    #: What takes them, given the parameters and the cards of the study (:class:`unpooled.estimation.earlier.TakesEarlier`).
+    taken: Callable[[Mapping[str, Any], tuple[Card, ...]], Any]
+    #: Whether a study cites earlier models under ``prior``, one or several; else it cites one run, and :attr:`taken` returns the numbers of that.
+    several: bool = True
+    #: The former names of parameters that a study has, with the words for what they are now: it is warned of them.
+    former: Callable[[Mapping[str, Any]], Mapping[str, str]] = unchanged
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """One system: everything the protocol needs to run it. Each is a row of the registry (``unpooled.models.row_names``)."""
@@ -322,8 +338,17 @@ class Model:
     notes: Callable[[Plan], tuple[str, ...]] = nothing
     #: The content of its releases in words, by their names (without the number at the end of one of several), for those who approve a plan.
     releases: Mapping[str, str] = field(default_factory=dict, hash=False)
-    #: The places of classes that ``unpooled.load`` reads for a model of another distribution, each as ``module:CLASS``.
+    #: The places of classes that ``unpooled.load`` reads, each as ``module:CLASS``.
     saved: tuple[str, ...] = ()
+    #: What it computes, for people who know no model: a part of a sentence.
+    says: str = ""
+    #: How a study of it takes earlier results that its file cites; None: such a study cites none.
+    earlier: Citing | None = None
+    #: The parameters of a study of new rows, which the parties predict with the coefficients that they keep of a study and its plan; None: there is none.
+    predictions: Callable[[Study, Plan], dict[str, Any]] | None = None
+    #: Where a party lets no masked rows travel: the study of this model that asks the same of the same persons (None: there is none for this
+    #: study), and the words that recommend it.
+    without_joint_rows: Callable[[Study], tuple[Study, str] | None] | None = None
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
         """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
@@ -347,7 +372,7 @@ class Model:
             msg = f"model {self.name!r} is a form that promises nothing: name the model, and the form as its calibration"
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
-            msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(with_households())}'
+            msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
             raise UsageError(msg)
         plan = self.compile_plan(study)
         made = maker(self.name)

@@ -21,8 +21,7 @@ from unpooled.inference.summary import (
     plain,
     style,
 )
-from unpooled.privacy.statement import UNIT_WORDS
-from unpooled.privacy.unit import Split
+from unpooled.privacy.statement import SPLIT_WORDS, UNIT_WORDS
 from unpooled.study.finished import moment
 
 if TYPE_CHECKING:
@@ -315,7 +314,7 @@ def _group(names: list[str], *, own: bool) -> str:
 
 def _holdings_heard(plan: Plan, hidden: int) -> str:
     """Say who holds what for those who cannot see it."""
-    split = "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people"
+    split = SPLIT_WORDS[plan.split]
     told = []
     for card in plan.study.parties:
         names = [c.name for c in card.columns]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unpooled.privacy.ledger import Ledger
-from unpooled.privacy.statement import UNIT_WORDS
-from unpooled.privacy.unit import Split, Unit
+from unpooled.privacy.statement import SPLIT_WORDS, UNIT_WORDS
+from unpooled.privacy.unit import Unit
 from unpooled.protocol.registry import Analysed, Panel
 from unpooled.protocol.terms import as_rows
 from unpooled.report import figures, releases
@@ -248,7 +248,7 @@ def facts_of(plan: Plan) -> dict[str, Any]:
             (UNIT_WORDS[unit], number(statement.epsilon_per_unit[unit]), "asked for" if unit == study.unit else "")
             for unit in plan.units
         ],
-        "split": "columns of the same people" if plan.split is Split.VERTICAL else "rows of different people",
+        "split": SPLIT_WORDS[plan.split],
         "parties": [(c.name, c.size, len(c.columns), len(c.labels), _key(c.key)) for c in study.parties],
         "columns": columns[:_COLUMNS],
         "hidden": len(columns[_COLUMNS:]),

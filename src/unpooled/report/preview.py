@@ -128,7 +128,7 @@ def _kept(model: Model, plan: Plan, run: LocalRun) -> dict[str, tuple[ResultTerm
 def _rows(study: Study, split: Split) -> int:
     """Return the rows of a study: of parties with columns of the same people, those of one of them."""
     rows = [card.rows for card in study.parties]
-    return max(rows) if split is Split.VERTICAL else sum(rows)
+    return max(rows) if split.shares_people else sum(rows)
 
 
 def _shrunk(study: Study) -> tuple[Study, tuple[str, ...]]:

@@ -19,7 +19,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
 from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
 from unpooled.privacy.study import ALLOWED, ANALYSES, CIRCUMSTANCES, LINKED, TRUSTING, Analysis, cards_of
-from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
+from unpooled.privacy.unit import Calibration, Scope, Target, Unit
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.earlier import with_cited
 from unpooled.study.reading import DataFormat
@@ -443,7 +443,7 @@ def _aligned(study: Study) -> Study:
         split = load(study.row).compile(study).split
     except UsageError:
         return study  # whoever compiles it says what is wrong with it
-    return msgspec.structs.replace(study, ids="aligned") if split is Split.VERTICAL else study
+    return msgspec.structs.replace(study, ids="aligned") if split.shares_people else study
 
 
 def read_card(path: str | Path) -> Card | HelperCard:

@@ -15,7 +15,6 @@ from unpooled.models import load
 from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import BoundedTable, NoRows, Table
-from unpooled.privacy.unit import Split
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Disclosed, open_envelope
@@ -73,7 +72,7 @@ def made_up(
     classes as well as numbers, or what the model says that it takes; where columns are split, all parties have the same ones. With a ``truth``
     columns and labels have its law instead.
     """
-    vertical = model.compile(study).split is Split.VERTICAL
+    vertical = model.compile(study).split.shares_people
     rng = np.random.default_rng(seed)
     cards = tuple(_smaller(card, rows) for card in study.parties)
     helpers = tuple(msgspec.structs.replace(card, key="") for card in study.helpers)

@@ -13,10 +13,11 @@ from unpooled.errors import JointRowsError, PolicyRefusal, Refusal, StudyError, 
 from unpooled.estimation.outlook import glance, poor
 from unpooled.models import load
 from unpooled.privacy.study import ANALYSES
-from unpooled.privacy.unit import Scope, Split, Target
+from unpooled.privacy.unit import Scope, Target
 from unpooled.protocol.conversation import open_request
 from unpooled.protocol.local import Outcome, drive, in_process
 from unpooled.protocol.messages import open_envelope
+from unpooled.protocol.registry import own_rows
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.files import read_party, read_study
 from unpooled.study.finished import account
@@ -103,7 +104,7 @@ def advice(plan: Plan) -> tuple[str, ...]:
     """Notes on a plan; none where there is nothing to say."""
     study = plan.study
     found: list[str] = list(load(study.row).notes(plan))
-    vertical = plan.split is Split.VERTICAL and len(study.parties) > 1
+    vertical = plan.split.shares_people and len(study.parties) > 1
     senders = {release.party for release in plan.releases}
     silent = [card.name for card in study.parties if vertical and senders and card.columns and card.name not in senders]
     found += [f"{name} releases nothing: nobody else reads its columns, so they help nobody but {name}" for name in silent]
@@ -119,7 +120,7 @@ def advice(plan: Plan) -> tuple[str, ...]:
 
 
 def compiled_or_instead(study: Study) -> Plan:
-    """Return the plan of a study; where a party lets no masked rows travel, the refusal says what sketches are expected to give."""
+    """Return the plan of a study; where a party lets no masked rows travel, the refusal says what models without joint rows are expected to give."""
     try:
         return compile_study(study)
     except JointRowsError as refused:
@@ -128,34 +129,24 @@ def compiled_or_instead(study: Study) -> Plan:
 
 
 def without_joint_rows(study: Study) -> str:
-    """Return a sentence on what sketches are expected to give in the place of joint moments; empty where they answer another question."""
-    response = study.parameters.get("response")
-    holder = next((card.name for card in study.parties if any(c.name == response for c in card.columns)), "")
-    if not holder or study.parameters.get("loss") or math.isinf(study.epsilon):
-        return ""
-    cards = tuple(
-        msgspec.structs.replace(
-            card,
-            columns=tuple(c for c in card.columns if c.name != response),
-            labels=(str(response),) if card.name == holder else (),
-            key="",
-        )
-        for card in study.parties
-    )
-    sketches = load("pride")
-    asked = msgspec.structs.replace(
-        study, model="pride", parties=cards, helpers=(), trust={}, parameters={"response": response}, ids=""
-    )
-    try:
-        found = glance(sketches, asked)
-    except UsageError:  # its columns or parties are not for sketches
-        return ""
-    if found is None:
-        return ""
-    return (
-        f"Expected of PRIDE for the same persons and epsilon, by simulations without data: {found.measure} {found.error:.3g} at {holder!r}, "
-        f"whose own columns alone give {found.nothing_released:.3g}; no table for publication"
-    )
+    """Return sentences on what models without joint rows are expected to give in the place of joint moments; empty where they answer another question."""
+    found = []
+    for row in own_rows():
+        instead = None if row.without_joint_rows is None else row.without_joint_rows(study)
+        if instead is None:
+            continue
+        asked, called = instead
+        try:
+            outlook = glance(row, asked)
+        except UsageError:  # its columns or parties are not for this model
+            continue
+        if outlook is not None:
+            holder = next(card.name for card in asked.parties if card.labels)
+            found.append(
+                f"Expected of {called} for the same persons and epsilon, by simulations without data: {outlook.measure} {outlook.error:.3g} at "
+                f"{holder!r}, whose own columns alone give {outlook.nothing_released:.3g}; no table for publication"
+            )
+    return ". ".join(found)
 
 
 # --- Approving -------------------------------------------------------------------------------------------------------------
@@ -189,7 +180,7 @@ def costs_of(party: Party, plan: Plan) -> Costs | None:
 
 def counted_in(ledger: Ledger, scope: Scope, plan: Plan | None = None) -> str:
     """Return what a policy's total counts, in words: of other parties only where this plan, or a study in the ledger, splits columns."""
-    columns = plan is not None and plan.split is Split.VERTICAL and len(plan.study.parties) > 1
+    columns = plan is not None and plan.split.shares_people and len(plan.study.parties) > 1
     if columns or any(entry.kind == "shared" for entry in ledger.entries()):
         return _COUNTED[scope]
     return "over all studies"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import DataError, StudyError, UsageError, listed
-from unpooled.inference.saving import read_saved
+from unpooled.inference.saving import model_of, read_saved
+from unpooled.models import REGISTRY
 from unpooled.models import load as row_of
 from unpooled.protocol.registry import maker, names
 from unpooled.study.data import SPARSE, read_table
@@ -17,40 +18,20 @@ from unpooled.study.data import SPARSE, read_table
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from unpooled.inference.saving import SavedFile
     from unpooled.study.reading import DataFormat
 
 
 # --- Saved -----------------------------------------------------------------------------------------------------------------
 # ``unpooled.load``: a fitted estimator, a result or released moments from the file that ``save`` wrote.
 
-_ESTIMATORS = {
-    "PrideClassifier": "pride",
-    "PrideGLM": "pride",
-    "PrideRegressor": "pride",
-    "PrivateBayesianRegression": "bayes",
-    "PrivateGLM": "glm",
-    "PrivateLasso": "lasso",
-    "PrivateLinearRegression": "bayes",
-    "PrivateLogisticRegression": "stacking",
-    "PrivatePLSRegression": "pls",
-    "PrivateStackingClassifier": "stacking",
-    "Diagnosis": "diagnose",
-    "Tabulation": "tables",
-    "TreatmentEffect": "effects",
-}
-#: Class -> the module that defines it. A file names one of these, or a class that an installed model of another distribution
+#: Results that are no model's own -> the module that defines them. A file names one of these, or a class that a row of the registry
 #: declares (``Model.saved``). Nothing else is ever imported for it.
-HOMES = {
-    **{name: f"unpooled.models.{model}.estimator" for name, model in _ESTIMATORS.items()},
-    **dict.fromkeys(
-        ("ArmsDescription", "DescribedBounds", "Description", "JointDescription"), "unpooled.models.describe.results"
-    ),
+_RESULTS = {
     "GlmSummary": "unpooled.inference.summary",
     "LinearFit": "unpooled.linear.fit",
     "LinearSummary": "unpooled.linear.inference",
     "Moments": "unpooled.linear.moments",
-    "PrivateLassoClassifier": "unpooled.models.lasso.classifier",
-    "SurvivalComparison": "unpooled.models.survival.estimator",
     "TwoStageSummary": "unpooled.linear.instruments",
 }
 
@@ -70,7 +51,7 @@ def load(path: str | Path) -> Any:  # noqa: ANN401 - whatever was saved
     True
     """
     file = read_saved(path)
-    home = HOMES.get(file.kind) or _elsewhere(file.kind)
+    home = _RESULTS.get(file.kind) or _own(file) or _elsewhere(file.kind)
     if home is None:
         msg = f"{Path(path).name}: it holds a class that this version of unpooled does not know, and no installed model declares it"
         raise DataError(msg)
@@ -82,9 +63,28 @@ def load(path: str | Path) -> Any:  # noqa: ANN401 - whatever was saved
         raise DataError(msg) from None
 
 
+def homes() -> dict[str, str]:
+    """Return the classes that a file of ours may hold, each with the module that defines it."""
+    return _RESULTS | {kind: home for name in REGISTRY for kind, home in _declared(name).items()}
+
+
+def _declared(name: str) -> dict[str, str]:
+    """Return the classes that a row of the registry declares, each with the module that defines it."""
+    return {kind: home for home, _, kind in (place.partition(":") for place in row_of(name).saved)}
+
+
+def _own(file: SavedFile) -> str | None:
+    """Return the module of a class that one of our own rows declares: that of the file's study, so that no other model is imported, else another one."""
+    model = model_of(file.body)
+    for name in sorted(REGISTRY, key=lambda name: name != model):
+        if (home := _declared(name).get(file.kind)) is not None:
+            return home
+    return None
+
+
 def _elsewhere(kind: str) -> str | None:
     """Return the module of a class that a model of another distribution declares; None if none does. A class that two declare is refused."""
-    homes: dict[str, str] = {}
+    found: dict[str, str] = {}
     unusable: list[UsageError] = []
     for name in names():
         if not maker(name):
@@ -94,13 +94,13 @@ def _elsewhere(kind: str) -> str | None:
         except UsageError as error:
             unusable.append(error)
             continue
-        homes |= {home: maker(name) for home, _, said in (place.partition(":") for place in row.saved) if said == kind}
-    if len(homes) > 1:
-        msg = f"class {kind!r} is declared by {listed(sorted(homes.values()))}, and nobody can tell which one is meant: uninstall all but one"
+        found |= {home: maker(name) for home, _, said in (place.partition(":") for place in row.saved) if said == kind}
+    if len(found) > 1:
+        msg = f"class {kind!r} is declared by {listed(sorted(found.values()))}, and nobody can tell which one is meant: uninstall all but one"
         raise UsageError(msg)
-    if not homes and unusable:
+    if not found and unusable:
         raise unusable[0]
-    return next(iter(homes), None)
+    return next(iter(found), None)
 
 
 # --- Predict ---------------------------------------------------------------------------------------------------------------

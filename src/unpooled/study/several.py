@@ -21,7 +21,6 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.plan import Card, Plan, default_delta
 from unpooled.privacy.study import ANALYSES, Analysis
 from unpooled.privacy.table import BoundedTable, Table
-from unpooled.privacy.unit import Split
 from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import LocalRun
 
@@ -248,7 +247,7 @@ class Study:
     def _check_parties(self, asked: Mapping[str, Asked], plan: Plan) -> None:
         """Refuse analyses whose rows are split over other parties than those of the first one: they would count every person at both."""
         first, *others = ((name, [card.name for card in one.study.parties]) for name, one in asked.items())
-        for name, parties in others if plan.split is Split.HORIZONTAL else ():
+        for name, parties in others if not plan.split.shares_people else ():
             if sorted(parties) != sorted(first[1]):
                 msg = (
                     f"analysis {name!r} has the sites {listed(parties)}, and {first[0]!r} has {listed(first[1])}: a person's row is at one site, the "

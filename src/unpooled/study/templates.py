@@ -12,7 +12,6 @@ from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
 from unpooled.inference.coding import made_by
 from unpooled.models import LINK, REGISTRY, load
-from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.study import ANALYSES, Card
 from unpooled.privacy.unit import Calibration
 from unpooled.protocol.registry import DEFAULT_CARDS, FORMULA
@@ -71,7 +70,8 @@ def with_formula(model: str, own: Template, said: Formula) -> Template:
         msg = f"model {model!r} takes no formula{form}: leave --formula out, or choose one of {listed(able)}"
         raise UsageError(msg)
     if said.offsets and not own.offsets:
-        msg = f"model {model!r} has no offset: leave it out of the formula, or choose model 'glm'"
+        able = [name for name in REGISTRY if (row := load(name)).template is not None and row.template.offsets]
+        msg = f"model {model!r} has no offset: leave it out of the formula, or choose model {listed([repr(name) for name in able])}"
         raise UsageError(msg)
     others = dict(own.beside_formula)
     if said.response:
@@ -211,12 +211,12 @@ model = "{model}"
     first = load(models[0]).template
     assert first is not None
     whole = replace(first, purpose="Several analyses of the same people: one plan, one approval, one budget.", trust="")
-    text = _written("analyses", whole, cards, epsilon)
+    text = _written(ANALYSES, whole, cards, epsilon)
     before, _, after = text.partition("[parameters]\n")
     head, _, tail = after.partition("[privacy]\n")
     privacy, mark, parties = tail.partition("# One table for every party")
     del head
-    before = before.replace('model = "analyses"\n', "")
+    before = before.replace(f'model = "{ANALYSES}"\n', "")
     return f"{before}[privacy]\n{privacy}{''.join(found)}\n{mark}{parties}"
 
 
@@ -269,25 +269,20 @@ unit = "{own.unit}"{" " * (27 - len(own.unit))}# whom it is for: "record", a who
 {_parties(cards or own.cards)}"""
 
 
-def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
-    """Return the study that predicts new rows with what the parties keep of a PRIDE study: its parameters, its plan, its sketches' sizes."""
-    from unpooled.models.pride.plan import sizes_of
+def predicted() -> list[str]:
+    """Return the models whose parties predict new rows with the coefficients that they keep."""
+    return [name for name in REGISTRY if load(name).predictions is not None]
 
+
+def prediction(study: Path, cards: Sequence[str], epsilon: float | None) -> str:
+    """Return the study that predicts new rows with the coefficients that the parties keep of a study: its parameters as the model says, and its budget."""
     asked = read_study(study)
-    if asked.model != "pride":
+    row = load(asked.row)
+    if row.predictions is None:
         msg = f"{study.name}: a study of {asked.model!r} releases its model, which `unpooled predict` uses free of charge"
         raise UsageError(msg)
-    plan = load(asked.row).compile(asked)
-    parameters = {
-        key: value for key, value in asked.parameters.items() if key not in {"publish", "folds", "response_bound", PRIOR}
-    }
-    if parameters.get("alpha") == "global-cv":
-        del parameters["alpha"]  # new rows choose no penalty
-    parameters |= {"fitted": plan.hash, "sketch_dim": sizes_of(plan.design)}
-    estimated = [card.name for card in asked.parties if card.labels]
-    if len(estimated) < len(asked.parties):  # the others only sent, and keep no coefficients
-        parameters["predicting"] = estimated
-    study_ = {"model": "pride", "public_seed": asked.public_seed, "coordinator": asked.coordinator}
+    parameters = row.predictions(asked, row.compile(asked))
+    study_ = {"model": asked.model, "public_seed": asked.public_seed, "coordinator": asked.coordinator}
     privacy = {
         "epsilon": asked.epsilon if epsilon is None else epsilon,
         "delta": asked.delta,

@@ -1,5 +1,6 @@
 """Bayesian linear regression on row-split data: noisy second moments by secure sum, and a posterior that knows the noise."""
 
+from unpooled.estimation.earlier import linear
 from unpooled.linear.releases import JOINT, ROUNDS
 from unpooled.models.bayes.coordinator import BayesResult
 from unpooled.models.bayes.outlook import outlook
@@ -27,4 +28,10 @@ MODEL = Model(
         **JOINT,
     },
     coefficients=RELEASED,
+    saved=(
+        "unpooled.models.bayes.estimator:PrivateBayesianRegression",
+        "unpooled.models.bayes.estimator:PrivateLinearRegression",
+    ),
+    says="a linear regression: how a number depends on other columns",
+    earlier=linear("bayes"),
 )

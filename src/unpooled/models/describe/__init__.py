@@ -45,4 +45,11 @@ MODEL = Model(
         **JOINT,
     },
     more_steps=_of_columns,
+    saved=(
+        "unpooled.models.describe.results:ArmsDescription",
+        "unpooled.models.describe.results:DescribedBounds",
+        "unpooled.models.describe.results:Description",
+        "unpooled.models.describe.results:JointDescription",
+    ),
+    says="counts, means and standard deviations of columns",
 )

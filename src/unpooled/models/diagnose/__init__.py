@@ -17,4 +17,6 @@ MODEL = Model(
     households=True,
     template=TEMPLATE,
     releases={"cells": "the number of rows in each cell of predictions and responses"},
+    saved=("unpooled.models.diagnose.estimator:Diagnosis",),
+    says="a check of how well an earlier model fits",
 )

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from unpooled.estimation.contained import steps_under
 from unpooled.models import load
 from unpooled.models.effects.coordinator import coordinate
+from unpooled.models.effects.earlier import earlier
 from unpooled.models.effects.outlook import outlook
 from unpooled.models.effects.party import STEPS
 from unpooled.models.effects.plan import compile_plan
 from unpooled.models.effects.result import EffectResult
 from unpooled.models.effects.template import TEMPLATE
 from unpooled.models.effects.terms import foot, panels, terms
-from unpooled.protocol.registry import RELEASED, Model, ResultReading
+from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
@@ -44,4 +45,7 @@ MODEL: Model = Model(
         "exits": "the weighted number of people with an event, and without one, in each interval of time",
     },
     more_steps=_steps,
+    saved=("unpooled.models.effects.estimator:TreatmentEffect",),
+    says="the effect of a treatment, adjusted for other columns",
+    earlier=Citing(earlier),
 )

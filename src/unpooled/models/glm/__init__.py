@@ -2,12 +2,13 @@
 
 from unpooled.linear.releases import ROUNDS
 from unpooled.models.glm.coordinator import coordinate
+from unpooled.models.glm.families import earlier
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.party import STEPS
 from unpooled.models.glm.plan import compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.models.glm.template import TEMPLATE
-from unpooled.protocol.registry import RELEASED, Model, ResultReading
+from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 MODEL = Model(
     "glm",
@@ -20,4 +21,7 @@ MODEL = Model(
     template=TEMPLATE,
     releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},
     coefficients=RELEASED,
+    saved=("unpooled.models.glm.estimator:PrivateGLM",),
+    says="a regression for yes or no, counts, rates or times until an event",
+    earlier=Citing(earlier),
 )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from unpooled.errors import UsageError, listed
+from unpooled.errors import StudyError, UsageError, listed
+from unpooled.estimation.earlier import ALIKE, DrawnModel, EarlierCoefficients, ResponseKind, with_response
 from unpooled.families import ROW_FAMILIES
 from unpooled.families.logistic import Logistic
 from unpooled.families.poisson import Poisson
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Card
 
 LOGISTIC, POISSON = Logistic.name, Poisson.name
 MULTINOMIAL, SURVIVAL = "multinomial", "survival"
@@ -15,6 +21,7 @@ FAMILIES = (*ROW_FAMILIES, MULTINOMIAL, SURVIVAL)
 #: Families whose response is one of two classes, and those whose responses are above 0.
 TWO_CLASSES = tuple(name for name, family in ROW_FAMILIES.items() if family.classes)
 POSITIVE = tuple(name for name, family in ROW_FAMILIES.items() if family.positive)
+_KINDS = {MULTINOMIAL: ResponseKind.CLASSES, SURVIVAL: ResponseKind.TIMES}
 
 
 def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN401 - scikit-learn's own
@@ -41,3 +48,18 @@ def check_family(name: str) -> None:
     if name not in FAMILIES:
         msg = f"family is one of {listed(list(FAMILIES))}, not {name!r}"
         raise UsageError(msg)
+
+
+def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierCoefficients:
+    """Return how a study of these parameters and cards takes earlier coefficients: those of the same family."""
+    family = str(parameters.get("family", LOGISTIC))
+    kind = ResponseKind.TWO_CLASSES if family in TWO_CLASSES else _KINDS.get(family, ResponseKind.NUMBER)
+    shifted = any(parameters.get(role) for role in ("exposure", "offset"))
+    estimator = partial(public_estimator, family, shifted=shifted)
+    drawing = DrawnModel("glm", kind=kind, family=family, alike={**ALIKE, "family": LOGISTIC}, estimator=estimator)
+    found = EarlierCoefficients(drawing, parameters, with_response(parameters, cards))
+    try:
+        check_family(family)
+    except UsageError as error:
+        raise StudyError(str(error)) from None
+    return found

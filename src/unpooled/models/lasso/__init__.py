@@ -2,6 +2,7 @@
 
 from unpooled.linear.releases import JOINT
 from unpooled.models.lasso.coordinator import LassoResult, panels, render
+from unpooled.models.lasso.declared import earlier
 from unpooled.models.lasso.forms import compile_plan, coordinate
 from unpooled.models.lasso.notes import notes
 from unpooled.models.lasso.outlook import outlook
@@ -11,7 +12,7 @@ from unpooled.models.lasso.template import TEMPLATE
 from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
 from unpooled.products.plan import ALONE as COLUMN_STEPS
-from unpooled.protocol.registry import RELEASED, Model, ModelForm, ResultReading
+from unpooled.protocol.registry import RELEASED, Citing, Model, ModelForm, ResultReading
 
 MODEL = Model(
     "lasso",
@@ -38,4 +39,7 @@ MODEL = Model(
     notes=notes,
     coefficients=RELEASED,
     form=ModelForm(renamed={"radius": "radius_in_half_ranges"}),
+    saved=("unpooled.models.lasso.estimator:PrivateLasso", "unpooled.models.lasso.classifier:PrivateLassoClassifier"),
+    says="a regression that uses few columns",
+    earlier=Citing(earlier),
 )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from unpooled.errors import UsageError
+from unpooled.estimation.earlier import ALIKE, DrawnModel, EarlierCoefficients, ResponseKind, with_response
 from unpooled.inference.priors import EarlierModel, check_models
 from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.plan import Card, Study
 
 #: Numbers of a study, and of released columns, are smaller than this: their products and sums then neither overflow nor lose their grid.
 LARGEST = 1e90
@@ -154,3 +155,21 @@ def check(study: Study, p: Parameters, named: str = "radius_in_half_ranges", *, 
         if card.rows != first.rows:
             msg = f"party {card.name!r} has {card.rows} rows, {first.name!r} has {first.rows}: columns are split, people are the same"
             raise UsageError(msg)
+
+
+def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierCoefficients:
+    """Return how a study of these parameters and cards takes earlier coefficients: those of the same loss."""
+    none = Parameters()
+    logistic = parameters.get("loss") == LOGISTIC
+    said = {"response": none.response, **parameters, "loss": LOGISTIC if logistic else SQUARED}
+    alike = {**ALIKE, "response": none.response, "loss": none.loss}
+    drawing = DrawnModel("lasso", alike=alike)
+    if logistic:
+        drawing = DrawnModel("lasso", kind=ResponseKind.TWO_CLASSES, signed=True, alike=alike, estimator=_log_odds)
+    return EarlierCoefficients(drawing, said, with_response(said, cards, said.get("response_bound", none.response_bound)))
+
+
+def _log_odds() -> Any:  # noqa: ANN401 - scikit-learn's own
+    from unpooled.estimation.priors import log_odds  # takes long to import
+
+    return log_odds()

@@ -1,5 +1,6 @@
 """Partial least squares on row-split spectra: rounds of regression in a public basis, or one release of its second moments."""
 
+from unpooled.estimation.earlier import linear
 from unpooled.linear.releases import ROUNDS
 from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
 from unpooled.models.pls.outlook import outlook
@@ -24,4 +25,7 @@ MODEL = Model(
         **ROUNDS,
     },
     coefficients=RELEASED,
+    saved=("unpooled.models.pls.estimator:PrivatePLSRegression",),
+    says="a calibration that predicts a number from spectra",
+    earlier=linear("pls"),
 )

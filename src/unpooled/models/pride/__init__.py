@@ -6,11 +6,12 @@ from functools import partial
 from unpooled.models.pride.coordinator import PrideResult, coordinate, panels, render
 from unpooled.models.pride.made_up import admissible_labels
 from unpooled.models.pride.outlook import outlook
+from unpooled.models.pride.parameters import earlier
 from unpooled.models.pride.party import STEPS
-from unpooled.models.pride.plan import compile_plan
+from unpooled.models.pride.plan import compile_plan, predictions, without_joint_rows
 from unpooled.models.pride.template import TEMPLATE
 from unpooled.models.pride.terms import kept_terms, terms
-from unpooled.protocol.registry import KEPT, Model, ResultReading
+from unpooled.protocol.registry import KEPT, Citing, Model, ResultReading
 
 MODEL = Model(
     "pride",
@@ -28,5 +29,14 @@ MODEL = Model(
         "predict": "random mixtures of this party's columns for every new row",
     },
     coefficients=KEPT,
+    saved=(
+        "unpooled.models.pride.estimator:PrideClassifier",
+        "unpooled.models.pride.estimator:PrideGLM",
+        "unpooled.models.pride.estimator:PrideRegressor",
+    ),
+    says="a regression over columns of several parties, of which each party keeps its own part",
+    earlier=Citing(earlier),
+    predictions=predictions,
+    without_joint_rows=without_joint_rows,
 )
 MODEL = replace(MODEL, outlook=partial(outlook, MODEL))

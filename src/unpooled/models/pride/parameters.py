@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import UsageError
+from unpooled.errors import StudyError, UsageError
+from unpooled.estimation.earlier import ALIKE, ANY, DrawnModel, EarlierCoefficients, ResponseKind, with_response
 from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
+from unpooled.families.gaussian import Gaussian
+from unpooled.families.logistic import Logistic
 from unpooled.families.negative_binomial import NegativeBinomial
 from unpooled.families.poisson import Poisson
 from unpooled.families.quantile import HALF_WIDTH, Quantile
@@ -18,7 +22,11 @@ from unpooled.inference.priors import EarlierModel
 from unpooled.models.pride.curve import OTHERS
 from unpooled.models.pride.joint import JOINT, Cox, JointFamily
 from unpooled.models.pride.levels import check_levels
+from unpooled.privacy.bounds import text_of
 from unpooled.privacy.classes import DEFAULT, check_classes
+
+if TYPE_CHECKING:
+    from unpooled.privacy.plan import Card
 
 #: Families of numbers (and of censored times), and families of classes; the first of each is the default.
 NUMBERS: tuple[str, ...] = ("squared", "huber", "quantile", "poisson", "gamma", "negative-binomial", "cox")
@@ -296,3 +304,40 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def unit_threshold(self) -> float:
         """Return the threshold in units of the response: what the family calls 1.345, or 0.2, robust deviations."""
         return HALF_WIDTH if self.named == "quantile" else FAMILIES["huber"].slope
+
+
+def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierCoefficients:
+    """Return how a study of these parameters and cards takes earlier coefficients: a study of kept coefficients is drawn to runs of models that release them."""
+    said = {"response": "y", "classes": DEFAULT, **parameters}
+    family = said.get("family") or said.pop("loss", "")
+    family = family or (Logistic.name if said.get("task") == "classification" else Gaussian.name)
+    if family not in DRAWN:
+        raise StudyError(undrawn(str(family)))
+    if not isinstance(said["classes"], list | tuple) or len(said["classes"]) != 2:  # noqa: PLR2004 - of two classes
+        raise StudyError("prior: classes of the logistic family are a list of two labels")
+    said["family"] = family
+    if family == Gaussian.name:
+        return EarlierCoefficients(DrawnModel("pride", "bayes", family=family), said, with_response(said, cards, ANY))
+    two = family == Logistic.name
+    drawing = DrawnModel(
+        "pride",
+        "glm",
+        ResponseKind.TWO_CLASSES if two else ResponseKind.NUMBER,
+        family=family,
+        alike={**ALIKE, "family": Logistic.name},
+        estimator=_log_odds if two else _of_counts,
+    )
+    labels = tuple(map(text_of, said["classes"])) if two else None
+    return EarlierCoefficients(drawing, said, with_response(said, cards, ANY, labels))
+
+
+def _log_odds() -> Any:  # noqa: ANN401 - scikit-learn's own
+    from unpooled.estimation.priors import log_odds  # takes long to import
+
+    return log_odds()
+
+
+def _of_counts() -> Any:  # noqa: ANN401 - as above
+    from unpooled.estimation.priors import of_counts
+
+    return of_counts()

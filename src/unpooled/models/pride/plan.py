@@ -6,8 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
@@ -18,6 +19,7 @@ from unpooled.models.pride.sketch import PublicSketch
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, ScaledGaussian
+from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.unit import Adjacency, Split, Unit
@@ -168,6 +170,43 @@ def sketch_of(study: Study, card: Card, features: int) -> PublicSketch | None:
 def sizes_of(design: PrideDesign) -> dict[str, int]:
     """For a study of new rows: sketches as large as those of the fit, whatever the number of rows."""
     return {part.card.name: part.sketch.size if part.sketch else 0 for part in design.parts}
+
+
+def predictions(study: Study, plan: Plan) -> dict[str, Any]:
+    """Return the parameters of the study that predicts new rows with what the parties keep of a study: its own, its plan, its sketches' sizes."""
+    parameters = {
+        key: value for key, value in study.parameters.items() if key not in {"publish", "folds", "response_bound", PRIOR}
+    }
+    if parameters.get("alpha") == "global-cv":
+        del parameters["alpha"]  # new rows choose no penalty
+    parameters |= {"fitted": plan.hash, "sketch_dim": sizes_of(plan.design)}
+    estimated = [card.name for card in study.parties if card.labels]
+    if len(estimated) < len(study.parties):  # the others only sent, and keep no coefficients
+        parameters["predicting"] = estimated
+    return parameters
+
+
+def without_joint_rows(study: Study) -> tuple[Study, str] | None:
+    """Return the study of sketches of the same persons, whose response is a label of the party that holds it; None where it is another question."""
+    response = study.parameters.get("response")
+    holder = next((card.name for card in study.parties if any(c.name == response for c in card.columns)), "")
+    if not holder or study.parameters.get("loss") or math.isinf(study.epsilon):
+        return None
+    cards = tuple(
+        msgspec.structs.replace(
+            card,
+            columns=tuple(c for c in card.columns if c.name != response),
+            labels=(str(response),) if card.name == holder else (),
+            key="",
+        )
+        for card in study.parties
+    )
+    return (
+        msgspec.structs.replace(
+            study, model="pride", parties=cards, helpers=(), trust={}, parameters={"response": response}, ids=""
+        ),
+        "PRIDE",
+    )
 
 
 def knows_response(parameters: Parameters, card: Card) -> bool:

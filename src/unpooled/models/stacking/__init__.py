@@ -3,12 +3,13 @@
 from unpooled.linear.releases import ROUNDS
 from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
 from unpooled.models.stacking.outlook import made_up_classes, outlook
+from unpooled.models.stacking.parameters import EarlierWeights, former_words
 from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.template import TEMPLATE
 from unpooled.models.stacking.terms import kept_terms, terms
 from unpooled.privacy.unit import Unit
-from unpooled.protocol.registry import RELEASED, Model, ResultReading
+from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 MODEL = Model(
     "stacking",
@@ -30,4 +31,10 @@ MODEL = Model(
         "base rate": "the number of rows of each class",
     },
     coefficients=RELEASED,
+    saved=(
+        "unpooled.models.stacking.estimator:PrivateLogisticRegression",
+        "unpooled.models.stacking.estimator:PrivateStackingClassifier",
+    ),
+    says="a classifier: how likely each class is for a person",
+    earlier=Citing(EarlierWeights, several=False, former=former_words),
 )

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import UsageError
+from unpooled.errors import StudyError, UsageError
 from unpooled.models.stacking.fits import Noise
 from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.origin import PRIOR, RATES, SOURCE
 from unpooled.privacy.plan import TRUSTED, Study, check_parameters
+
+if TYPE_CHECKING:
+    from unpooled.estimation.earlier import CitedRun
+    from unpooled.privacy.plan import Card
 
 AUTO, SHORTEN, UNIT_ROWS, SCALE = "auto", "shorten", "unit", "scale"
 BLOCK, PREDICTIONS, META = "block", "predictions", "meta"
@@ -139,3 +144,49 @@ def rates_of(given: float | Sequence[float] | None, classes: int) -> tuple[float
         msg = f"rates lie between 0 and 1: the rate of the second of two classes, or {classes} rates that add up to 1"
         raise UsageError(msg)
     return rates
+
+
+# --- Cited -----------------------------------------------------------------------------------------------------------------
+# ``prior`` in a study file: the run whose models a stack starts from.
+
+#: What must be alike for the weights of a run to mean the same: they are of scaled and coded rows.
+_ALIKE: dict[str, Any] = {
+    "classes": ["-1", "1"],
+    "norm": None,
+    "fit_intercept": True,
+    "rows": "shorten",
+    "importance": {},
+    "split": "features",
+}
+
+
+@dataclass(frozen=True)
+class EarlierWeights:
+    """The study that starts from the models of an earlier run: its parameters and cards."""
+
+    parameters: Mapping[str, Any]
+    cards: tuple[Card, ...]
+
+    def of_run(self, cited: CitedRun) -> dict[str, list[float]]:
+        """Return the weights of every party's model of a run; refused where they would mean something else in this study."""
+        key, run, study = cited.key, cited.folder, cited.plan.study
+        if study.model != "stacking":
+            msg = f"{key}: {run} is a run of model {study.model!r}; a stack starts from a run of stacking, which releases models to start from"
+            raise StudyError(msg)
+        for name, default in _ALIKE.items():
+            if self.parameters.get(name, default) != study.parameters.get(name, default):
+                msg = f"{key}: {run} was run with another {name}, so its weights would mean something else here"
+                raise StudyError(msg)
+        weights = {model.party: list(model.weights) for model in cited.result.models}
+        own = {card.name: card.columns for card in self.cards}
+        for name in weights:
+            if own.get(name) != study.card(name).columns:
+                msg = f"{key}: {run} has a model of party {name!r}; this study needs a party of that name with the same declared columns"
+                raise StudyError(msg)
+        return weights
+
+
+def former_words(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names that parameters had in the version before, with what they are called now."""
+    former = {name: name.replace(SOURCE, PRIOR, 1) for name in (SOURCE, f"{SOURCE}_rows", f"{SOURCE}_analysis")}
+    return former | ({PRIOR: RATES} if are_rates(parameters.get(PRIOR)) else {})

@@ -19,4 +19,6 @@ MODEL = Model(
     households=True,
     template=TEMPLATE,
     releases={"exits": "the number of people with an event, and without one, in each interval of time"},
+    saved=("unpooled.models.survival.estimator:SurvivalComparison",),
+    says="survival curves of groups, with tests",
 )

@@ -22,4 +22,6 @@ MODEL = Model(
     template=TEMPLATE,
     releases={"table": "the count of rows, or the sum of values, in each cell of the table"},
     notes=notes,
+    saved=("unpooled.models.tables.estimator:Tabulation",),
+    says="tables that count people by the levels of several columns, with tests",
 )

@@ -485,7 +485,7 @@ class Ledger:
         before = list(history.charges.values())
         after = [*before, *new.values()]
         if not spent(after, budget.unit, scope, known_only=allow_unbounded).within(budget.epsilon, budget.delta):
-            counted = "all parties together" if scope is Scope.PERSON else "this party alone"
+            counted = {Scope.PERSON: "all parties together", Scope.PARTY: "this party alone"}[scope]
             msg = (
                 f"{ledger_at(self._store.path)} has no room: at delta = {budget.delta:g}, {len(new)} new debit(s) ask for"
                 f" {words(new.values())}, spent is {words(before)}, together {words(after)}; allowed is {budget}, for {counted}."

@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, assert_never
 
 import msgspec
 
@@ -526,9 +526,13 @@ def spent(charges: Iterable[Charge], unit: Unit, scope: Scope, *, known_only: bo
             if not (known_only and cost.event.kind is Kind.UNBOUNDED):
                 parts.setdefault(cost.part, []).append(cost.event)
     whole = {plan for plan, shared in plans if shared}
-    if scope is Scope.PERSON:
-        return account(parts for (plan, shared), parts in plans.items() if shared or plan not in whole)
-    return account(parts for (_, shared), parts in plans.items() if not shared)
+    match scope:
+        case Scope.PERSON:
+            return account(parts for (plan, shared), parts in plans.items() if shared or plan not in whole)
+        case Scope.PARTY:
+            return account(parts for (_, shared), parts in plans.items() if not shared)
+        case _ as never:
+            assert_never(never)
 
 
 def unknown_plans(charges: Iterable[Charge], unit: Unit) -> set[str]:

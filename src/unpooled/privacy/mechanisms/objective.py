@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, assert_never
 
 import numpy as np
 
@@ -164,9 +164,15 @@ class ObjectivePerturbation(Mechanism):
 
     def sensitivity(self, unit: Unit) -> float:
         """Return the sensitivity of n times the gradient to one unit: for one value, that of the whole row, or more if it makes another row of it."""
-        if unit is Unit.HOUSEHOLD:
-            return self.household * self.reach
-        return self.reach if unit is Unit.RECORD or self.value_reach is None else self.value_reach
+        match unit:
+            case Unit.HOUSEHOLD:
+                return self.household * self.reach
+            case Unit.RECORD:
+                return self.reach
+            case Unit.ATTRIBUTE:
+                return self.reach if self.value_reach is None else self.value_reach
+            case _ as never:
+                assert_never(never)
 
     def event(self, unit: Unit) -> Event:
         """Pure epsilon: the noise's ratio, the Jacobian's, and the covering of the residual."""
