@@ -269,6 +269,8 @@ def test_columns_of_one_name_in_two_frames_and_frames_without_columns_are_refuse
     made("stack").fit(both, "ill", on="patient")  # parties= says which one
     with pytest.raises(UsageError, match="no column to fit"):
         made("stack", parties=2).fit({**frames(), "lab": frames()["lab"].select("patient")}, "ill", on="patient")
+    with pytest.raises(UsageError, match="a frame is one of pandas or polars"):
+        link_rows({"clinic": [[1.0]], "lab": [[1.0]]}, "patient")
     with pytest.raises(UsageError, match='split="samples"'):
         made("stack", parties=2, split="samples").fit(frames(), "ill", on="patient")
     with pytest.raises(UsageError, match="between 2 and 10 parties"):

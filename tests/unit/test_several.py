@@ -121,6 +121,28 @@ def test_a_record_without_a_transcript_tells_every_analysis(world: Path) -> None
     assert len(told["terms"]) > 3
 
 
+def test_what_is_no_whole_run_is_refused_or_says_so(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    approve(world)
+    command(world, "run", "study.toml", *PARTIES, "--force")
+    with pytest.raises(UsageError, match="several analyses: name one with --analysis"):
+        Run.one(world / "study.run", "")
+    (world / "study.run/result.json").write_text("{")
+    run = Run.read(world / "study.run")
+    assert run.agrees is False
+    monkeypatch.setattr(Run, "parts", (replace(run.parts[0], failed="it was cold"),))
+    with pytest.raises(UsageError, match="has no result: it was cold"):
+        run.analysis(run.parts[0].name)
+    transcript = Transcript.open(world / "study.run/transcript")
+    (world / "cut").mkdir()
+    beheaded = Transcript.open(world / "cut/transcript")
+    for entry in (one for one in transcript.entries if open_envelope(one.request).step != "open"):
+        beheaded.record(entry.to, entry.request, entry.reply)
+    transcript.close()
+    beheaded.close()
+    with pytest.raises(ProtocolError, match="does not begin with a study"):
+        Run.read(world / "cut")
+
+
 def test_what_has_ended_can_be_read_while_the_run_has_not(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES, "--force")
