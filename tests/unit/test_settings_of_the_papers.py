@@ -52,7 +52,7 @@ def test_one_call_has_the_papers_settings_and_promises_nothing(system: str) -> N
     study = model.plan_.study
     assert study.row == f"{system}-published"
     assert not model.plan_.statement.holds
-    for name, value in row(system).defaults.items():
+    for name, value in row(system).form.defaults.items():
         assert said(study).get(name) == value, name
     assert "this study has them" in " ".join(model.plan_.notes)
 
@@ -62,7 +62,7 @@ def test_an_estimator_at_its_defaults_asks_the_same(system: str) -> None:
     model = CALLS[system]()
     alone = type(model)(**model.get_params())
     assert alone.get_params() == model.get_params()
-    own = row(system).defaults
+    own = row(system).form.defaults
     assert own
     for name, value in own.items():
         if name in alone.get_params():
@@ -75,7 +75,7 @@ def test_an_estimator_at_its_defaults_asks_the_same(system: str) -> None:
 def test_a_study_that_names_none_has_them_too_and_the_template_writes_them(system: str) -> None:
     study = CALLS[system]().plan_.study
     own, fields = (
-        row(system).defaults,
+        row(system).form.defaults,
         {f.name for f in msgspec.structs.fields(type(row(system).compile(study).design.parameters))},
     )
     kept = {name: value for name, value in study.parameters.items() if name not in own}
