@@ -118,7 +118,7 @@ def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_
     assert run(world, study, resume=True) == result
 
 
-@pytest.mark.slow_for("glm", "lasso")
+@pytest.mark.slow_for("glm", "lasso", "effects", "pls", "survival", "tables", "diagnose")
 def test_signed_runs_have_the_bits_of_unsigned_ones(world: World) -> None:
     world.approve(world.study)
     local = world.in_process(world.study)
@@ -348,6 +348,7 @@ def test_a_party_file_under_anothers_certificate_is_refused(simple: World) -> No
 
 
 @pytest.mark.guarantee
+@pytest.mark.slow_for("effects", "survival", "tables", "diagnose", "pls")
 def test_a_policy_that_refuses_costs_nobody_anything(world: World) -> None:
     willing = world.names[:-1]
     world.approve(world.study, *willing)
@@ -443,7 +444,7 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 
 
 @pytest.mark.guarantee
-@pytest.mark.slow_for("effects")
+@pytest.mark.slow_for("effects", "survival", "tables", "diagnose", "pls", "lasso")
 def test_silence_is_asked_again_on_resume(world: World) -> None:
     """A party that was away ends a study that needs it; resumed, it is asked again and the bits are those of an unbroken run."""
     world.approve(world.study)

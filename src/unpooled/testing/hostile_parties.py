@@ -87,7 +87,7 @@ def test_any_reply_ends_in_words_or_in_a_result(form: Case) -> None:
         print(f"\n{case.name}: {dict(ends)}")
 
 
-@pytest.mark.parametrize("depth", [1, 3000, 100_000])
+@pytest.mark.parametrize("depth", [1, pytest.param(3000, marks=pytest.mark.slow), 100_000])
 def test_a_nested_reply_is_refused(case: Case, depth: int) -> None:
     for ask, reply in honest(case):
         with pytest.raises(ProtocolError):
