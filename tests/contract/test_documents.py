@@ -67,18 +67,6 @@ def test_every_word_of_the_glossary_is_explained_once() -> None:
     assert len(words) == len(set(words)) >= 35
 
 
-def test_the_example_has_as_many_lines_as_its_page_says() -> None:
-    page = (ROOT / "docs" / "adding-a-model.md").read_text()
-    lines = {
-        file.name: len(file.read_text().splitlines())
-        for file in (ROOT / "examples" / "private_correlation" / "src" / "private_correlation").iterdir()
-        if file.is_file()
-    }
-    assert {name: int(said) for name, said in re.findall(r"^\| `(\S+)` \| (\d+) \|", page, re.MULTILINE)} == lines
-    theory = lines.pop("THEORY.md")
-    assert f"{sum(lines.values())} lines of Python and {theory} of theory" in page
-
-
 @pytest.mark.parametrize(
     "name",
     sorted(
