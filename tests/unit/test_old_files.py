@@ -89,6 +89,9 @@ def test_a_whole_run_is_read_from_its_record(world: Path) -> None:
     assert (run.recomputed, run.agrees) == (False, True)
     assert "age" in command(world, "result", "whole.run")
     command(world, "report", "whole.run")
+
+
+def test_a_run_of_another_version_without_its_record_names_the_version(world: Path) -> None:
     (world / "whole.run/run.msgpack").unlink()
     with pytest.raises(PlanMismatch, match="are of version 2"):
         Run.read(world / "whole.run")
