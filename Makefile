@@ -30,7 +30,7 @@ check: .venv/dev.stamp
 # a party is covered fully by branch, by the tests marked `guarantee` alone.
 test: .venv/dev.stamp
 ifdef COVERAGE
-	$(BIN)/python tests/coverage_floor.py $(SELECTED) -m "guarantee and $(FAST)"
+	$(BIN)/python tests/coverage_floor.py $(WORKERS) -m "guarantee and $(FAST)"
 	$(RUN) -m "not guarantee and $(FAST)"
 else
 	$(RUN) -m "$(FAST)"

@@ -17,7 +17,7 @@ import durations  # noqa: E402 - found through the line above
 import lanes  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-from _pytest.doctest import DoctestItem, DoctestModule  # noqa: E402
+from _pytest.doctest import DoctestModule  # noqa: E402
 
 from unpooled.privacy import budget  # noqa: E402
 
@@ -44,10 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark parameters by their tests' lanes; and examples of pages and docstrings, which go through everything, as part of the guarantee's tests."""
+    """Mark parameters by their tests' lanes, and the tests that a module imports and names as part of the guarantee's."""
     lanes.mark(config, items)
     for item in items:
-        if isinstance(item, DoctestItem):
+        if getattr(item, "originalname", None) in getattr(getattr(item, "module", None), "GUARANTEE", ()):
             item.add_marker("guarantee")
 
 

@@ -25,8 +25,6 @@ from unpooled.protocol.registry import maker
 from unpooled.study.files import policy_of, read_party, read_study
 from unpooled.testing.cases import Case, parties, policy
 
-pytestmark = pytest.mark.guarantee
-
 CENSUS = ROW.format(name="census")
 
 
@@ -69,6 +67,7 @@ def test_another_version_makes_another_plan(declare: Declare) -> None:
     assert load("census").compile(census()).hash != first
 
 
+@pytest.mark.guarantee
 def test_a_party_with_another_version_refuses_and_names_both(declare: Declare) -> None:
     declare("somebodys", "census", "made_up_row_c", CENSUS)
     plan = load("census").compile(census())
@@ -96,6 +95,7 @@ def test_what_a_coordinator_sends_for_our_own_models_has_no_field_for_it() -> No
 # --- policies ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_policy_without_a_list_runs_our_own_models_alone(declare: Declare) -> None:
     declare("somebodys", "census", "made_up_row_d", CENSUS)
     case = Case("census", census(), CASES["describe"]().tables)
@@ -109,6 +109,7 @@ def test_a_policy_without_a_list_runs_our_own_models_alone(declare: Declare) -> 
         assert party(rules).answer(opened(plan))
 
 
+@pytest.mark.guarantee
 def test_a_model_that_the_policy_does_not_list_is_not_even_imported(declare: Declare) -> None:
     """A coordinator may name any model that is installed at a party; its code runs there only if the policy lists it."""
     declare("somebodys", "census", "made_up_row_unlisted", CENSUS)
@@ -123,6 +124,7 @@ def test_a_model_that_the_policy_does_not_list_is_not_even_imported(declare: Dec
     assert "made_up_row_unlisted" in sys.modules
 
 
+@pytest.mark.guarantee
 def test_a_list_is_the_whole_list(declare: Declare) -> None:
     declare("somebodys", "glm-published", "made_up_row_e", ROW.format(name="glm-published"))
     case = CASES["describe"]()
@@ -188,6 +190,7 @@ def test_a_list_that_cannot_be_meant_is_refused_in_words(line: str, match: str, 
         read_party(listing(world, line))
 
 
+@pytest.mark.guarantee
 def test_the_commands_name_the_distribution_and_the_line_to_write(world: Path, declare: Declare) -> None:
     declare("somebodys", "census", "made_up_row_g", CENSUS)
     (world / "study.toml").unlink()
@@ -230,6 +233,7 @@ MODEL = replace(load("describe"), name={name!r}, saved=("{module}:{kind}",))
 """
 
 
+@pytest.mark.guarantee
 def test_a_saved_class_is_found_by_the_row_that_declares_it(declare: Declare, tmp_path: Path) -> None:
     declare("broken", "another", "made_up_row_h", "raise OSError('disk')")
     declare("somebodys", "census", "made_up_row_i", SAVED.format(kind="Census", name="census", module="made_up_row_i"))

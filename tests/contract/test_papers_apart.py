@@ -21,8 +21,6 @@ from unpooled.errors import UsageError
 from unpooled.models import REGISTRY, load, row_names
 from unpooled.protocol.registry import names
 
-pytestmark = pytest.mark.guarantee
-
 SOURCE = Path(unpooled.__file__).parent
 FORMS = ("pride", "bayes", "stacking", "lasso", "pls")
 SENTENCE = (
@@ -127,6 +125,7 @@ def test_the_commands_say_so_without_the_papers(model: str, without: Path, tmp_p
     assert not (tmp_path / "new.toml").exists()
 
 
+@pytest.mark.guarantee
 def test_a_form_that_no_distribution_declares_is_refused_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation may lack the entry points too."""
     monkeypatch.setattr("unpooled.protocol.registry._declared", lambda _: {})
@@ -135,6 +134,7 @@ def test_a_form_that_no_distribution_declares_is_refused_alike(monkeypatch: pyte
     assert row_names() == tuple(REGISTRY)
 
 
+@pytest.mark.guarantee
 def test_an_entry_point_of_our_own_without_its_module_is_refused_alike(declare: Declare) -> None:
     """Such is an installation without the folder, whose distribution still declares the rows."""
     folder = declare("unpooled", "glm-published", "made_up_row_absent", "")
@@ -206,6 +206,7 @@ def test_a_form_of_our_model_may_come_from_another_distribution(declare: Declare
         load("describe-published")
 
 
+@pytest.mark.guarantee
 def test_a_name_that_two_distributions_declare_is_refused_with_both(declare: Declare) -> None:
     declare("one", "census", "made_up_row_c", ROW.format(name="census"))
     declare("another", "census", "made_up_row_d", ROW.format(name="census"))
@@ -217,6 +218,7 @@ def test_a_name_that_two_distributions_declare_is_refused_with_both(declare: Dec
     assert load("glm").name == "glm"
 
 
+@pytest.mark.guarantee
 def test_a_name_of_our_own_is_ours_and_its_declaration_is_refused(declare: Declare) -> None:
     declare("taker", "glm", "made_up_row_e", "raise AssertionError('it ran')")
     assert load("glm").compile_plan.__module__.startswith("unpooled.models.glm")
@@ -224,6 +226,7 @@ def test_a_name_of_our_own_is_ours_and_its_declaration_is_refused(declare: Decla
         row_names()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("source", "match"),
     [
@@ -241,6 +244,7 @@ def test_what_cannot_be_used_is_refused_with_its_distribution(declare: Declare, 
         load("census")
 
 
+@pytest.mark.guarantee
 def test_a_study_names_the_model_and_not_the_row_of_its_form() -> None:
     study = CASES["bayes"]().study
     with pytest.raises(UsageError, match="name the model, and the form as its calibration"):

@@ -28,8 +28,6 @@ from unpooled.study.finished import Run
 from unpooled.testing.cases import transcript_of
 from unpooled.testing.results import has_a_page, ran
 
-pytestmark = pytest.mark.guarantee
-
 
 @pytest.mark.slow
 def test_a_simulation_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -55,6 +53,7 @@ def test_a_stored_result_that_does_not_follow_from_the_transcript_is_told(tmp_pa
     assert "no stored result" in page(run)
 
 
+@pytest.mark.guarantee
 def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no transcript"):
         Run.read(tmp_path)
@@ -74,6 +73,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path: Path) -> None:
         Run.read(folder)
 
 
+@pytest.mark.guarantee
 def test_a_run_whose_members_have_no_keys_is_refused(tmp_path: Path) -> None:
     """P19: nobody signed its replies, so the page of an edited one said that it was worked out from its messages."""
     transcript = transcript_of(CASES["describe"]())
@@ -85,6 +85,7 @@ def test_a_run_whose_members_have_no_keys_is_refused(tmp_path: Path) -> None:
         Run.read(tmp_path)
 
 
+@pytest.mark.guarantee
 def test_a_run_of_another_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = describe(tmp_path)
     monkeypatch.setattr("unpooled.privacy.plan.PLAN_VERSION", 999)

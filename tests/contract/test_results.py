@@ -18,11 +18,10 @@ from unpooled.study.finished import Run
 from unpooled.study.record import RECORD, read_record
 from unpooled.testing.results import *
 
-pytestmark = pytest.mark.guarantee
-
 SLOW = {"test_a_record_tells_what_the_transcript_tells": ["describe"]}
 
 
+@pytest.mark.guarantee
 def test_a_record_holds_no_message(tmp_path: Path) -> None:
     """The analyst gets the result, and none of the parties' replies."""
     case = CASES["stacking"]()
@@ -31,6 +30,7 @@ def test_a_record_holds_no_message(tmp_path: Path) -> None:
     assert fields == {"format", "study", "plan", "result", "communication", "steps", "draw"}
 
 
+@pytest.mark.guarantee
 def test_what_is_damaged_or_of_another_version_is_refused(tmp_path: Path) -> None:
     import hashlib
 
@@ -113,6 +113,7 @@ def test_a_result_without_the_fields_of_later_builds_is_read(name: str, tmp_path
     assert [term.estimate for term in terms] == pytest.approx([term.estimate for term in run.terms])
 
 
+@pytest.mark.guarantee
 def test_what_stays_at_the_parties_predicts_nothing_here(tmp_path: Path) -> None:
     from unpooled.models import fitted
 
@@ -124,6 +125,7 @@ def test_what_stays_at_the_parties_predicts_nothing_here(tmp_path: Path) -> None
             fitted(run.plan, run.result)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t"])
 def test_no_name_becomes_a_formula_in_a_spreadsheet(start: str) -> None:
     """V11: a column may be called anything."""

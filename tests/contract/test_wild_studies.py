@@ -14,12 +14,14 @@ from unpooled.privacy.events import Event, Kind
 from unpooled.privacy.plan import MOST_ROWS, Card, Study
 from unpooled.testing.texts import *
 
-pytestmark = pytest.mark.guarantee
+#: Of the tests that are imported, those that the guarantee's coverage needs.
+GUARANTEE = ("test_rows_beyond_all_counting_are_refused",)
 
 SLOW = {"test_a_plan_costs_no_more_than_was_asked_for": ["describe", "stacking"]}
 LONG = {"test_a_plan_follows_from_its_study_and_changes_with_it": ["analyses, columns"]}
 
 
+@pytest.mark.guarantee
 def test_the_most_rows_of_many_parties_still_have_a_grid() -> None:
     Card("a", MOST_ROWS, (Column("x", 0.0, 1.0),))
     with pytest.raises(UsageError, match="1,000,000,000,000 rows are the most"):

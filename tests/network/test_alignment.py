@@ -35,8 +35,6 @@ from unpooled.study.files import read_study
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study
 
-pytestmark = pytest.mark.guarantee
-
 NAMES = ["clinic", "laboratory", "registry"]
 IDS = [f"pätient-{i:03}" for i in range(24)]
 
@@ -68,6 +66,7 @@ def refused(world: World, kind: type[UnpooledError], match: str) -> None:
     assert not any(world.charges(world.study).values())
 
 
+@pytest.mark.guarantee
 def test_aligned_parties_run_with_the_bits_of_a_study_that_does_not_check(tmp_path: Path) -> None:
     world = aligned(tmp_path)
     transcript = Transcript()
@@ -80,6 +79,7 @@ def test_aligned_parties_run_with_the_bits_of_a_study_that_does_not_check(tmp_pa
     assert "same row ids" in str(compile_study(world.study))
 
 
+@pytest.mark.guarantee
 def test_unicode_forms_and_blanks_around_ids_do_not_matter(tmp_path: Path) -> None:
     decomposed = [f"  pa\u0308tient-{i:03}\t" for i in range(24)]
     assert decomposed[0].strip() != IDS[0]
@@ -91,6 +91,7 @@ def test_other_rows_or_another_order_are_refused_by_name_of_the_party(tmp_path: 
     refused(aligned(tmp_path, registry=wrong), DataError, "row ids of registry are not those of 'clinic'")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
@@ -107,12 +108,14 @@ def test_blank_and_repeated_ids_are_refused_at_their_party(tmp_path: Path, wrong
     assert match in command("party", "check", str(file), "--config", config, code=2)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("again", [IDS[0], " pa\u0308tient-000 "])
 def test_an_id_with_two_rows_makes_no_party(tmp_path: Path, again: str) -> None:
     with pytest.raises(DataError, match="an id has several rows"):
         aligned(tmp_path, laboratory=[*IDS[:-1], again])
 
 
+@pytest.mark.guarantee
 def test_ids_of_a_text_file_are_text(tmp_path: Path) -> None:
     """007 is not 7, also where a whole column looks like numbers; whole numbers of a Parquet file are their digits."""
     texts, numbers = [f"{i:03}" for i in range(3)], [7, 8, 9]
@@ -132,6 +135,7 @@ def test_ids_of_a_text_file_are_text(tmp_path: Path) -> None:
         read_table(tmp_path / "a.csv", ("a",), "person")
 
 
+@pytest.mark.guarantee
 def test_a_study_file_may_ask_for_it_and_for_nothing_else(tmp_path: Path) -> None:
     world = aligned(tmp_path)
     file = world.write_study(tmp_path / "study.toml", world.study)
@@ -165,6 +169,7 @@ class Liar:
         return Key(name, reply.agreement.value, reply.signature.value)
 
 
+@pytest.mark.guarantee
 def test_only_the_first_party_makes_the_secret_and_only_for_pinned_keys(tmp_path: Path) -> None:
     world = aligned(tmp_path)
     with opened(world) as parties:
@@ -207,6 +212,7 @@ def test_only_the_first_party_makes_the_secret_and_only_for_pinned_keys(tmp_path
         assert liar.say("laboratory", DIGEST, DigestRequest(keys["clinic"], lab)).digest.value == first
 
 
+@pytest.mark.guarantee
 def test_a_plan_that_does_not_ask_for_it_gets_no_digest(tmp_path: Path) -> None:
     world = aligned(tmp_path)
     world.study = world.variant(ids="")
@@ -229,6 +235,7 @@ def test_digests_of_two_studies_cannot_be_compared(tmp_path: Path) -> None:
     assert digests[0] != digests[1]
 
 
+@pytest.mark.guarantee
 def test_a_party_that_is_away_or_lies_ends_the_comparison(tmp_path: Path) -> None:
     world = aligned(tmp_path)
     plan = compile_study(world.study)
@@ -243,6 +250,7 @@ def test_a_party_that_is_away_or_lies_ends_the_comparison(tmp_path: Path) -> Non
         conversation.send([SECRET.reply((Sealed("laboratory", b"x"),))])
 
 
+@pytest.mark.guarantee
 def test_one_command_line_run_with_misaligned_ids_says_so(tmp_path: Path) -> None:
     world = aligned(tmp_path, registry=IDS[::-1])
     file = world.write_study(tmp_path / "study.toml", world.study)

@@ -347,7 +347,6 @@ def test_a_party_file_under_anothers_certificate_is_refused(simple: World) -> No
 # --- parties that say no, and what it costs the others -----------------------------------------------------------------------
 
 
-@pytest.mark.guarantee
 @pytest.mark.slow_for("effects", "survival", "tables", "diagnose", "pls")
 def test_a_policy_that_refuses_costs_nobody_anything(world: World) -> None:
     willing = world.names[:-1]
@@ -443,7 +442,6 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 # --- silence ------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.guarantee
 @pytest.mark.slow_for("effects", "survival", "tables", "diagnose", "pls", "lasso")
 def test_silence_is_asked_again_on_resume(world: World) -> None:
     """A party that was away ends a study that needs it; resumed, it is asked again and the bits are those of an unbroken run."""

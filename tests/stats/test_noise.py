@@ -18,8 +18,6 @@ from unpooled.kernels import sampler
 from unpooled.privacy import noise
 from unpooled.privacy.noise import KeySource
 
-pytestmark = pytest.mark.guarantee
-
 DRAWS = 400_000
 SCALES = [0.3, 1.0, 3.0, 100.0, 1000.0]
 
@@ -78,6 +76,7 @@ def test_samples_follow_the_exact_probabilities(name: str, scale: float) -> None
     assert p_value(sample(scale, DRAWS, stream=stream(f"{name} {scale}")), law, scale) > 1e-4
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("name", LAWS)
 def test_a_scale_six_per_cent_off_is_caught(name: str, scale: float) -> None:
@@ -227,6 +226,7 @@ def test_ties_of_the_rounded_gaussian_are_settled_by_further_bits(scale: float, 
         assert clear.asked == 0
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("scale", "m"), [(1.0, 0), (3.0, 5), (1000.0, 1234)])
 def test_ties_of_the_table_are_settled_by_further_bits(scale: float, m: int) -> None:
     cumulative, thresholds, _ = sampler.discrete_gaussian_table(scale)
@@ -239,6 +239,7 @@ def test_ties_of_the_table_are_settled_by_further_bits(scale: float, m: int) -> 
     assert noise.discrete_gaussian(scale, 2, stream=Injected([word - 1, word + 1])).tolist() == [m, m + 1]
 
 
+@pytest.mark.guarantee
 def test_ties_of_the_laplace_are_settled_by_further_bits() -> None:
     with localcontext(sampler.exact._EXACT):
         q = (-1 / Decimal(3)).exp()
@@ -293,6 +294,7 @@ def test_the_table_goes_on_where_it_ends(scale: float, m: int) -> None:
             assert noise.discrete_gaussian(scale, 1, stream=Long([word], further, blocks)).tolist() == [wanted]
 
 
+@pytest.mark.guarantee
 def test_a_laplace_and_a_choice_are_exact_in_ratio_too() -> None:
     blocks = 12
     with mpmath.workdps(1100):
@@ -309,12 +311,14 @@ def test_a_laplace_and_a_choice_are_exact_in_ratio_too() -> None:
                 assert sampler.exact_acceptance(rest, lambda j, m=more: m.more(0, j), 1.0, x, sampler.CHOICE_POWER) is taken
 
 
+@pytest.mark.guarantee
 def test_bits_that_are_zero_for_ever_end() -> None:
     bits = Injected([0], 0)
     assert noise.rounded_gaussian(3.0, 1, stream=bits)[0] > 40
     assert bits.asked == sampler.exact._LAST + 1
 
 
+@pytest.mark.guarantee
 def test_rejections_draw_anew() -> None:
     scale = 2000.0
     word, fresh = gaussian_boundary(3000, scale) + (1 << 50), gaussian_boundary(10, scale)
@@ -357,6 +361,7 @@ def test_a_forked_child_draws_the_same_numbers() -> None:
     child.join(60)
 
 
+@pytest.mark.guarantee
 def test_streams_differ_by_every_name_and_lane() -> None:
     source = KeySource.secret()
     names = [("a", 1), ("a", "1"), (b"a", 1), ("a1",), ("a", 1, 0), ("", "a", 1)]
@@ -367,6 +372,7 @@ def test_streams_differ_by_every_name_and_lane() -> None:
     assert "key" not in repr(source.stream("a"))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("scale", [0.049, 2.0**20 + 1, math.nan, math.inf, True, "3"])
 def test_scales_out_of_range_are_refused(scale: float) -> None:
     with pytest.raises(UsageError, match="scale"):
@@ -527,6 +533,7 @@ def test_a_choice_reads_scores_of_any_layout_and_needs_no_stream() -> None:
     assert noise.choose(np.frombuffer(scores[1].tobytes(), dtype=np.int64), 10.0, signed=True) == 0
 
 
+@pytest.mark.guarantee
 def test_choice_refuses_what_is_not_a_score_vector() -> None:
     for bad in (np.zeros(0, dtype=np.int64), np.zeros((2, 2), dtype=np.int64), np.zeros(2)):
         with pytest.raises(UsageError, match="int64"):

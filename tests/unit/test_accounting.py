@@ -29,8 +29,6 @@ from unpooled.privacy.accounting import (
 )
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 
-pytestmark = pytest.mark.guarantee
-
 EPSILONS = [1e-3, 1e-2, 0.1, 0.5, 1.0, 3.0, 10.0, 50.0, 1e3]
 DELTAS = [1e-12, 1e-9, 1e-6, 1e-5, 1e-3, 0.05, 0.49]
 #: Strict: each of these asserts what should hold, fails today, and loses its mark when the code is mended.
@@ -111,12 +109,14 @@ def test_a_large_delta_at_a_small_epsilon_has_a_rho_too(epsilon: float, delta: f
     assert zcdp_delta(epsilon, zcdp_rho(epsilon, delta)) == pytest.approx(delta, rel=1e-6)
 
 
+@pytest.mark.guarantee
 def test_the_classical_formula_is_caught_at_large_epsilon() -> None:
     classical = math.sqrt(2 * math.log(1.25 / 1e-5)) / 10
     assert gaussian_delta(10.0, 1 / classical) > 1e-5
     assert classical < gaussian_sigma(10.0, 1e-5) == pytest.approx(0.4999, abs=5e-5)
 
 
+@pytest.mark.guarantee
 def test_limits_of_the_gaussian_formulas() -> None:
     assert gaussian_delta(1.0, 0.0) == 0.0
     assert gaussian_delta(1.0, math.inf) == 1.0
@@ -136,6 +136,7 @@ def test_limits_of_the_gaussian_formulas() -> None:
     assert zcdp_delta(1.0, math.inf) == 1.0
 
 
+@pytest.mark.guarantee
 def test_the_cache_does_not_let_a_boolean_pass() -> None:
     gaussian_mu(1.0, 0.05), zcdp_rho(1.0, 0.05)
     for solve in (gaussian_mu, zcdp_rho):
@@ -143,6 +144,7 @@ def test_the_cache_does_not_let_a_boolean_pass() -> None:
             solve(True, 0.05)  # noqa: FBT003
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("sensitivity", [-1.0, math.inf])
 def test_a_sigma_needs_a_sensitivity_that_exists(sensitivity: float) -> None:
     with pytest.raises(UsageError, match="sensitivity"):
@@ -152,6 +154,7 @@ def test_a_sigma_needs_a_sensitivity_that_exists(sensitivity: float) -> None:
 # --- composition rules ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.05])
 def test_four_gaussians_of_half_the_mu_cost_exactly_one(delta: float) -> None:
     """Theorem F.4."""
@@ -235,6 +238,7 @@ def test_the_zcdp_conversion_is_the_best_of_all_orders(rho: float, epsilon: floa
     assert best * (1 - 1e-7) <= zcdp_delta(epsilon, rho) <= best * (1 + 1e-10)
 
 
+@pytest.mark.guarantee
 def test_events_of_no_cost_and_of_unknown_cost() -> None:
     nothing = Composition([NO_COST, Event(Kind.UNBOUNDED, 0.0, 0)])
     assert (nothing.delta(0.0), nothing.epsilon(0), nothing.rho) == (0.0, 0.0, 0.0)
@@ -384,6 +388,7 @@ def test_total_variation_costs_one_plus_e_to_the_epsilon_times_itself(epsilon: f
     assert with_gap.delta(epsilon) - without.delta(epsilon) == pytest.approx((1 + math.exp(epsilon)) * 5e-6, rel=1e-6)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("tv", [1e-9, 1e-6, 1e-3])
 def test_what_is_approximate_costs_no_more_delta_at_a_larger_epsilon(tv: float) -> None:
     """At the pure part the charge is least, and what is proved there holds from there on."""
@@ -402,6 +407,7 @@ def test_total_variation_in_both_worlds_is_what_the_charge_covers() -> None:
     assert true > 2 * tv
 
 
+@pytest.mark.guarantee
 def test_a_total_variation_larger_than_delta_proves_nothing() -> None:
     assert Composition([gaussian(0.2, 1, 1e-4)]).epsilon(1e-5) == math.inf
     # What is proved for a small epsilon holds for a large one, however dear its total variation: never 1, never below the charge.
@@ -424,12 +430,14 @@ def test_the_samplers_own_distance_is_charged_as_what_it_stands_for() -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", [1, 0, 6, "GAUSSIAN", None, True, 1.0])
 def test_unknown_kinds_are_refused(kind: object) -> None:
     with pytest.raises(AccountingError, match="unknown privacy event"):
         Event(kind, 0.1)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1, True, "1", None, np.float64(0.5), np.float32(0.5)])
 @pytest.mark.parametrize("field", ["value", "total_variation"])
 def test_numbers_that_are_not_finite_nonnegative_floats_are_refused(field: str, value: object) -> None:
@@ -437,6 +445,7 @@ def test_numbers_that_are_not_finite_nonnegative_floats_are_refused(field: str, 
         Event(Kind.GAUSSIAN, **{field: value})
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("count", [-1, True, 1.0, np.int64(2), None])
 def test_counts_that_are_not_nonnegative_integers_are_refused(count: object) -> None:
     with pytest.raises(AccountingError, match="count"):
@@ -453,6 +462,7 @@ class Absent(Lookalike):
     count = 0
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "event",
     [
@@ -466,10 +476,12 @@ def test_only_events_are_accounted(event: object) -> None:
         Composition([event])
 
 
+@pytest.mark.guarantee
 def test_an_absurdly_expensive_event_is_priced_not_crashed() -> None:
     assert Composition([gaussian(1e200)]).delta(1.0) == 1.0
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, 1e-40, True, "1e-5", math.nan])
 def test_unfit_deltas_are_refused(delta: object) -> None:
     with pytest.raises(UsageError, match="delta"):
@@ -499,6 +511,7 @@ def test_epsilon_is_proved_and_is_the_smallest(composition: Composition, delta: 
         assert composition.delta(epsilon * (1 - 1e-6)) > delta
 
 
+@pytest.mark.guarantee
 @quick
 @given(compositions, st.floats(0, 6), st.floats(0.001, 3))
 def test_delta_falls_with_epsilon_and_grows_with_events(composition: Composition, epsilon: float, more: float) -> None:
@@ -544,6 +557,7 @@ def test_no_budget_is_capped(epsilon: float) -> None:
     assert not Composition([gaussian(budget_mu(epsilon, 1e-5))]).within(epsilon * 0.999, 1e-5)
 
 
+@pytest.mark.guarantee
 def test_an_epsilon_that_nobody_can_mean_is_refused_in_words() -> None:
     for budget in (budget_mu, budget_rho):
         with pytest.raises(UsageError, match=r"epsilon must lie between 1e-06 and 10000"):
@@ -605,6 +619,7 @@ def test_every_budget_that_is_accepted_passes_the_librarys_own_check() -> None:
             assert gaussian_delta(gaussian_epsilon(delta, spent.mu), spent.mu) <= delta
 
 
+@pytest.mark.guarantee
 def test_a_sensitivity_beyond_floats_is_refused() -> None:
     with pytest.raises(UsageError, match="too large"):
         gaussian_sigma(1e-6, 1e-5, 1e308)

@@ -142,7 +142,6 @@ def test_the_command_says_that_a_source_passed(world: Path) -> None:
     assert (told["party"], told["violations"], told["not_attacked"]) == ("ward", [], "")
 
 
-@pytest.mark.guarantee
 def test_what_is_not_attacked_is_no_power_and_never_no_violation(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     party(world, FINE[0])
     monkeypatch.setattr(attack, "MOST_ROWS", 30)

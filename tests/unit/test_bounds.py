@@ -17,8 +17,6 @@ from unpooled.privacy import bounds as module
 from unpooled.privacy.bounds import Bounds, Coding, Column, check, integer_grid
 from unpooled.privacy.table import Table
 
-pytestmark = pytest.mark.guarantee
-
 quick = settings(deadline=None, database=None, derandomize=True, max_examples=100)
 GRID = 1 << 20
 SENTINEL = 987654.321
@@ -76,6 +74,7 @@ def test_no_value_however_wild_leaves_the_ball(norm: float, value: float) -> Non
         assert ((coded.astype(object) ** 2).sum(axis=1) <= GRID**2).all()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -99,6 +98,7 @@ def test_a_declaration_that_bounds_nothing_is_refused_and_named(arguments: dict,
     assert "'age'" in str(caught.value)
 
 
+@pytest.mark.guarantee
 def test_a_column_knows_its_middle_and_half_width() -> None:
     column = Column("age", -10.0, 50.0)
     assert (column.range, column.centre, column.half_width, column.may_be_absent) == ((-10.0, 50.0), 20.0, 30.0, False)
@@ -140,6 +140,7 @@ def test_categories_and_missing_rules_by_name_or_index() -> None:
     assert all(c.missing == "absent" for c in Bounds(0, 1, missing="absent").columns(["a", "b"]))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
@@ -190,6 +191,7 @@ def test_bounds_read_off_the_data_warn_and_cover_them() -> None:
     Coding(bounds.columns(table.names), GRID).code(next(table.blocks(table.names)))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "values",
     [
@@ -397,6 +399,7 @@ def test_natural_columns_keep_their_units_and_stand_in_for_the_missing() -> None
     assert Coding(MIXED, GRID).natural(block).tolist() == [[2.5, 0, 1, 0, 5.0, 1], [1.0, 0, 0, 1, 99.0, 0]]
 
 
+@pytest.mark.guarantee
 def test_bounds_are_what_was_given() -> None:
     table = Table({"a": [1.0, 2.0]})
     declared = Bounds(low=0, high=1)
@@ -421,6 +424,7 @@ def held(values: np.ndarray) -> sp.csc_array:
     return matrix
 
 
+@pytest.mark.guarantee
 @pytest.mark.minutes
 @quick
 @given(
@@ -456,6 +460,7 @@ def test_a_missing_value_of_a_sparse_column_is_refused_in_the_same_words() -> No
     assert "column 'c' holds a missing value" in str(caught.value)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("column", "words"),
     [
@@ -472,6 +477,7 @@ def test_a_sparse_column_whose_zeros_would_not_stay_zeros_is_named(column: Colum
     assert column.unfit_for_sparse
 
 
+@pytest.mark.guarantee
 def test_a_norm_needs_whole_rows() -> None:
     coding = Coding(Bounds(norm=1).columns(["a", "b"]), 8, 1.0)
     with pytest.raises(UsageError, match="declare no norm"):
@@ -499,6 +505,7 @@ CARD = (
 BESIDE = {"x": np.arange(5.0), "g": list("uvuvu")}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("width", [1, 1 << 24])
 @pytest.mark.parametrize("sparse", [True, False])
 def test_a_table_is_held_against_its_card(sparse: bool, width: int, monkeypatch) -> None:
@@ -560,6 +567,7 @@ def test_bounds_by_name() -> None:
     assert Bounds.given({"a": (0, 1)}, None) == Bounds({"a": (0, 1)})
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
@@ -582,6 +590,7 @@ def test_bounds_by_name_that_make_no_sense_are_refused(bounds: Bounds, words: st
         bounds.columns(["a", "b"])
 
 
+@pytest.mark.guarantee
 def test_one_missing_value_of_a_sparse_column_that_has_none_is_refused() -> None:
     columns = (Column("a", -1.0, 1.0, missing="absent"), Column("b", -1.0, 1.0))
     coding = Coding(columns, 1 << 10)
@@ -597,6 +606,7 @@ def test_one_missing_value_of_a_column_that_has_none_is_refused() -> None:
             Coding((column,), 1).code((np.array(values, dtype=kind),))
 
 
+@pytest.mark.guarantee
 def test_booleans_are_the_words_that_are_declared_of_them() -> None:
     raw = np.array([0.0, 1.0, math.nan, 2.0])
     for words, wanted in (
@@ -608,6 +618,7 @@ def test_booleans_are_the_words_that_are_declared_of_them() -> None:
         assert [row.index(1) if 1 in row else None for row in coded.tolist()] == wanted
 
 
+@pytest.mark.guarantee
 def test_under_a_norm_only_a_column_as_wide_as_the_norm_keeps_what_lies_beyond_it() -> None:
     """A row is shortened as a whole, which keeps its direction; a bound that was declared for the column itself is held."""
     coding = Coding((Column("own", -1.0, 1.0), Column("norm", -2.0, 2.0)), 1 << 10, 2.0)

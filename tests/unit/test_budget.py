@@ -29,8 +29,6 @@ from unpooled.privacy import budget as module
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.unit import Unit
 
-pytestmark = pytest.mark.guarantee
-
 RNG = np.random.default_rng(3)
 X, Y = RNG.uniform(-1, 1, (200, 4)), RNG.uniform(-1, 1, 200)
 LABELS = np.where(X[:, 0] > 0, 1, 0)
@@ -106,6 +104,7 @@ def test_predicting_at_a_party_is_a_release_and_a_debit(budget: Budget) -> None:
     assert budget.spent > once
 
 
+@pytest.mark.guarantee
 def test_a_refused_fit_costs_nothing(budget: Budget) -> None:
     with pytest.raises(BudgetRefusal):
         bayes(epsilon=2.0, budget=budget).fit(X, Y)
@@ -117,12 +116,14 @@ def test_a_refused_fit_costs_nothing(budget: Budget) -> None:
     assert budget.spent == 0
 
 
+@pytest.mark.guarantee
 def test_an_account_in_memory_stays_with_its_process(budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getpid", lambda: -1)
     with pytest.raises(UsageError, match="path"):
         bayes(budget=budget).fit(X, Y)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, clone])
 def test_copies_and_clones_keep_the_same_budget(budget: Budget, copied) -> None:
     model = bayes(budget=budget)
@@ -139,12 +140,14 @@ def test_a_search_cannot_spend_more_than_the_budget(budget: Budget) -> None:
         cross_val_score(bayes(epsilon=0.9, budget=budget), X, Y, cv=3, error_score="raise")
 
 
+@pytest.mark.guarantee
 def test_without_a_file_it_is_not_sent_to_other_processes(budget: Budget) -> None:
     for thing in (budget, bayes(budget=budget)):
         with pytest.raises(UsageError, match="path="):
             pickle.dumps(thing)
 
 
+@pytest.mark.guarantee
 @pytest.mark.minutes
 def test_with_a_file_processes_share_it(tmp_path: Path) -> None:
     budget = Budget(1.0, 1e-6, path=tmp_path / "shared")
@@ -179,6 +182,7 @@ def test_a_forked_child_shares_a_file_and_not_a_memory(tmp_path: Path, budget: B
     assert len(given.entries) == 1
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "wrong", [{"epsilon": np.inf}, {"epsilon": -1.0}, {"delta": 2.0}, {"unit": "person"}, {"epsilon": "1"}]
 )
@@ -187,6 +191,7 @@ def test_a_budget_is_a_finite_promise(wrong: dict) -> None:
         Budget(**{"epsilon": 1.0, "delta": 1e-6, **wrong})
 
 
+@pytest.mark.guarantee
 def test_a_budget_says_what_it_has(budget: Budget) -> None:
     assert str(budget) == "epsilon = 0 of 1 spent at delta = 1e-06 per record, by 0 fits"
     assert repr(budget) == "Budget(epsilon=1, delta=1e-06, unit='record')"
@@ -214,6 +219,7 @@ def test_fitting_the_same_rows_again_warns_once() -> None:
         bayes().fit(X, Y)
 
 
+@pytest.mark.guarantee
 def test_sparse_rows_are_not_remembered() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -235,6 +241,7 @@ def test_what_promises_nothing_or_has_a_budget_does_not_warn(how: dict) -> None:
             bayes(**how).fit(X, Y)
 
 
+@pytest.mark.guarantee
 def test_rows_that_many_people_share_tell_nobody_apart() -> None:
     sex = RNG.choice(["f", "m"], 300).astype(object)
     with warnings.catch_warnings():

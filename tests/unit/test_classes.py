@@ -21,8 +21,6 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process
 
-pytestmark = pytest.mark.guarantee
-
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (40, 4))
 ONE = np.where(np.arange(40) == 7, "yes", "no")  # one person alone is in the class "yes"
@@ -77,6 +75,7 @@ def test_flipping_the_only_row_of_a_class_shows_in_releases_only(name: str) -> N
     assert set(vars(with_it)) == set(vars(without))
 
 
+@pytest.mark.guarantee
 @pytest.mark.slow_for("pride-cv")
 @pytest.mark.parametrize("name", MODELS)
 def test_classes_that_are_read_off_the_data_warn_give_the_row_away_and_void_the_statement(name: str) -> None:
@@ -129,6 +128,7 @@ def test_any_two_labels_are_coded_by_their_sorted_order_at_the_party_too(classes
     assert np.array_equal(given.labels[(code(table["y"], given.texts, "y") > 0).astype(int)], y)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "classes",
     [
@@ -150,6 +150,7 @@ def test_classes_that_are_not_two_labels_are_refused(classes) -> None:
         Classes.given(classes)
 
 
+@pytest.mark.guarantee
 @pytest.mark.minutes
 def test_a_plan_without_data_needs_the_classes_and_they_are_part_of_its_hash() -> None:
     for name, model in MODELS.items():
@@ -179,6 +180,7 @@ def result(model: str, labels: Any, **parameters: Any) -> Any:
     return run_in_process(load(model), load(model).compile(asked), tables, Policy.in_process(), load)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", ["pride", "stacking"])
 def test_a_studys_labels_are_coded_by_the_declared_order(model: str) -> None:
     signs = np.where(X[:, 0] > 0, 1.0, -1.0)
@@ -207,6 +209,7 @@ def test_a_studys_labels_are_coded_by_the_declared_order(model: str) -> None:
             result(model, bad)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", ["pride", "stacking"])
 def test_a_label_that_does_not_fit_is_refused_before_the_party_debits_anything(model: str) -> None:
     from unpooled.privacy.ledger import Ledger
@@ -226,6 +229,7 @@ def test_a_label_that_does_not_fit_is_refused_before_the_party_debits_anything(m
     assert not [entry for entry in ledger.entries() if entry.kind == "charge"]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("model", ["pride", "stacking"])
 def test_studies_refuse_classes_that_are_not_two(model: str) -> None:
     for classes in (["a", "a"], ["a"], [1, 1.0], ["", "b"]):
@@ -245,6 +249,7 @@ def test_declared_classes_with_derived_bounds_warn_once_of_bounds_only() -> None
     assert model.plan_.study.derived == ("bounds",)
 
 
+@pytest.mark.guarantee
 def test_three_classes_are_too_many_where_two_are_wanted() -> None:
     with pytest.raises(UsageError, match="Only binary classification"):
         Classes.given(None, np.array([0, 1, 2]))

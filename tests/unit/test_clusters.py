@@ -30,8 +30,6 @@ from unpooled.study.files import read_party
 from unpooled.study.party import open_party
 from unpooled.study.sources.table import BLOCK, Source, SourceTable
 
-pytestmark = pytest.mark.guarantee
-
 #: Studies, and which of their passes go to the workers.
 PASSES = {
     "describe": {"_sums"},
@@ -85,6 +83,7 @@ def test_releases_are_the_same_bits_in_memory_and_in_shards(name: str, cases, tm
     assert len({task.shard.number for task in engine.tasks}) > 2
 
 
+@pytest.mark.guarantee
 def test_a_statistic_that_counts_a_shard_twice_is_found_by_these_tests(cases, tmp_path: Path, monkeypatch) -> None:
     """The control: one shard counts double."""
     case, engine = cases["describe"](), Here()
@@ -211,6 +210,7 @@ def test_what_a_worker_kept_is_held_against_the_shard_too(tmp_path: Path) -> Non
         t["a"]
 
 
+@pytest.mark.guarantee
 def test_another_number_of_rows_than_the_card_has_is_refused(here: Here, tmp_path: Path) -> None:
     with open_party(party_of(tmp_path)) as party:
         card = msgspec.structs.replace(party.card, rows=199)
@@ -237,6 +237,7 @@ def test_shards_that_overlap_or_leave_rows_out_are_refused(tmp_path: Path, monke
             rows_of_a_file(path, NAMES, rows=BLOCK)
 
 
+@pytest.mark.guarantee
 def test_values_that_no_declaration_allows_are_refused_by_the_worker(tmp_path: Path) -> None:
     strict = (COLUMNS[0], Column("b", -3.0, 3.0), COLUMNS[2])
     t = rows_of_a_file(rows_file(tmp_path, 100), NAMES, columns=strict)
@@ -258,6 +259,7 @@ def test_a_worker_of_another_version_is_refused(tmp_path: Path, monkeypatch) -> 
         rows_of_a_file(path, NAMES)
 
 
+@pytest.mark.guarantee
 def test_a_worker_that_compiles_another_plan_is_refused(tmp_path: Path) -> None:
     engine = Here()
     t = rows_of_a_file(rows_file(tmp_path, 100), NAMES, engine, columns=COLUMNS)
@@ -430,6 +432,7 @@ def test_certificates_are_passed_on_and_a_key_that_others_can_read_is_not_used(t
     assert EngineSection().moved(tmp_path, tmp_path / "deeper") == EngineSection()
 
 
+@pytest.mark.guarantee
 def test_without_the_extra_the_words_say_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(StudyError, match=r"pip install 'unpooled\[dask\]'"), open_party(party_of(tmp_path)):

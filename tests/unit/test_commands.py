@@ -86,7 +86,6 @@ def test_checks_and_set_ups_as_data(world: Path) -> None:
     assert (told["rows"], told["card"]) == (3, "east/east.card.toml")
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize("model", MODELS)
 def test_a_new_study_is_commented_and_reads_back(model: str, world: Path) -> None:
     from unpooled.study.files import read_study
@@ -136,7 +135,6 @@ def test_every_reply_of_a_transcript_carries_its_partys_signature(tmp_path: Path
     )
 
 
-@pytest.mark.guarantee
 def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
     """V10: a mean that the coordinator made up was once replayed as if the party had said so."""
     world = two_parties(tmp_path)

@@ -22,8 +22,6 @@ from unpooled.study.party import open_party
 from unpooled.study.reading import DataFormat
 from unpooled.study.sniff import declared, read_or_words
 
-pytestmark = pytest.mark.guarantee
-
 GERMAN = "patient;alter;größe;raucher;aufnahme;krank\n" + "".join(
     f"{k:03d};{'NA' if k == 4 else f'{40 + k},5'};{150 + k},25;{('nie', 'früher')[k % 2]};{1 + k % 28:02d}.03.2020;{('ja', 'nein')[k % 2]}\n"
     for k in range(40)
@@ -100,6 +98,7 @@ def test_numbers_are_numbers_however_they_stand_there(tmp_path: Path) -> None:
     assert np.nan_to_num(table(path, DataFormat(), column)["a"], nan=-1.0).tolist() == [1, 0, -1]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
 def test_booleans_and_codes_are_categories_as_declared(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
@@ -136,6 +135,7 @@ def test_booleans_and_codes_are_categories_as_declared(tmp_path: Path, kind: str
     assert code(answers, (0, 1), "z").tolist() == [1, -1, 1]
 
 
+@pytest.mark.guarantee
 def test_columns_of_dates_are_counted_as_declared(tmp_path: Path) -> None:
     frame = pl.DataFrame({"d": [date(2020, 1, 1), date(2021, 1, 1), None], "x": [1, 2, 3]})
     frame = frame.with_columns(t=pl.col("d").cast(pl.Datetime("ms")) + pl.duration(hours=12))
@@ -434,6 +434,7 @@ def test_no_file_crashes_and_no_message_holds_a_value(tmp_path: Path, kind: str)
     assert inputs == len(DECLARED) + 3
 
 
+@pytest.mark.guarantee
 def test_messages_that_travel_hold_no_value_either(tmp_path: Path) -> None:
     """Any form, any declaration, straight into a table: what a party would say in a study."""
     columns = (

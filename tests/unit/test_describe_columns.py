@@ -91,7 +91,6 @@ def test_a_description_is_saved_and_read_again(tmp_path: Path) -> None:
     assert str(again) == str(found)
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("given", "words"),
     [

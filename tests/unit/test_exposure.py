@@ -130,7 +130,6 @@ def orders(plan: Plan, rng: np.random.Generator) -> list[Release]:
     return made
 
 
-@pytest.mark.guarantee
 @pytest.mark.slow_for("1", "5", "6", "7")
 @pytest.mark.parametrize("seed", range(10))
 def test_no_prefix_of_any_plan_in_any_order_costs_more_than_the_ledgers_say(seed: int) -> None:

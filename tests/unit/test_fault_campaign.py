@@ -23,7 +23,6 @@ from unpooled.testing.disks import FailingDisk, Killed, failing
 from unpooled.testing.processes import Campaign, DiskFault, campaign_of, points
 
 pytestmark = [
-    pytest.mark.guarantee,
     pytest.mark.skipif(not disks.reachable(), reason="SQLite is part of this Python: its calls cannot be reached"),
 ]
 
@@ -90,6 +89,7 @@ def kept_values_without_fsync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DiskKeeper, "keep", _keep_without_sync)
 
 
+@pytest.mark.guarantee
 @pytest.mark.slow_for("kept_values_without_fsync-power lost-stacking, probabilities")
 @pytest.mark.parametrize(
     ("broken", "fault", "case"),
@@ -161,6 +161,7 @@ def test_what_was_not_synchronised_is_lost_with_the_power_and_not_with_the_proce
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == left
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("fault", [DiskFault.FULL, DiskFault.READ_ONLY, DiskFault.TORN])
 def test_a_process_that_lives_sees_the_error(fault: DiskFault, tmp_path: Path) -> None:
     with failing(tmp_path) as disk, Ledger.create(tmp_path / "own.ledger") as ledger:

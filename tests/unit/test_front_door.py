@@ -25,8 +25,6 @@ from unpooled.report.page import PartyView
 from unpooled.study.finished import BudgetLeft
 from unpooled.study.party import DiskKeeper, create_party
 
-pytestmark = pytest.mark.guarantee
-
 TWO = ("--party", "clinic/party.toml", "--party", "laboratory/party.toml")
 
 COLUMNS = """\
@@ -360,6 +358,7 @@ def test_the_parts_of_all_parties_add_up_to_the_model() -> None:
         assert found == pytest.approx(model.intercept_, abs=1e-5)
 
 
+@pytest.mark.guarantee
 def test_a_stacks_party_keeps_the_model_that_it_released() -> None:
     rng = np.random.default_rng(4)
     X = rng.uniform(-1, 1, (300, 4))
@@ -377,6 +376,7 @@ def test_a_stacks_party_keeps_the_model_that_it_released() -> None:
 # --- what a notebook shows ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_results_are_short_in_a_console_and_tables_in_a_notebook() -> None:
     rng = np.random.default_rng(7)
     X = rng.uniform(-1, 1, (4000, 2))
@@ -432,6 +432,7 @@ def test_a_model_that_names_nothing_lists_nothing() -> None:
 # --- what people see while they wait, and in a console ------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_tests_components_plans_and_releases_are_short_in_a_console_and_tables_in_a_notebook() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (4000, 3))

@@ -18,8 +18,6 @@ from unpooled.privacy.mechanisms import GaussianObjective, LossShape, LossSign, 
 from unpooled.privacy.noise import gaussian_vector
 from unpooled.privacy.unit import Unit
 
-pytestmark = pytest.mark.guarantee
-
 ONE_ROW = LossShape()
 RNG = np.random.default_rng(0)
 POINTS = np.sinh(8 * np.linspace(-1, 1, 10_001)) / math.sinh(8)  # dense about 0, where the determinants differ
@@ -126,6 +124,7 @@ def test_one_rows_determinant_or_the_root_of_the_rows_is_exceeded() -> None:
     assert of_households(one_determinant) > 1.0
 
 
+@pytest.mark.guarantee
 def test_corners_are_counted_as_the_theorem_does() -> None:
     """Theorem S.14."""
     assert LossShape().corners(replaces=True) == ((1, 2.0), (2, 1.0))
@@ -220,6 +219,7 @@ def test_no_softmax_exceeds_the_bound_and_with_a_scalar_jacobian_some_do() -> No
 # --- any sign ------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_losses_of_any_sign_keep_to_their_bound() -> None:
     """A Huber loss with k = 1, whose residuals pull either way: one dimension, exact (Theorem S.14)."""
     largest = 0.0
@@ -389,6 +389,7 @@ def test_it_composes_with_others_soundly() -> None:
     assert mixed.epsilon(1e-4) > Composition([event]).epsilon(1e-4)
 
 
+@pytest.mark.guarantee
 def test_fits_of_several_classes_and_of_households_cost_what_their_shapes_say() -> None:
     like = ObjectivePerturbation(60, 1000, 1.0, 0.05, 1.0, 2.0, 1e-3, fits=3, household=2)
     (three,) = calibrated([like], 1.0, 1e-5, shape=LossShape(), replaces=True)
@@ -416,6 +417,7 @@ def test_fits_of_several_classes_and_of_households_cost_what_their_shapes_say() 
     assert like.sensitivity(Unit.HOUSEHOLD) == 4.0
 
 
+@pytest.mark.guarantee
 def test_noise_that_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="positive delta"):
         made(delta=0.0)
@@ -423,6 +425,7 @@ def test_noise_that_cannot_be_is_refused() -> None:
         made(0.1, rows=10, penalty=1e-3)
 
 
+@pytest.mark.guarantee
 def test_auto_is_gaussian_only_where_a_delta_was_given_and_it_is_shorter() -> None:
     options = {"epsilon": 1.0, "bounds": (-1, 1), "classes": (0, 1)}
 
@@ -505,6 +508,7 @@ def test_unit_rows_depend_on_directions_alone(bounds, intercept: bool) -> None:
     assert lengths[-1] == pytest.approx(math.sqrt(0.5) if intercept else 0.0, abs=1e-6)
 
 
+@pytest.mark.guarantee
 def test_without_noise_unit_rows_are_logistic_regression_of_unit_rows() -> None:
     from sklearn.linear_model import LogisticRegression
 
@@ -518,6 +522,7 @@ def test_without_noise_unit_rows_are_logistic_regression_of_unit_rows() -> None:
     assert model.predict_proba(X[:4]) == pytest.approx(wanted.predict_proba(scaled[:4]), abs=1e-4)
 
 
+@pytest.mark.guarantee
 def test_without_noise_nothing_is_promised() -> None:
     silent = replace(made(), scale=0.0)
     assert silent.event(Unit.RECORD) is UNBOUNDED
@@ -531,6 +536,7 @@ def test_beside_releases_known_by_zcdp_it_still_composes() -> None:
     assert Composition([event]).epsilon(1e-3) < both.epsilon(1e-3) < 4.0
 
 
+@pytest.mark.guarantee
 def test_normal_vectors_take_finite_scales_only() -> None:
     for scale in (-1.0, math.inf):
         with pytest.raises(UsageError, match="scale must be finite"):

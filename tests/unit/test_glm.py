@@ -39,8 +39,6 @@ from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.totals.total import Quantity, Total
 
-pytestmark = pytest.mark.guarantee
-
 INF = math.inf
 MODEL = load("glm")
 COLUMNS = (Column("a", -1, 3), Column("c", categories=("u", "v")), Column("m", 0, 1, missing="indicator"))
@@ -582,6 +580,7 @@ def test_a_study_that_means_nothing_is_refused(words: str, parameters: dict[str,
         MODEL.compile(study(parameters=parameters, **changes))
 
 
+@pytest.mark.guarantee
 def test_cards_of_different_columns_are_refused_and_no_constant_leaves_gradients() -> None:
     first, second = study().parties
     other = Card("b", 12, second.columns[1:])
@@ -593,6 +592,7 @@ def test_cards_of_different_columns_are_refused_and_no_constant_leaves_gradients
     )
 
 
+@pytest.mark.guarantee
 def test_requests_carry_what_the_plan_says() -> None:
     plan = MODEL.compile(study("gamma", parameters={"method": "newton"}))
     table = Table(
@@ -791,6 +791,7 @@ def test_moments_that_are_too_long_are_caught(monkeypatch: pytest.MonkeyPatch) -
         assert max(shares_of_reach("logistic", seeds=20).values()) <= 1 + 1e-12
 
 
+@pytest.mark.guarantee
 def test_the_model_of_a_study_of_directions_predicts_by_them() -> None:
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import run_in_process

@@ -20,8 +20,6 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.protocol.conversation import OpenRequest, open_request
 from unpooled.protocol.messages import WIRE_VERSION, Array, encode, open_body, open_envelope
 
-pytestmark = pytest.mark.guarantee
-
 STUDY = Study("describe", (Card("a", 10, (Column("x", 0.0, 1.0),)),), 1.0, 1e-6, derived=())
 
 
@@ -115,6 +113,7 @@ def refused(blob: bytes, kind: type[msgspec.Struct]) -> None:
     assert len(str(caught.value)) < 500  # a stranger's words are not repeated at length
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_message_is_refused_after_linear_work(name: str) -> None:
     make, kind = HOSTILE[name]
@@ -123,6 +122,7 @@ def test_a_hostile_message_is_refused_after_linear_work(name: str) -> None:
     assert calls(lambda: refused(large, kind)) <= 4.5 * calls(lambda: refused(small, kind)) + 100
 
 
+@pytest.mark.guarantee
 @pytest.mark.slow_for("many nested parameters")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", HOSTILE)
@@ -144,6 +144,7 @@ def test_honest_studies_still_travel() -> None:
     assert open_body(open_envelope(encode("0" * 64, "open", 0, OpenRequest(study))), OpenRequest).study == study
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("body", [b"\x80", b"\xc0", b"\x81\xa7version\xa3two", b"\xff"])
 def test_an_opening_without_a_version_is_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError):

@@ -30,8 +30,6 @@ from unpooled.privacy.unit import ROWWISE, Adjacency, Scope, Unit
 from unpooled.protocol.context import Context
 from unpooled.totals.total import of_units, rows_counted
 
-pytestmark = pytest.mark.guarantee
-
 COLUMNS = (Column("x", -1.0, 3.0), Column("z", 0.0, 1.0), Column("y", -2.0, 2.0))
 KINDS = {
     "describe": {},
@@ -77,6 +75,7 @@ def test_rows_of_an_id_are_picked_evenly() -> None:
     assert np.abs(picked - 1000).max() < 150  # 5.5 deviations
 
 
+@pytest.mark.guarantee
 def test_ids_are_text_in_one_form_and_none_is_blank() -> None:
     assert texts_of(["Zoe\u0301 ", "Zo\u00e9"]).tolist() == ["Zo\u00e9"] * 2
     assert texts_of([1, 2]).tolist() == ["1", "2"]
@@ -91,6 +90,7 @@ def test_ids_are_text_in_one_form_and_none_is_blank() -> None:
     assert BoundedTable(Table({"x": [1.0, 2.0, 3.0]}), ["a", "a", "a"], 1).household == (1, 1)
 
 
+@pytest.mark.guarantee
 def test_a_bounded_table_shows_what_counts_and_says_what_is_public() -> None:
     ids = ["a", "b", "a", "c", "a", "b"]
     table = BoundedTable(Table({"x": np.arange(6.0), "person": ids}), ids, 2, "person")
@@ -110,6 +110,7 @@ def test_a_bounded_table_shows_what_counts_and_says_what_is_public() -> None:
     assert other.digest != table.digest
 
 
+@pytest.mark.guarantee
 def test_neighbours_of_a_bounded_table_keep_its_public_numbers() -> None:
     table = BoundedTable(Table({"x": np.arange(6.0)}), ["a", "a", "b", "b", "c", "c"], 2)
     other, fewer = table.replace(0, {"x": 9.0}), table.omit(0)
@@ -121,6 +122,7 @@ def test_neighbours_of_a_bounded_table_keep_its_public_numbers() -> None:
         assert (one.n_rows, one.household) == (6, (3, 2))
 
 
+@pytest.mark.guarantee
 def test_cards_say_how_much_they_hold() -> None:
     card = study("describe").parties[0]
     assert card.size == "20 ids, at most 2 rows of each"
@@ -217,6 +219,7 @@ def test_floored_steps_of_several_parties_add_up_to_no_more_than_is_priced() -> 
     assert moved == pytest.approx(release.event(Unit.HOUSEHOLD).value)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("elsewhere", "expected"), [(True, 6), (False, 2)])
 def test_a_policy_need_not_believe_that_ids_are_nowhere_else(elsewhere: bool, expected: int) -> None:
     """V9: one party's false flag lowers what everybody's noise covers."""
@@ -262,6 +265,7 @@ def test_the_budget_is_kept_for_a_household_however_sums_are_made(kind: str, tru
 # --- what is refused -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_household_goes_with_cards_that_declare_one() -> None:
     asked = study("describe", parties=2)
     plain = msgspec.structs.replace(asked.parties[0], household=None)
@@ -276,6 +280,7 @@ def test_a_household_goes_with_cards_that_declare_one() -> None:
             Household(column, ids, rows)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("row", ["pride", "stacking", "lasso", "bayes-published", "pls-published"])
 def test_a_model_without_a_proof_refuses_the_unit(row: str) -> None:
     asked = study("describe")
@@ -320,6 +325,7 @@ def test_a_budget_per_row_takes_a_study_of_households_at_a_row_s_price() -> None
     assert budget.spent < 0.4
 
 
+@pytest.mark.guarantee
 def test_a_ledger_says_that_a_household_s_loss_has_no_bound_where_nothing_bounds_it() -> None:
     from unpooled.privacy.exposure import release_costs
     from unpooled.privacy.ledger import Charge, ReleaseKey
@@ -386,6 +392,7 @@ def test_a_regression_over_households_finds_the_slopes(method: str) -> None:
     assert "2 rows of one id count" in str(model.statement_)
 
 
+@pytest.mark.guarantee
 def test_without_noise_the_count_is_the_number_of_rows_that_count() -> None:
     X, y, ids = rows(900)
     model = unpooled.PrivateBayesianRegression(
@@ -480,6 +487,7 @@ def test_plans_and_outlooks_count_households() -> None:
 # --- a party's files -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_party_s_files_say_whose_rows_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from commands import command
 
@@ -518,6 +526,7 @@ def test_a_party_s_files_say_whose_rows_belong_together(tmp_path: Path, monkeypa
     assert "write the card anew" in run("party", "check", "study.toml", "--config", "clinic/party.toml", code=3)
 
 
+@pytest.mark.guarantee
 def test_a_party_whose_data_have_other_ids_than_its_card_is_refused() -> None:
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.local import run_in_process

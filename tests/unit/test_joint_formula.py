@@ -88,7 +88,6 @@ def test_even_parts_of_the_columns_that_a_formula_reads() -> None:
     assert [[c.name for c in card.columns] for card in fit.plan_.study.parties] == [["age", "(response)"], ["w"]]
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("formula", "given", "words"),
     [

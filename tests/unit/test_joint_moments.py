@@ -27,8 +27,6 @@ from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Commitment, Dropped, Masked, Sealed, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 
-pytestmark = pytest.mark.guarantee
-
 
 def exact(study: Any, tables: Any, standards: Any) -> np.ndarray:
     """Return the exact products of the pooled table's coded rows."""
@@ -71,6 +69,7 @@ def test_any_size_of_blocks_gives_the_same_integers(block: int, monkeypatch: pyt
     assert values.tolist() == exact(study, tables, standards).tolist()
 
 
+@pytest.mark.guarantee
 def test_the_total_is_the_exact_one_plus_the_noise_that_members_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.privacy import noise
 
@@ -103,6 +102,7 @@ def test_a_transcript_gives_the_same_bits_again_and_every_member_the_same_replie
     assert [entry.reply for entry in again.entries] == [entry.reply for entry in record.entries]
 
 
+@pytest.mark.guarantee
 def test_every_party_debits_the_joint_release_once_and_the_helper_nothing() -> None:
     cards, tables = world(3)
     study = study_of(cards)
@@ -222,6 +222,7 @@ def test_a_second_first_message_for_a_block_is_refused() -> None:
     assert members["helper"].answer(first.request) == first.reply
 
 
+@pytest.mark.guarantee
 def test_a_message_for_another_place_is_refused() -> None:
     """A seed, or masked rows, of one direction in the place of the other's are not opened: every seal names its place."""
     from unpooled.products.masking import EvaluateRequest, JudgeRequest
@@ -241,6 +242,7 @@ def test_a_message_for_another_place_is_refused() -> None:
             members[one.to].answer(changed(one, JudgeRequest, **{part: getattr(theirs, part)}))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("what", ["a digest", "a verdict missing", "a verdict of another", "a judge missing"])
 def test_a_share_is_given_against_the_verdicts_of_all_parties_over_one_digest(what: str) -> None:
     from unpooled.products.masking import ShareRequest
@@ -262,6 +264,7 @@ def test_a_share_is_given_against_the_verdicts_of_all_parties_over_one_digest(wh
     assert members[asked.to].answer(asked.request) == asked.reply
 
 
+@pytest.mark.guarantee
 def test_a_judge_signs_no_verdict_over_blocks_that_it_did_not_see_or_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.products import masking
     from unpooled.products.masking import VerdictRequest
@@ -282,6 +285,7 @@ def test_a_judge_signs_no_verdict_over_blocks_that_it_did_not_see_or_rejected(mo
         members[asked.to].answer(verdict.request)
 
 
+@pytest.mark.guarantee
 def test_nobody_signs_a_verdict_over_a_block_that_it_saw_otherwise() -> None:
     """A coordinator that shows members different messages gets no signatures to ask for shares with; a refusal changes nothing."""
     from unpooled.products.masking import VerdictRequest
@@ -360,6 +364,7 @@ def test_a_party_whose_rows_are_too_long_is_caught(monkeypatch: pytest.MonkeyPat
         drive(model, MODEL.compile(study), in_process(members))
 
 
+@pytest.mark.guarantee
 def test_data_that_change_after_they_were_masked_are_refused() -> None:
     cards, tables = world(2)
     study = study_of(cards)
@@ -372,6 +377,7 @@ def test_data_that_change_after_they_were_masked_are_refused() -> None:
         members["p0"].answer(asked.request)
 
 
+@pytest.mark.guarantee
 def test_requests_name_the_members_that_the_plan_has() -> None:
     from unpooled.products.masking import MaskRequest
 
@@ -385,6 +391,7 @@ def test_requests_name_the_members_that_the_plan_has() -> None:
         members["p2"].answer(asked.request)
 
 
+@pytest.mark.guarantee
 def test_a_party_with_one_column_or_a_constant_one() -> None:
     cards, tables = world(2)
     from unpooled.privacy.table import Table
@@ -413,6 +420,7 @@ def test_two_parties_need_a_helper_and_more_help_each_other() -> None:
     assert {side.helper for side in sides.sides_of(("a", "b", "c"), ("h",))} == {"h"}
 
 
+@pytest.mark.guarantee
 def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
     cards, tables = world(2)
     study = study_of(cards)
@@ -477,6 +485,7 @@ def test_cards_that_do_not_fit_are_refused() -> None:
         MODEL.compile(msgspec.structs.replace(study_of(cards), unit="attribute"))
 
 
+@pytest.mark.guarantee
 def test_helpers_have_a_card_of_their_own() -> None:
     for wrong in ({"role": "party"}, {"key": "12"}, {"contact": "a\nb"}, {"name": ""}):
         with pytest.raises(UsageError, match=r"helper|contact"):
@@ -508,6 +517,7 @@ def test_helpers_have_a_card_of_their_own() -> None:
 # --- one door --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_nothing_is_masked_in_a_plan_without_joint_moments() -> None:
     from unpooled.protocol.context import Receiver
     from unpooled.protocol.desk import OpenDesk
@@ -527,6 +537,7 @@ def test_nothing_is_masked_in_a_plan_without_joint_moments() -> None:
             act()
 
 
+@pytest.mark.guarantee
 def test_replies_with_masked_rows_or_digests_are_refused_where_no_plan_has_them() -> None:
     from unpooled.protocol.local import check_reply
     from unpooled.protocol.messages import Ask, Nothing
@@ -621,6 +632,7 @@ def test_one_value_is_priced_as_a_row_that_becomes_another() -> None:
         assert release.sensitivity("attribute") == shape.distance(Adjacency.REPLACE)
 
 
+@pytest.mark.guarantee
 def test_parts_that_are_asked_for_nowhere_are_refused() -> None:
     with pytest.raises(PlanMismatch, match="no statistic"):
         sharing.QUANTITY.statistic(type("Context", (), {"name": "a"})(), ())
@@ -640,6 +652,7 @@ class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # --- transcripts without ciphertext ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_transcript_on_disk_keeps_digests_and_a_run_that_was_cut_anywhere_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -686,6 +699,7 @@ def test_a_transcript_on_disk_keeps_digests_and_a_run_that_was_cut_anywhere_goes
         replayed.close()
 
 
+@pytest.mark.guarantee
 def test_ciphertext_is_shortened_wherever_a_message_has_it() -> None:
     """In a field of its own as in a list, and nothing else changes."""
     long, brief = bytes(range(256)) * 40, b"brief"
@@ -698,6 +712,7 @@ def test_ciphertext_is_shortened_wherever_a_message_has_it() -> None:
         assert shortened.whole(short, kind, shortened.ciphertexts(message, kind).__getitem__) == message
 
 
+@pytest.mark.guarantee
 def test_a_party_that_answers_with_other_bytes_than_before_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

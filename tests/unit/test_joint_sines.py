@@ -38,8 +38,6 @@ from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 
-pytestmark = pytest.mark.guarantee
-
 Rounds = tuple[list[tuple[float, ...]], list[np.ndarray]]
 
 
@@ -115,6 +113,7 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_the_pooled_row
     assert plan.design.frequency(0) < plan.design.frequency(1) == sines.FREQUENCY  # without noise: small angles first
 
 
+@pytest.mark.guarantee
 def test_without_proofs_the_integers_are_the_same(monkeypatch: pytest.MonkeyPatch, three: int) -> None:
     study, tables = a_study(INF, check="none")
     plan, members, (at, values) = MODEL.compile(study), people(study, tables), watched(monkeypatch)
@@ -125,6 +124,7 @@ def test_without_proofs_the_integers_are_the_same(monkeypatch: pytest.MonkeyPatc
     assert "ONLY if all parties follow the protocol" in plan.against
 
 
+@pytest.mark.guarantee
 def test_proofs_take_their_part_of_delta_before_noise_is_calibrated() -> None:
     """At an epsilon of 10 and a delta of 1e-9 the distance of 120 proofs shows: without its charge the plan would cost more than was asked."""
     cards, _ = world(2)
@@ -163,6 +163,7 @@ def test_the_totals_are_the_exact_ones_plus_the_noise_that_members_drew(monkeypa
         assert total.tolist() == (np.array(exact(plan.design, tables, known, coefficients), dtype=object) + added).tolist()
 
 
+@pytest.mark.guarantee
 def test_the_gradient_is_that_of_the_sines_of_residuals() -> None:
     """In real numbers, from the standardised rows: the integers differ by their rounding alone."""
     study, tables = a_study()
@@ -341,6 +342,7 @@ def test_arithmetic_that_fails_counts_as_no_row(where: str, monkeypatch: pytest.
     assert not found[0, -2:].any()
 
 
+@pytest.mark.guarantee
 def test_a_person_who_is_left_out_adds_nothing() -> None:
     study, tables = a_study()
     design = MODEL.compile(study).design
@@ -423,6 +425,7 @@ def test_nothing_random_serves_two_rounds_or_two_parts(monkeypatch: pytest.Monke
     assert len({verdict_parts(plan, k, ("00" * 32,)) for k in range(three)}) == three
 
 
+@pytest.mark.guarantee
 def test_a_message_of_another_round_or_part_is_refused(three: int) -> None:
     from unpooled.products.masking import EvaluateRequest, JudgeRequest, ShareRequest
 
@@ -469,12 +472,14 @@ def test_coefficients_are_finite_numbers_one_for_each_column_and_the_constant(wr
     assert kind is type(body)
 
 
+@pytest.mark.guarantee
 def test_second_moments_take_no_coefficients() -> None:
     members, envelope, body, _ = before_the_first_block("moments")
     with pytest.raises(ProtocolError, match="coefficients of a round"):
         members["p0"].answer(encode(envelope.plan, envelope.step, 0, msgspec.structs.replace(body, at=(0.0,))))
 
 
+@pytest.mark.guarantee
 def test_one_round_has_one_set_of_coefficients(three: int) -> None:
     members, envelope, body, _ = before_the_first_block()
     members["p0"].answer(encode(envelope.plan, envelope.step, 0, body))
@@ -502,6 +507,7 @@ def before_the_first_block(method: str = "sines") -> tuple[Any, Any, Any, Any]:
     raise AssertionError
 
 
+@pytest.mark.guarantee
 def test_data_that_change_between_two_blocks_are_refused(three: int) -> None:
     members, envelope, body, _ = before_the_first_block()
     members["p0"].answer(encode(envelope.plan, envelope.step, 0, body))
@@ -512,6 +518,7 @@ def test_data_that_change_between_two_blocks_are_refused(three: int) -> None:
         members["p0"].answer(encode(envelope.plan, envelope.step, 1, body))
 
 
+@pytest.mark.guarantee
 def test_a_request_beyond_the_last_round_is_refused(three: int) -> None:
     members, envelope, body, _ = before_the_first_block()
     with pytest.raises(PlanMismatch, match="is planned 12 times"):
@@ -725,6 +732,7 @@ def test_an_estimator_that_decides_takes_the_moments_where_they_are_worth_it() -
     assert estimator(parties=3, method="auto").fit(x, y).method_ == "joint moments"
 
 
+@pytest.mark.guarantee
 def test_rounds_without_noise_arrive_at_least_squares() -> None:
     x, y, _ = made_up(2000)
     columns = [number(f"x{j}") for j in range(4)]

@@ -16,8 +16,6 @@ from unpooled.privacy.plan import HelperCard
 from unpooled.study.files import is_helper, ledger_of, read_card, read_helper, read_party, read_study
 from unpooled.study.party import create_helper, open_party
 
-pytestmark = pytest.mark.guarantee
-
 STUDY = """\
 [study]
 model = "bayes"
@@ -153,6 +151,7 @@ def test_a_small_study_of_two_parties_goes_by_sines_unless_it_asks_for_a_table(f
     assert "method is one of auto, moments, sines" in command("plan", "study.toml", code=2)
 
 
+@pytest.mark.guarantee
 def test_a_party_that_says_no_is_named_when_the_plan_is_made(folder: Path) -> None:
     config = folder / "east" / "party.toml"
     config.write_text(config.read_text().replace('joint = "allowed"', 'joint = "no"'))
@@ -197,6 +196,7 @@ def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     assert "goes without helpers" in command("new", "pls", *cards, "--out", "other.toml", code=2)
 
 
+@pytest.mark.guarantee
 def test_a_helper_is_made_once(tmp_path: Path) -> None:
     config, card = create_helper(tmp_path, "registry")
     before = config.read_bytes(), card.read_bytes()

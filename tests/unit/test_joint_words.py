@@ -11,8 +11,6 @@ from unpooled.kernels.field import MODULUS, decode, subtract
 from unpooled.privacy import masks as words
 from unpooled.privacy.noise import Stream
 
-pytestmark = pytest.mark.guarantee
-
 SEED = bytes(range(32))
 
 
@@ -27,6 +25,7 @@ def test_a_longer_array_begins_with_every_shorter_one() -> None:
         assert np.array_equal(words.uniform_words(SEED, count), longest[:count])
 
 
+@pytest.mark.guarantee
 def test_the_value_p_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """A word of the key stream whose lower 61 bits are all set is no residue, and would be a second 0."""
     fair = words.uniform_words(SEED, 100)
@@ -58,6 +57,7 @@ def test_parts_of_different_lists_never_have_the_same_bytes() -> None:
     assert len({words.length_prefixed(*parts) for parts in lists}) == len(lists)
 
 
+@pytest.mark.guarantee
 def test_a_seed_has_32_bytes() -> None:
     with pytest.raises(UsageError, match="32 bytes"):
         words.uniform_words(b"short", 3)

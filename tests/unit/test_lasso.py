@@ -41,7 +41,7 @@ from unpooled.protocol.party import Party
 
 MODEL = load("lasso")
 N = 40
-pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
 RNG = np.random.default_rng(11)
 VALUES = {name: RNG.uniform(-1, 1, N) for name in "uvwz"}
 Y = np.clip(VALUES["u"] - VALUES["w"] + 0.2 * RNG.normal(size=N), -2, 2)
@@ -294,6 +294,7 @@ def test_without_noise_it_approaches_the_constrained_optimum() -> None:
     assert model.intercept_ == 0.0
 
 
+@pytest.mark.guarantee
 def test_a_column_is_released_once_and_broadcast_once() -> None:
     plan, made = opened(study(epsilon=math.inf, parameters={"rounds": 12}))
     sent: list[tuple[str, int, str]] = []
@@ -320,6 +321,7 @@ def test_a_column_is_released_once_and_broadcast_once() -> None:
     assert "rounds" in MODEL.reading.render(result)
 
 
+@pytest.mark.guarantee
 def test_a_missing_party_stops_the_study() -> None:
     plan, made = opened(study())
 
@@ -333,6 +335,7 @@ def test_a_missing_party_stops_the_study() -> None:
 # --- a coordinator that asks for more -------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_only_the_winner_of_a_round_shares_and_only_what_it_picked() -> None:
     """Theorem L.2."""
     plan, made = opened(study())
@@ -358,6 +361,7 @@ def dataclasses_replace(claim: Bid, **changes) -> Bid:
     return msgspec.structs.replace(claim, **changes)
 
 
+@pytest.mark.guarantee
 def test_the_same_column_is_not_released_twice() -> None:
     plan, made = opened(study(epsilon=math.inf, parameters={"sampled": 0}))
     claims = first_round(plan, made)
@@ -370,6 +374,7 @@ def test_the_same_column_is_not_released_twice() -> None:
     refused(plan, made[best], PlanMismatch, "released before", "column", ColumnRequest(1, later), index=1)
 
 
+@pytest.mark.guarantee
 def test_a_party_whose_key_is_pinned_cannot_be_impersonated() -> None:
     plan, made = opened(study())
     claims = first_round(plan, made)
@@ -392,12 +397,14 @@ def test_a_party_whose_key_is_pinned_cannot_be_impersonated() -> None:
     refused(plan, made[other], ProtocolError, "signature", "column", ColumnRequest(0, mixed))
 
 
+@pytest.mark.guarantee
 def test_a_policy_wants_pinned_keys_where_parties_rely_on_each_other() -> None:
     rules = Policy(Target(9.0, 1e-4, Unit.ATTRIBUTE), allow_simulation=True, approved=None)
     with pytest.raises(PolicyRefusal, match="no public key"):
         rules.check(MODEL.compile(study()), approved_in_ledger=True)
 
 
+@pytest.mark.guarantee
 def test_a_party_signs_only_what_it_has_just_released() -> None:
     plan, made = opened(study())
     desk = OpenDesk(made["a"], plan, "pick", 0, b"")
@@ -417,6 +424,7 @@ def test_whether_a_choice_is_signed_is_part_of_what_is_debited() -> None:
         desk.release("pick", Scores(scores, 1))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("payload", "match"),
     [
@@ -432,11 +440,13 @@ def test_wild_requests_are_refused(payload: PickRequest, match: str) -> None:
     refused(plan, made["a"], ProtocolError, match, "pick", payload)
 
 
+@pytest.mark.guarantee
 def test_an_iterate_of_columns_that_were_never_sent_is_refused() -> None:
     plan, made = opened(study())
     refused(plan, made["a"], UsageError, "nothing named", "pick", PickRequest((Term("b", 0, 1.0),), ()))
 
 
+@pytest.mark.guarantee
 def test_claims_beyond_the_plan_are_refused() -> None:
     plan, made = opened(study(parameters={"coupling": "blocks"}))
     party = made["a"]
@@ -448,6 +458,7 @@ def test_claims_beyond_the_plan_are_refused() -> None:
         ask(plan, party, "pick", PickRequest((), ()), index=4)
 
 
+@pytest.mark.guarantee
 def test_a_response_of_text_is_refused() -> None:
     tables = {**TABLES, "a": Table({"u": VALUES["u"], "v": VALUES["v"], "y": ["x"] * N})}
     plan, made = opened(study(), tables)
@@ -498,6 +509,7 @@ def test_too_large_weights_of_moments_are_caught() -> None:
     assert farthest((0.8, 0.835)) > 1.05
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("constant", [True, False])
 def test_without_noise_moments_are_those_of_the_columns(constant: bool) -> None:
     plan, made = opened(study(epsilon=math.inf, parameters={"rounds": 8, "fit_intercept": constant}))
@@ -511,6 +523,7 @@ def test_without_noise_moments_are_those_of_the_columns(constant: bool) -> None:
     assert [found.get(place, 0.0) for place in result.shared] == pytest.approx(best.tolist(), abs=1e-4)
 
 
+@pytest.mark.guarantee
 def test_moments_are_released_once_and_of_released_columns_only() -> None:
     """Theorem L.6."""
     plan, made = opened(study())
@@ -563,6 +576,7 @@ def test_correlations_with_the_response_lose_what_noise_alone_would_reach() -> N
     assert shortened(np.zeros((3, 2)))[1] > 0
 
 
+@pytest.mark.guarantee
 def test_the_refit_is_more_accurate_than_the_rounds_alone() -> None:
     rng = np.random.default_rng(8)
     errors = {0.0: [], 0.25: []}
@@ -579,6 +593,7 @@ def test_the_refit_is_more_accurate_than_the_rounds_alone() -> None:
     assert np.mean(errors[0.25]) < 0.5 * np.mean(errors[0.0])
 
 
+@pytest.mark.guarantee
 def test_the_constant_costs_one_release_of_the_mean_and_no_more() -> None:
     plan = MODEL.compile(study())
     (mean,) = [release for release in plan.releases if release.name == "mean"]
@@ -707,6 +722,7 @@ def test_the_estimator_plans_predicts_and_speaks_the_datas_units() -> None:
         PrivateLasso(bounds=(0, 1)).plan(10, 2)
 
 
+@pytest.mark.guarantee
 def test_bounds_read_off_the_data_warn() -> None:
     X = np.column_stack(list(VALUES.values()))
     with pytest.warns(PrivacyLeakWarning):
@@ -714,6 +730,7 @@ def test_bounds_read_off_the_data_warn() -> None:
     assert not model.statement_.holds
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("parties", "match"), [(0, "at least 1"), ({"a": [0]}, "exactly once")])
 def test_parties_hold_every_column_once(parties, match: str) -> None:
     with pytest.raises(UsageError, match=match):

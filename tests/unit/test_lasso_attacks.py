@@ -32,7 +32,7 @@ from unpooled.study.party import DiskKeeper
 sys.path.insert(0, str(Path(__file__).parent))
 from test_lasso import MODEL, TABLES, VALUES, N, Y, ask, first_round, opened, picks_of, study, winner
 
-pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
 def moments(u: float, shared: np.ndarray) -> tuple[np.ndarray, float]:
@@ -96,6 +96,7 @@ def test_predictions_that_overflow_do_not_show_which_sparse_columns_are_empty() 
     assert np.abs(empty[0].astype(float) - held[0].astype(float)).max() <= empty[1]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("step", ["column", "refit"])
 def test_no_order_of_indices_makes_a_column_cost_nothing(step: str) -> None:
     """The ledger debits a value for the release of index 0 only (``Release.touches``), and nobody insists that index 0 comes first. A column
@@ -120,6 +121,7 @@ def test_no_order_of_indices_makes_a_column_cost_nothing(step: str) -> None:
     assert party.ledger.composition(unit).compositions[0].rho - before >= cost * (1 - 1e-9)
 
 
+@pytest.mark.guarantee
 def test_a_party_that_lost_what_it_kept_does_not_release_a_column_twice_at_one_charge() -> None:
     """That a column is released once is remembered in the folder ``.kept`` alone, which neither the ledger's chain nor its anchor covers. With
     the folder gone (cleaned, not restored, lost in a power cut) and the ledger whole, the column leaves again with fresh noise; a
@@ -170,6 +172,7 @@ def test_a_pick_that_is_refused_costs_nothing() -> None:
     assert made["a"].ledger.entries() == before
 
 
+@pytest.mark.guarantee
 def test_a_refused_request_leaves_no_mark() -> None:
     """``_once`` writes before the request is understood and before the release: a request that was refused for an unknown column blocks the honest
     one for good (and, for columns, marks as released what was not)."""
@@ -198,6 +201,7 @@ def test_scores_of_a_tiny_response_keep_within_their_sensitivity(factor: float) 
     assert np.abs(found[0][0] - found[1][0]).max() <= found[0][1]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", ["empty order", "large coefficient"])
 def test_wild_requests_are_refused_in_words(kind: str) -> None:
     """Not an UnpooledError: an empty order is numpy's ValueError (after the mark was kept), a coefficient of 1e200 Python's OverflowError."""
@@ -241,6 +245,7 @@ def test_a_sparse_table_is_not_changed_from_outside() -> None:
     assert table.digest == digest
 
 
+@pytest.mark.guarantee
 def test_a_sparse_table_with_an_unfit_range_is_refused_when_the_study_opens() -> None:
     """Where every column is sparse and one has a range that is not symmetric, ``consider`` codes it dense and agrees; every pick is then refused."""
     columns = (Column("u", 0.0, 1.0), Column("v", -1.0, 1.0))
@@ -255,6 +260,7 @@ def test_a_sparse_table_with_an_unfit_range_is_refused_when_the_study_opens() ->
     ask(made[0], made[1]["a"], "pick", PickRequest((), ()))
 
 
+@pytest.mark.guarantee
 def test_columns_that_no_party_has_are_not_stored() -> None:
     """``_keep`` takes any column number and writes before anything else of the request is checked: refused requests fill a party's disk."""
     plan, made = opened(study())
@@ -264,6 +270,7 @@ def test_columns_that_no_party_has_are_not_stored() -> None:
     assert not made["a"].keeper.items()
 
 
+@pytest.mark.guarantee
 def test_marks_and_ledger_are_both_asked_for_the_order() -> None:
     """A mark that no debit followed (a power cut, a budget that was full) does not make the next number come first; nor another column's."""
     plan, made = opened(study(parameters={"coupling": "blocks"}))
@@ -280,6 +287,7 @@ def test_marks_and_ledger_are_both_asked_for_the_order() -> None:
     assert party.ledger.entries() == before
 
 
+@pytest.mark.guarantee
 def test_another_request_is_refused_whether_or_not_its_statistic_is_the_same() -> None:
     """A debit without an answer (a crash, a second release that was refused) must not tell whether another request leads to the same scores."""
     plan, made = opened(study())
@@ -296,6 +304,7 @@ def test_another_request_is_refused_whether_or_not_its_statistic_is_the_same() -
     assert choose(b"one", scores) == first
 
 
+@pytest.mark.guarantee
 def test_a_pick_whose_score_is_beyond_the_budget_is_not_debited_either() -> None:
     """Another study has used up the budget since this one was opened: all but what the pick alone would take."""
     plan, made = opened(study())

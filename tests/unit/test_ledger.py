@@ -49,7 +49,7 @@ from unpooled.privacy.unit import Target, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("error")]
+pytestmark = pytest.mark.filterwarnings("error")
 
 PLAN, OTHER_PLAN = "ab" * 32, "cd" * 32
 REQUEST, OTHER_REQUEST = bytes(range(32)), bytes(range(1, 33))
@@ -189,6 +189,7 @@ def test_an_empty_reply_is_a_reply(ledger: Ledger) -> None:
     assert ledger.reply(PLAN, "release", 0, REQUEST) == b""
 
 
+@pytest.mark.guarantee
 def test_approvals_are_rows_of_the_chain(ledger: Ledger) -> None:
     start = ledger.head
     assert not ledger.approved(PLAN)
@@ -202,6 +203,7 @@ def test_approvals_are_rows_of_the_chain(ledger: Ledger) -> None:
     assert ledger.composition(Unit.RECORD).epsilon(0.0) == 0
 
 
+@pytest.mark.guarantee
 def test_an_approval_that_is_withdrawn_ends_the_plan_until_it_is_given_again(ledger: Ledger) -> None:
     ledger.approve(PLAN)
     ledger.reserve([charge()], BUDGET)
@@ -224,6 +226,7 @@ def test_an_approval_that_is_withdrawn_ends_the_plan_until_it_is_given_again(led
     ledger.reserve([charge(1)], BUDGET)
 
 
+@pytest.mark.guarantee
 def test_a_balance_composes_everything_up_to_and_including_a_study(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ledger.balances(BUDGET) == ()
     ledger.approve(OTHER_PLAN, "describe: ages")
@@ -248,6 +251,7 @@ def test_a_balance_composes_everything_up_to_and_including_a_study(ledger: Ledge
     assert ledger.balances(value)[-1].after == ledger.spending(value)
 
 
+@pytest.mark.guarantee
 def test_other_systems_are_refused_in_words(tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "SYSTEM", "nt")
     for act in (lambda: Ledger.create(tmp_path / "new.db"), lambda: Ledger.open(path)):
@@ -257,6 +261,7 @@ def test_other_systems_are_refused_in_words(tmp_path: Path, path: Path, monkeypa
     assert Ledger.in_memory().entries() == ()
 
 
+@pytest.mark.guarantee
 def test_a_withdrawal_outlives_the_process(path: Path) -> None:
     with Ledger.open(path) as ledger:
         ledger.withdraw(PLAN)
@@ -266,6 +271,7 @@ def test_a_withdrawal_outlives_the_process(path: Path) -> None:
             ledger.reply(PLAN, "release", 0, REQUEST)
 
 
+@pytest.mark.guarantee
 def test_an_export_makes_the_head_and_no_other_does(path: Path) -> None:
     with Ledger.open(path) as ledger:
         raw, head, early = ledger.export(), ledger.head, ledger.entries()
@@ -395,6 +401,7 @@ def test_a_plan_is_checked_before_its_requests_are_known(ledger: Ledger) -> None
 # --- what is passed in ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("plan", ["ab", "AB" * 32, "xy" * 32, b"a" * 64, None])
 def test_a_plan_is_a_hash(plan: object) -> None:
     with Ledger.in_memory() as ledger:
@@ -403,6 +410,7 @@ def test_a_plan_is_a_hash(plan: object) -> None:
                 ask(plan)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("word", ["", "x" * 201, "a\0b", "\ud800", 7, None])
 def test_a_word_is_short_and_printable(word: object) -> None:
     for words in ((word, "name"), ("step", word)):
@@ -416,6 +424,7 @@ def test_an_index_is_a_number(index: object) -> None:
         ReleaseKey(PLAN, "step", index, "name")
 
 
+@pytest.mark.guarantee
 def test_charges_requests_and_replies_are_checked(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     key = ReleaseKey(PLAN, "step", 0, "x" * 200)
     wrong = [
@@ -443,6 +452,7 @@ def test_charges_requests_and_replies_are_checked(ledger: Ledger, monkeypatch: p
     assert ledger.head == start
 
 
+@pytest.mark.guarantee
 def test_a_closed_ledger_says_so(path: Path) -> None:
     ledger = Ledger.open(path)
     ledger.close()
@@ -493,6 +503,7 @@ def test_two_ledgers_on_one_file_see_each_other(path: Path) -> None:
         assert one.head == two.head
 
 
+@pytest.mark.guarantee
 def test_a_lock_held_too_long_is_a_refusal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "PATIENCE", 0.05)
     with Ledger.open(path) as ledger:
@@ -508,6 +519,7 @@ def test_a_lock_held_too_long_is_a_refusal(path: Path, monkeypatch: pytest.Monke
 # --- creating and opening ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("ending", [*ENDINGS, "-journal", "-wal"])
 def test_create_never_overwrites(tmp_path: Path, ending: str) -> None:
     path = tmp_path / "ledger.db"
@@ -518,6 +530,7 @@ def test_create_never_overwrites(tmp_path: Path, ending: str) -> None:
     assert files(path) == before
 
 
+@pytest.mark.guarantee
 def test_a_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Refusal, match="No such file"):
         Ledger.create(tmp_path / "nowhere" / "ledger.db")
@@ -543,6 +556,7 @@ def test_awkward_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Ledger.open(name).close()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_missing_file_is_never_made_anew(path: Path, ending: str) -> None:
     path.with_name(path.name + ending).unlink()
@@ -560,6 +574,7 @@ def test_a_link_or_a_directory_is_not_a_ledger(path: Path, tmp_path: Path, endin
     assert_refused_untouched(path, "plain files")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_truncated_file_is_refused(path: Path, ending: str, share: float) -> None:
@@ -568,12 +583,14 @@ def test_a_truncated_file_is_refused(path: Path, ending: str, share: float) -> N
     assert_refused_untouched(path)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
 def test_a_key_that_others_may_read_is_refused(path: Path, mode: int) -> None:
     path.with_name("ledger.db.key").chmod(mode)
     assert_refused_untouched(path, "mode 0600")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("ending", [".anchor", ".key"])
 def test_a_file_of_another_ledger_is_refused(path: Path, tmp_path: Path, ending: str) -> None:
     Ledger.create(tmp_path / "other.db").close()
@@ -632,6 +649,7 @@ def test_rows_in_another_order_are_refused(path: Path, swap: tuple[int, int]) ->
     assert_refused_untouched(path)
 
 
+@pytest.mark.guarantee
 def test_a_rolled_back_database_is_refused(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "older")
     with Ledger.open(path) as ledger:
@@ -640,6 +658,7 @@ def test_a_rolled_back_database_is_refused(path: Path, tmp_path: Path) -> None:
     assert_refused_untouched(path, "older copy")
 
 
+@pytest.mark.guarantee
 def test_an_open_ledger_notices_a_rollback_and_a_lost_anchor(path: Path, tmp_path: Path) -> None:
     with Ledger.open(path) as ledger:
         shutil.copy(path, tmp_path / "older")
@@ -655,6 +674,7 @@ def test_an_open_ledger_notices_a_rollback_and_a_lost_anchor(path: Path, tmp_pat
             ledger.reserve([charge(10)], BUDGET)
 
 
+@pytest.mark.guarantee
 def test_an_open_ledger_verifies_a_reply_each_time(path: Path) -> None:
     with Ledger.open(path) as ledger:
         edit(path, "UPDATE replies SET body = zeroblob(700)")
@@ -680,6 +700,7 @@ def test_an_edited_anchor_is_refused(path: Path, change: Callable[[dict], object
     assert_refused_untouched(path)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_flipped_bit_is_refused_or_changes_nothing(path: Path, ending: str) -> None:
     """Some bits of a database mean nothing (free space, counters): then everything reads as before."""
@@ -712,6 +733,7 @@ def forge(path: Path, row: chain.Row) -> None:
             ledger._store.append(row)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "row",
     [
@@ -729,6 +751,7 @@ def test_a_row_that_no_honest_ledger_writes_is_refused(path: Path, row: chain.Ro
     assert_refused_untouched(path, "newer version")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -755,6 +778,7 @@ def test_an_unknown_unit_or_event_is_refused_not_guessed(path: Path, place: int,
     assert_refused_untouched(path, "newer version")
 
 
+@pytest.mark.guarantee
 def test_the_stored_codes_of_events_never_change() -> None:
     assert [(kind.name, kind.value) for kind in Kind] == [
         ("GAUSSIAN", 1), ("ZCDP", 2), ("EXPONENTIAL", 3), ("PURE", 4), ("UNBOUNDED", 5), ("PERTURBED", 6),
@@ -812,6 +836,7 @@ def assert_nothing_debited_then_healed(path: Path, ledger: Ledger) -> None:
         assert len(other.entries()) == 5
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
 @pytest.mark.parametrize(("call", "at"), [("fsync", 1), ("fsync", 2), ("replace", 1), ("open", 1), ("open", 2)])
 def test_an_anchor_that_cannot_be_written_debits_nothing(
@@ -826,6 +851,7 @@ def test_an_anchor_that_cannot_be_written_debits_nothing(
         assert_nothing_debited_then_healed(path, ledger)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("call", "at"), [("fsync", 3), ("fsync", 4), ("replace", 2), ("open", 3), ("open", 4)])
 def test_when_only_the_last_step_fails_the_debit_stands(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, call: str, at: int
@@ -863,6 +889,7 @@ def test_a_failing_commit_debits_nothing(path: Path) -> None:
         assert_nothing_debited_then_healed(path, ledger)
 
 
+@pytest.mark.guarantee
 def test_a_full_database_debits_nothing(path: Path) -> None:
     with Ledger.open(path) as ledger:
         (pages,) = ledger._store.connection.execute("PRAGMA page_count").fetchone()
@@ -897,6 +924,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([shutil.which("umount") or "umount", str(folder)], check=True)
 
 
+@pytest.mark.guarantee
 def test_a_disk_that_is_really_full(small_disk: Path) -> None:
     path = small_disk / "ledger.db"
     with Ledger.create(path) as ledger:
@@ -918,6 +946,7 @@ def test_a_disk_that_is_really_full(small_disk: Path) -> None:
         assert len(ledger.entries()) == paid + 1
 
 
+@pytest.mark.guarantee
 def test_a_disk_that_is_really_read_only(small_disk: Path) -> None:
     path = small_disk / "ledger.db"
     mount = shutil.which("mount") or "mount"
@@ -939,6 +968,7 @@ def test_a_disk_that_is_really_read_only(small_disk: Path) -> None:
         assert len(ledger.entries()) == 2
 
 
+@pytest.mark.guarantee
 def test_an_entry_says_what_it_costs_each_unit() -> None:
     """Equal parts add up, other parts are alternatives, and what costs a unit nothing is not listed."""
     one, two, none = Event(Kind.GAUSSIAN, 0.5), Event(Kind.PURE, 0.25), Event(Kind.GAUSSIAN, 0.7, 0)
@@ -956,6 +986,7 @@ def test_an_entry_says_what_it_costs_each_unit() -> None:
     assert entry.units == (Unit.RECORD, Unit.ATTRIBUTE)
 
 
+@pytest.mark.guarantee
 def test_a_reply_whose_digest_alone_is_kept_is_made_again_with_the_same_bytes(tmp_path: Path) -> None:
     plan, asked = "ab" * 32, bytes(32)
     with Ledger.create(tmp_path / "one.ledger") as ledger:
@@ -971,6 +1002,7 @@ def test_a_reply_whose_digest_alone_is_kept_is_made_again_with_the_same_bytes(tm
         assert ledger.reply(plan, "bulky", 0, asked) is None
 
 
+@pytest.mark.guarantee
 def test_a_decision_of_somebody_who_knew_fewer_decisions_is_refused() -> None:
     plan = "a" * 64
     with Ledger.in_memory(bytes(32)) as ledger:

@@ -38,8 +38,6 @@ from unpooled.protocol.local import run_in_process
 from unpooled.study import party as budgets
 from unpooled.study.party import create_party, open_party
 
-pytestmark = pytest.mark.guarantee
-
 PLAN, REQUEST = "ab" * 32, bytes(range(32))
 ENDINGS = ("", ".anchor", ".key")
 OLD = Path(__file__).parents[1] / "data" / "ledger_0.1.0" / "north.ledger"
@@ -67,6 +65,7 @@ def copied(source: Path, folder: Path) -> Path:
 # --- place -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_copy_is_refused_until_its_owner_says_that_it_was_moved(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "here.ledger") as ledger:
         ledger.reserve([charge(0.5)], None)
@@ -85,6 +84,7 @@ def test_a_copy_is_refused_until_its_owner_says_that_it_was_moved(tmp_path: Path
         assert first.entries() == entries
 
 
+@pytest.mark.guarantee
 def test_another_machine_is_another_place_and_an_unknown_one_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain, "_machine", lambda: "one")
     Ledger.create(tmp_path / "a.ledger").close()
@@ -95,6 +95,7 @@ def test_another_machine_is_another_place_and_an_unknown_one_is_not(tmp_path: Pa
     Ledger.open(tmp_path / "a.ledger").close()
 
 
+@pytest.mark.guarantee
 def test_the_identity_of_a_machine_is_not_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "machine-id"
     secret.write_text("0123456789abcdef\n")
@@ -134,6 +135,7 @@ def test_a_second_budget_for_the_same_file_is_refused(data: Path, tmp_path: Path
     create_party(tmp_path / "elsewhere" / "second", "north", data, COLUMNS, TOTAL, new_budget=True)
 
 
+@pytest.mark.guarantee
 def test_a_copy_of_the_file_is_recognised_by_what_it_holds(data: Path, tmp_path: Path) -> None:
     create_party(tmp_path / "first", "north", data, COLUMNS, TOTAL)
     other = tmp_path / "far" / "away" / "renamed.csv"
@@ -145,6 +147,7 @@ def test_a_copy_of_the_file_is_recognised_by_what_it_holds(data: Path, tmp_path:
     create_party(other.parent, "south", other, COLUMNS, TOTAL)
 
 
+@pytest.mark.guarantee
 def test_a_file_that_was_edited_in_its_place_is_the_same_people(data: Path, tmp_path: Path) -> None:
     create_party(tmp_path / "first", "north", data, COLUMNS, TOTAL)
     data.write_text("age\n40\n50\n60\n70\n")
@@ -152,6 +155,7 @@ def test_a_file_that_was_edited_in_its_place_is_the_same_people(data: Path, tmp_
         create_party(tmp_path / "second", "north", data, COLUMNS, TOTAL)
 
 
+@pytest.mark.guarantee
 def test_without_a_state_folder_ledgers_nearby_are_found_all_the_same(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +166,7 @@ def test_without_a_state_folder_ledgers_nearby_are_found_all_the_same(
     assert not budgets.other_budgets(Path(__file__), tmp_path / "anywhere")
 
 
+@pytest.mark.guarantee
 def test_a_broken_ledger_nearby_does_not_stop_anybody(data: Path, tmp_path: Path) -> None:
     (tmp_path / "data" / "broken.ledger").write_text("no ledger")
     create_party(tmp_path / "first", "north", data, COLUMNS, TOTAL)
@@ -191,6 +196,7 @@ def test_a_policy_counts_all_parties_of_a_column_split_study_unless_it_says_othe
 # --- ledgers of unpooled 0.1.0 -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_an_old_ledger_is_refused_with_the_command_that_takes_it_over(tmp_path: Path) -> None:
     old = copied(OLD, tmp_path)
     before = old.read_bytes()
@@ -199,6 +205,7 @@ def test_an_old_ledger_is_refused_with_the_command_that_takes_it_over(tmp_path: 
     assert old.read_bytes() == before
 
 
+@pytest.mark.guarantee
 def test_a_ledger_that_was_taken_over_keeps_what_it_spent_and_says_what_it_did_not_count(tmp_path: Path) -> None:
     old = copied(OLD, tmp_path)
     with Ledger.migrate(old) as ledger:
@@ -238,6 +245,7 @@ def test_a_new_ledger_has_nothing_to_say_of_old_entries_and_a_name_of_its_own(tm
     assert [len(name) for name in names] == [64, 64]
 
 
+@pytest.mark.guarantee
 def test_taking_over_can_be_cut_short_anywhere_and_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class PowerWentOut(BaseException):
         pass
@@ -268,6 +276,7 @@ def test_taking_over_can_be_cut_short_anywhere_and_run_again(tmp_path: Path, mon
     assert 7 < survived < 39  # every step was the last one once, replacing the files included
 
 
+@pytest.mark.guarantee
 def test_an_old_ledger_that_was_edited_is_not_taken_over(tmp_path: Path) -> None:
     old = copied(OLD, tmp_path)
     connection = sqlite3.connect(old)
@@ -280,6 +289,7 @@ def test_an_old_ledger_that_was_edited_is_not_taken_over(tmp_path: Path) -> None
         Ledger.migrate(tmp_path / "none.ledger")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
@@ -298,6 +308,7 @@ def test_an_old_ledger_with_something_missing_is_not_taken_over(tmp_path: Path, 
         Ledger.migrate(old)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("former", [1, 2])
 def test_a_file_that_says_to_be_an_older_ledger_and_is_none_is_refused(tmp_path: Path, former: int) -> None:
     Ledger.create(tmp_path / "new.ledger").close()
@@ -316,6 +327,7 @@ def test_a_ledger_of_today_is_not_taken_over(tmp_path: Path) -> None:
     Ledger.open(tmp_path / "new.ledger").close()
 
 
+@pytest.mark.guarantee
 def test_the_command_takes_over_moves_and_lists(data: Path, tmp_path: Path) -> None:
     config, _ = create_party(tmp_path / "party", "north", data, COLUMNS, TOTAL)
     for ending in ENDINGS:
@@ -354,6 +366,7 @@ def forged(path: Path, row: chain.Row) -> None:
         ledger._store.append(row)
 
 
+@pytest.mark.guarantee
 def test_a_ledger_of_format_3_is_taken_over_with_its_spending_balances_and_studies(third: Path) -> None:
     said, path = json.loads((third / "expected.json").read_text()), third / "north/north.ledger"
     before = path.read_bytes()
@@ -394,6 +407,7 @@ def test_a_ledger_of_format_3_is_taken_over_with_its_spending_balances_and_studi
     assert (third / "north/north.ledger.format3").read_bytes() == before
 
 
+@pytest.mark.guarantee
 def test_draws_of_a_budget_that_was_taken_over_have_no_name_and_count_each(third: Path) -> None:
     """Both fits of this budget had one plan: a name that one of them had, or none at all, must not make them one draw."""
     with pytest.raises(Refusal, match=r"Ledger\.migrate\(path\)"):
@@ -405,6 +419,7 @@ def test_draws_of_a_budget_that_was_taken_over_have_no_name_and_count_each(third
     assert len({entry.plan for entry in budget.entries}) == 1
 
 
+@pytest.mark.guarantee
 def test_a_budget_that_knows_an_earlier_draw_by_no_name_debits_it_again() -> None:
     """The dearer reading: whether the unnamed debit was of this draw nobody can tell."""
     rows = {"age": np.random.default_rng(1).uniform(0, 100, 500)}
@@ -455,6 +470,7 @@ def test_draws_of_one_plan_have_other_names_where_the_data_changed_and_one_name_
     assert not first & changed
 
 
+@pytest.mark.guarantee
 def test_a_name_that_was_edited_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ledger"
     with Ledger.create(path) as ledger:
@@ -471,6 +487,7 @@ def test_a_name_that_was_edited_is_refused(tmp_path: Path) -> None:
         Ledger.open(path)
 
 
+@pytest.mark.guarantee
 def test_a_debit_without_a_name_that_was_not_taken_over_is_refused(tmp_path: Path) -> None:
     path, row = tmp_path / "a.ledger", chain.Row.of(charge(0.1))._replace(detail=chain.spell_costs(pure(0.1)))
     Ledger.create(path).close()
@@ -486,6 +503,7 @@ def test_a_debit_without_a_name_that_was_not_taken_over_is_refused(tmp_path: Pat
             read_export(export([genesis, chain.Row._make(columns)], head.hex()))
 
 
+@pytest.mark.guarantee
 def test_a_row_of_a_kind_that_nobody_writes_is_refused(tmp_path: Path) -> None:
     """Decision 0049 reserved a kind for signatures under heads; a reader that passed them over would seem to hold them."""
     Ledger.create(tmp_path / "a.ledger").close()

@@ -40,8 +40,6 @@ from unpooled.protocol.messages import Ask, Nothing, Pseudonyms, encode, open_bo
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.run import advice
 
-pytestmark = pytest.mark.guarantee
-
 rbcl = pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 
@@ -82,6 +80,7 @@ def test_shuffled_files_link_the_same_people_in_the_same_order() -> None:
     assert one.linked(first) == other.linked(second)
 
 
+@pytest.mark.guarantee
 def test_a_waterfall_matches_by_the_first_key_that_does() -> None:
     def table(rows: list[tuple[str, str, str]]) -> Table:
         return Table(
@@ -196,6 +195,7 @@ def test_the_coordinator_sees_pseudonyms_that_two_runs_do_not_share() -> None:
     assert not seen[0] & seen[1]
 
 
+@pytest.mark.guarantee
 def test_what_is_said_is_exact_and_holds_no_guarantee() -> None:
     plan = world(words(1, 2), words(2, 3), words(2, 4)).plan
     said = str(plan.statement)
@@ -227,6 +227,7 @@ def first_flipped(payload: Any) -> Any:
     return msgspec.structs.replace(payload, relayed=(changed, *payload.relayed[1:]))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("step", "change", "match"),
     [
@@ -264,6 +265,7 @@ def test_a_coordinator_that_alters_a_message_is_refused_and_the_study_goes_on_af
     assert made.link().rows == 2
 
 
+@pytest.mark.guarantee
 def test_lists_of_one_length_that_differ_are_noticed_by_the_parties(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "check_signature", lambda *_: None)  # a coordinator that lies holds nobody to what was asked
     made = world(words(1, 2, 3), words(1, 2, 3))
@@ -308,6 +310,7 @@ def _places(found: Any, change: Any) -> Any:
     return change(found[0]), found[1]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("parties", [3, 4])
 @pytest.mark.parametrize(
     ("method", "change", "match"),
@@ -327,6 +330,7 @@ def test_a_party_that_sends_no_list_of_points_is_refused(parties: int, method: s
         made.link(hostile(made, method, change))
 
 
+@pytest.mark.guarantee
 def test_a_party_that_sends_another_list_than_it_committed_to_is_refused() -> None:
     made = world(words(1, 2, 3), words(2, 3, 4))
     parties = made.parties()
@@ -359,6 +363,7 @@ def test_a_party_that_sends_another_list_than_it_committed_to_is_refused() -> No
         made.link(exchange)
 
 
+@pytest.mark.guarantee
 def test_a_party_that_sends_somebody_else_s_list_as_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that, a party would learn what another one's list looks like under everybody's masks."""
     from unpooled.linkage.party import _Pass
@@ -378,6 +383,7 @@ def test_a_party_that_sends_somebody_else_s_list_as_its_own_is_refused(monkeypat
         made.link()
 
 
+@pytest.mark.guarantee
 def test_a_changed_set_is_refused_in_the_run_and_counted_in_the_next() -> None:
     made = world(words(1, 2, 3), words(2, 3, 4))
     transcript, parties = Transcript(), made.parties()
@@ -403,6 +409,7 @@ def test_a_changed_set_is_refused_in_the_run_and_counted_in_the_next() -> None:
     assert made.ledgers["p0"].guesses == 6
 
 
+@pytest.mark.guarantee
 def test_guesses_are_counted_over_all_sets_of_parties() -> None:
     """V8: with a third party, or a new key, the runs with one set began anew; the total does not."""
     made = world(words(1, 2, 3), words(2, 3, 4), policy=replace(Policy.in_process(), psi_max_guesses=5, psi_runs=9))
@@ -435,6 +442,7 @@ def test_another_request_under_the_same_step_is_refused() -> None:
         parties["p0"].answer(encode(made.plan.hash, "link-return", 0, ReturnRequest(b"")))
 
 
+@pytest.mark.guarantee
 def test_steps_are_answered_in_their_order_and_as_often_as_there_are_keys() -> None:
     made = world(words(1, 2, 3), words(2, 3, 4))
     transcript = Transcript()
@@ -450,6 +458,7 @@ def test_steps_are_answered_in_their_order_and_as_often_as_there_are_keys() -> N
         party.answer(encode(fresh.plan.hash, "link-hello", 1, Nothing()))
 
 
+@pytest.mark.guarantee
 def test_nothing_about_rows_leaves_before_the_ledger_says_so() -> None:
     from unpooled.protocol.desk import OpenDesk
 
@@ -460,6 +469,7 @@ def test_nothing_about_rows_leaves_before_the_ledger_says_so() -> None:
             act()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("ids", "match"),
     [
@@ -482,6 +492,7 @@ def test_ids_that_cannot_be_linked_are_refused_with_their_rows_at_their_party_al
         assert not made.ledgers["p0"].guesses
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("rules", "match"),
     [
@@ -498,6 +509,7 @@ def test_a_policy_that_says_no_refuses_before_anything_is_written_down(rules: di
     assert [ledger.guesses for ledger in made.ledgers.values()] == [0, 0]
 
 
+@pytest.mark.guarantee
 def test_by_default_nobody_may_bring_more_than_ten_times_the_own_rows() -> None:
     made = world(words(1, 2), words(*range(21)))
     with pytest.raises(PolicyRefusal, match="brings 21 rows"):
@@ -530,6 +542,7 @@ def test_studies_that_ask_for_what_linking_has_not_are_refused(changes: dict[str
         MODEL.compile(msgspec.structs.replace(study, parties=study.parties[:1]))
 
 
+@pytest.mark.guarantee
 def test_a_coordinator_refuses_pseudonyms_that_no_honest_party_sends() -> None:
     made = world(words(1, 2), words(2, 3))
     ask = Ask("p0", "link-finish", Nothing())
@@ -576,6 +589,7 @@ def test_normalisers_are_applied_in_their_order() -> None:
             keys_of([[long]], (), "number")
 
 
+@pytest.mark.guarantee
 def test_sums_that_end_in_nothing_and_lists_that_come_back_with_repeats_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.linkage import masking
 
@@ -592,6 +606,7 @@ def test_sums_that_end_in_nothing_and_lists_that_come_back_with_repeats_are_refu
         made.link()
 
 
+@pytest.mark.guarantee
 def test_a_party_whose_own_commitment_was_replaced_by_an_older_one_of_its_own_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -669,6 +684,7 @@ def test_what_travels_has_a_size_that_says_no_more_than_the_statement(parties: i
     assert shapes[0] == shapes[1]
 
 
+@pytest.mark.guarantee
 def test_any_changed_byte_of_a_reply_ends_in_words_and_never_in_another_intersection() -> None:
     made, whole = world(words(1, 2, 3), words(2, 3, 4), words(3, 2, 5)), Transcript()
     result, rng = made.link(transcript=whole), np.random.default_rng(5)
@@ -761,6 +777,7 @@ def test_every_multiplication_checks_its_point() -> None:
             masking.times(masking.scalar(b"any"), [wrong])
 
 
+@pytest.mark.guarantee
 def test_a_plan_is_aligned_once_and_a_chain_that_says_it_twice_is_none() -> None:
     from unpooled.privacy.ledger.chain import History, Row, link
 
@@ -784,6 +801,7 @@ def test_a_plan_is_aligned_once_and_a_chain_that_says_it_twice_is_none() -> None
     ledger.close()
 
 
+@pytest.mark.guarantee
 def test_a_study_without_privacy_that_is_not_about_linking_is_refused_by_a_policy_with_a_budget() -> None:
     """The exception for linked rows is theirs alone."""
     from unpooled.privacy.bounds import Column

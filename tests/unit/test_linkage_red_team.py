@@ -24,8 +24,6 @@ from unpooled.protocol.local import in_process
 from unpooled.protocol.messages import encode, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 
-pytestmark = pytest.mark.guarantee
-
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 # --- points -----------------------------------------------------------------------------------------------------------------------------
@@ -299,6 +297,7 @@ def coincidences(made: World, monkeypatch: pytest.MonkeyPatch) -> int:
     return found
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_no_party_finds_who_is_in_a_pair_of_sets(parties: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """People whom two parties have, but not all: with three and more nobody may tell. Of all, everybody knows afterwards anyway."""
@@ -357,6 +356,7 @@ def test_the_order_of_rows_and_the_name_of_a_map_hang_on_every_party_s_share(
     assert len(orders) > 4
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("words", [b"link hello", b"link returned"])
 def test_what_a_party_says_without_its_signature_is_refused(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A digest of what came back is signed beside being sealed: whoever could open letters still could not write them."""
@@ -372,6 +372,7 @@ def test_what_a_party_says_without_its_signature_is_refused(words: bytes, monkey
         world(*sets(3)).link()
 
 
+@pytest.mark.guarantee
 def test_a_key_for_sealing_that_is_none_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     from unpooled.protocol.desk import OpenDesk
 

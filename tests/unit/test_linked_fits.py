@@ -28,8 +28,6 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
-pytestmark = pytest.mark.guarantee
-
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 RNG = np.random.default_rng(8)
@@ -134,6 +132,7 @@ def test_files_in_another_order_give_the_same_bits_with_noise_and_no_id_is_kept(
     assert learnt(again) == learnt(one)
 
 
+@pytest.mark.guarantee
 def test_the_run_behind_a_linked_fit_is_that_of_parties_whose_rows_were_put_in_order_by_hand() -> None:
     """With noise too: the same study over tables that are said to be of its row map."""
     model = made("regressor").fit(frames(), "y", on="patient")
@@ -153,6 +152,7 @@ def test_the_run_behind_a_linked_fit_is_that_of_parties_whose_rows_were_put_in_o
         run(model._row, model.plan_.study, tables)
 
 
+@pytest.mark.guarantee
 def test_without_a_seed_two_fits_have_row_maps_and_noise_of_their_own() -> None:
     one, other = (made("regressor", random_state=None).fit(frames(), "y", on="patient") for _ in range(2))
     assert one.linkage_.ids != other.linkage_.ids
@@ -261,6 +261,7 @@ def test_what_cannot_be_linked_and_fitted_is_refused_in_words_without_values(
     assert not hasattr(model, "coef_")
 
 
+@pytest.mark.guarantee
 def test_columns_of_one_name_in_two_frames_and_frames_without_columns_are_refused() -> None:
     both = frames()
     both["lab"] = both["lab"].with_columns(age=pl.lit(0.0))

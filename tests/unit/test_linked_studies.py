@@ -22,8 +22,6 @@ from unpooled.study.link import linked_party
 from unpooled.study.party import create_party, open_party
 from unpooled.study.run import compile_study, run_study
 
-pytestmark = pytest.mark.guarantee
-
 pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
 
 COLUMNS = {"clinic": Column("age", 0.0, 100.0), "lab": Column("crp", 0.0, 300.0), "registry": Column("income", 0.0, 9.0)}
@@ -110,6 +108,7 @@ def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: 
     assert "told every party, without noise, which of its ids" in (linked / "pride.run" / "statement.txt").read_text()
 
 
+@pytest.mark.guarantee
 def test_a_new_study_over_cards_of_linked_rows_takes_them_by_their_row_map(linked: Path) -> None:
     """Y5: without ``ids`` the study compared ids, and every party refused it."""
     cards = {name: linked / f"{name}/linked/{name}.card.toml" for name in COLUMNS}
@@ -130,6 +129,7 @@ def test_a_new_study_over_cards_of_linked_rows_takes_them_by_their_row_map(linke
     assert "64 hexadecimal digits" in command(linked, "plan", "damaged.toml", code=2)
 
 
+@pytest.mark.guarantee
 def test_new_rows_of_a_linked_party_are_not_those_of_its_row_map_and_who_only_sent_predicts_nothing(
     linked: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +169,7 @@ def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) ->
     assert "no claim to attack" in command(linked, "audit", "link.toml", code=2)
 
 
+@pytest.mark.guarantee
 def test_a_study_that_names_another_map_or_none_is_refused_by_parties_that_were_linked(linked: Path) -> None:
     text = f'[study]\nmodel = "pride"\nids = "{{ids}}"\n\n[parameters]\nresponse = "y"\nsketch_dim = 1\n{PRIVACY}{references("linked/")}'
     for ids in ("psi:" + "0" * 64, "unchecked", "aligned"):
@@ -183,6 +184,7 @@ def test_a_study_that_names_another_map_or_none_is_refused_by_parties_that_were_
         read_study(study)
 
 
+@pytest.mark.guarantee
 def test_a_changed_file_or_a_map_of_nobody_is_refused_in_words(tmp_path: Path) -> None:
     files(tmp_path, ["001"])
     approved(tmp_path, "link.toml")
@@ -200,6 +202,7 @@ def test_a_changed_file_or_a_map_of_nobody_is_refused_in_words(tmp_path: Path) -
         linked_party(configs[0], tmp_path / "link.toml", tmp_path / "linked")
 
 
+@pytest.mark.guarantee
 def test_a_row_map_of_somebody_else_is_refused(linked: Path, tmp_path: Path) -> None:
     config = linked / "clinic" / "linked" / "party.toml"
     other = linked / "clinic" / "linked" / "other.toml"
@@ -210,6 +213,7 @@ def test_a_row_map_of_somebody_else_is_refused(linked: Path, tmp_path: Path) -> 
         linked_party(linked / "clinic" / "party.toml", linked / "link.toml", linked / "clinic" / "linked")
 
 
+@pytest.mark.guarantee
 def test_studies_and_policies_that_mean_something_else_are_refused(linked: Path, tmp_path: Path) -> None:
     study = linked / "wrong.toml"
     study.write_text(f'[study]\nmodel = "link"\n{PRIVACY}{references("")}')
@@ -265,6 +269,7 @@ def asking(folder: Path, model: str, name: str, more: str = "sketch_dim = 1\nalp
     return name
 
 
+@pytest.mark.guarantee
 def test_a_study_that_a_policy_refuses_is_refused_over_linked_rows(tmp_path: Path) -> None:
     """P11: the linked party file had a default policy of its own, which ran every model."""
     folder = fresh(tmp_path)
@@ -306,6 +311,7 @@ def test_what_an_officer_changes_or_stops_holds_over_linked_rows_and_new_ones(tm
                 assert party.policy == own.policy
 
 
+@pytest.mark.guarantee
 def test_the_papers_of_a_link_name_its_members_and_no_number_that_is_released(tmp_path: Path) -> None:
     folder = fresh(tmp_path)
     configs = [word for name in COLUMNS for word in ("--config", f"{name}/party.toml")]
@@ -321,6 +327,7 @@ def test_the_papers_of_a_link_name_its_members_and_no_number_that_is_released(tm
     assert "Accepted models: describe and pride." in text
 
 
+@pytest.mark.guarantee
 def test_a_linked_file_with_a_policy_of_its_own_is_refused_by_name(tmp_path: Path) -> None:
     folder = fresh(tmp_path)
     config = folder / "clinic" / "linked" / "party.toml"
@@ -393,6 +400,7 @@ def test_linking_that_died_between_two_files_is_finished_by_the_same_command(tmp
 # --- in Python ------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_frames_come_out_with_the_same_people_in_the_same_order() -> None:
     ids = [10**17 + k for k in range(6)]
     one = pl.DataFrame({"id": ids, "a": list(range(6))})
@@ -410,6 +418,7 @@ def test_frames_of_pandas_stay_such() -> None:
     assert [int(c) for c in found["one"]["c"]] == found["two"]["d"].tolist()
 
 
+@pytest.mark.guarantee
 def test_several_keys_and_what_is_no_key() -> None:
     frames = {"one": {"id": ["1", "2"], "name": ["Robert", "Anna"]}, "two": {"id": ["2", "7"], "name": ["Eve", "Rupert"]}}
     keys = ["id", {"name": "sound", "columns": ["name"], "normalise": ["soundex"]}]

@@ -245,7 +245,6 @@ def test_what_a_covariance_means_for_a_study() -> None:
         covariance_of("cluster", study("record"))
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize("family", ["linear", "poisson"])
 def test_a_table_names_its_covariance_and_a_method_without_scores_refuses_it(family: str) -> None:
     rng = np.random.default_rng(3)

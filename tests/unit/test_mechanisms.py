@@ -45,8 +45,6 @@ from unpooled.privacy.plan import Card, Plan, Release, Study
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 from unpooled.protocol.identity import Identity
 
-pytestmark = pytest.mark.guarantee
-
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 
 
@@ -107,6 +105,7 @@ def test_calibration_meets_mu_without_waste(mu: float, width: float) -> None:
     assert np.isfinite(release.decode(released)).all()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("mu", "coordinates"), [(1e-6, 1), (1e-4, 10_000)])
 def test_a_mu_below_the_floor_is_met_or_refused(mu: float, coordinates: int) -> None:
     """Theorem F.3."""
@@ -119,12 +118,14 @@ def test_the_smallest_scale_is_one_the_sampler_takes() -> None:
     drawn(release, np.zeros(1, dtype=np.int64), stream("smallest"))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("mu", [0.0, -1.0, math.nan])
 def test_a_mu_that_is_not_positive_is_refused(mu: float) -> None:
     with pytest.raises(UsageError, match="mu must be positive"):
         calibrated([Block(1, 1.0)], 1.0, mu)
 
 
+@pytest.mark.guarantee
 def test_no_noise_is_exact_and_unbounded() -> None:
     release = calibrated([Block(2, 1.0)], 1.0, math.inf)
     values = np.array([3, -(2**60)], dtype=np.int64)
@@ -149,6 +150,7 @@ def variance_p_value(errors: np.ndarray) -> float:
     return 2 * min(tail, 1 - tail)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("scale", [3.0, 1000.0, 2.0**19, 2.0**19 * 1.01, 2.0**30, 2.0**45])
 def test_released_noise_has_the_declared_deviation_and_no_bias(scale: float) -> None:
     release = GaussianRelease((Block(DRAWS, 1.0), Block(DRAWS, 0.25)), both(1.0, 1), scale)
@@ -195,12 +197,14 @@ def test_blocks_do_not_share_noise() -> None:
 WRONG = [np.zeros(3, np.int64), np.zeros((2, 1), np.int64), np.zeros(2), np.zeros(2, np.int32), np.array(0, np.int64)]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("statistic", WRONG)
 def test_a_statistic_of_another_shape_or_type_is_refused(statistic: np.ndarray) -> None:
     with pytest.raises(UsageError, match="2 int64 values"):
         drawn(GaussianRelease((Block(2, 1.0),), both(1.0, 2), 3.0), statistic, stream("shape"))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "statistic", [np.zeros(1, np.int64), np.zeros((3, 2), np.int64), np.zeros(2), np.array(0, np.int64)]
 )
@@ -271,12 +275,14 @@ def test_the_theorem_of_the_share_is_followed_to_the_letter() -> None:
     )
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("scale", "honest"), [(1.99, 3), (2.0, 0), (0.1, 1), (3.0, -1)])
 def test_shares_that_are_too_thin_are_refused(scale: float, honest: int) -> None:
     with pytest.raises(UsageError, match="at least one honest party and a scale of at least 2"):
         DistributedGaussian((Block(1, 1.0),), both(1.0, 1), scale, honest)
 
 
+@pytest.mark.guarantee
 def test_a_share_adds_its_noise_and_describes_itself() -> None:
     share = DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2)
     values = np.array([5, 6, 7])
@@ -304,6 +310,7 @@ def test_a_calibrated_share_spends_its_budget_and_no_more(epsilon: float, honest
     assert share.floored == (distance == 2.0**41)
 
 
+@pytest.mark.guarantee
 def test_shares_in_blocks_are_floored_noisy_and_decoded_around_the_middle() -> None:
     blocks = (Block(2, 1.0), Block(1, 2.0**-30))
     share = DistributedGaussian(blocks, both(5.0, 3), 2.0**31, 2)
@@ -318,6 +325,7 @@ def test_shares_in_blocks_are_floored_noisy_and_decoded_around_the_middle() -> N
     assert share.change(shared, shared + np.array([0, 0, 3])) == pytest.approx(9 / 4 / 2 / 2)
 
 
+@pytest.mark.guarantee
 def test_an_infinite_budget_shares_exact_values_and_says_so() -> None:
     share = DistributedGaussian.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, math.inf, 1)
     assert summed(share, np.array([3, 4]), stream("none")).tolist() == [3, 4]
@@ -327,6 +335,7 @@ def test_an_infinite_budget_shares_exact_values_and_says_so() -> None:
         DistributedGaussian.calibrated((Block(2, 1.0),), dict(both(1.0, 2)), RECORD, 0.0, 1)
 
 
+@pytest.mark.guarantee
 def test_a_contribution_costs_what_the_total_costs_and_adds_nothing() -> None:
     """Theorem F.11."""
     total = GaussianRelease((Block(2, 1.0),), both(3.0, 2), 2.0**21)
@@ -366,6 +375,7 @@ def probabilities(scores: list[int], rate: float, cells: int = 8192) -> np.ndarr
     return np.bincount(picks, minlength=len(scores)) / len(picks)
 
 
+@pytest.mark.guarantee
 def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
     """Theorem F.12."""
     scores = [7, 0, -3, 7, 5]
@@ -394,6 +404,7 @@ def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: 
     assert worst >= 0.6 * epsilon
 
 
+@pytest.mark.guarantee
 def test_a_choice_costs_its_epsilon_per_unit() -> None:
     mechanism = NoisyChoice(((RECORD, 0.5), (ATTRIBUTE, 0.0)), RECORD)
     assert mechanism.event(RECORD) == Event(Kind.EXPONENTIAL, 0.5, 1, noise.TOTAL_VARIATION)
@@ -417,12 +428,14 @@ def test_a_signed_choice_is_the_noisy_one() -> None:
         assert picked == noise.choose(scores, 0.1, signed=True, stream=stream("s", i))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("sensitivity", [0.0, -1.0, math.inf, math.nan])
 def test_a_choice_needs_a_sensitivity(sensitivity: float) -> None:
     with pytest.raises(AccountingError, match="sensitivity"):
         chosen(NoisyChoice(((RECORD, 0.5),), RECORD), np.zeros(2, np.int64), sensitivity, stream("bad"))
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("scores", [np.zeros(2), np.zeros((2, 2), np.int64), np.zeros(0, np.int64)])
 def test_a_choice_needs_integer_scores(scores: np.ndarray) -> None:
     with pytest.raises(UsageError, match="int64"):
@@ -436,6 +449,7 @@ def test_a_mechanism_calibrated_for_a_budget_is_charged_that_budget() -> None:
     assert Composition([release.event(ATTRIBUTE)]).epsilon(1e-5) < 0.51
 
 
+@pytest.mark.guarantee
 def test_no_noise_is_unbounded_and_changes_nothing() -> None:
     release = ScaledGaussian.silent(2)
     statistic = np.array([3.0, 4.0])
@@ -447,6 +461,7 @@ def test_no_noise_is_unbounded_and_changes_nothing() -> None:
     assert release.change(statistic, statistic + 1) == math.inf
 
 
+@pytest.mark.guarantee
 def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
     """Theorem F.15."""
     release = ScaledGaussian(DRAWS, ((RECORD, 0.5), (ATTRIBUTE, 0.25)), 2.0)
@@ -465,6 +480,7 @@ def test_scaled_noise_is_a_multiple_of_the_sensitivity_of_the_run() -> None:
             drawn(release, statistic, stream("wrong"), sensitivity)
 
 
+@pytest.mark.guarantee
 def test_noise_beyond_the_samplers_range_is_refused_with_the_plan() -> None:
     ScaledGaussian(4, ((RECORD, 1.0),), 2.0**18)
     with pytest.raises(UsageError, match="epsilon is too small"):
@@ -543,6 +559,7 @@ def test_two_mechanisms_with_equal_fields_are_told_apart() -> None:
     assert hashed(twin(example.epsilon, example.unit)) != hashed(example)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", MECHANISMS)
 def test_what_a_mechanism_does_not_take_is_refused_by_kind(kind: type[Mechanism]) -> None:
     for given in (
@@ -556,6 +573,7 @@ def test_what_a_mechanism_does_not_take_is_refused_by_kind(kind: type[Mechanism]
                 EXAMPLES[kind].check(given)
 
 
+@pytest.mark.guarantee
 def test_the_samplers_take_scales_up_to_their_limits() -> None:
     """Beyond them a product of the fast path would leave 64 bits."""
     for draw, largest in ((noise.rounded_gaussian, 2.0**20), (noise.discrete_laplace, 2.0**40)):
@@ -684,6 +702,7 @@ def test_wide_noise_whose_parts_share_a_stream_is_caught(sampler: str, monkeypat
     assert read_twice(sampler)
 
 
+@pytest.mark.guarantee
 def test_wide_noise_is_one_law_over_the_whole_range_and_floors_nothing() -> None:
     for scale in (5.0, 2.0**19, 2.0**19 + 1, 2.0**28, 2.0**35):
         drawn = noise.wide_gaussian(scale, 40_000, stream=KeySource.simulation(3).stream("wide"))
@@ -738,6 +757,7 @@ def test_every_mechanism_names_itself_and_no_name_is_given_twice() -> None:
     assert not any("unpooled" in name or "." in name for name in names)
 
 
+@pytest.mark.guarantee
 def test_a_mechanism_without_a_name_of_its_own_is_refused() -> None:
     release = calibrated([Block(2, 1.0)], 1.0, 0.5)
     assert release.describe()[0] == "rounded Gaussian"

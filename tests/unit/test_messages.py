@@ -48,8 +48,6 @@ from unpooled.protocol.party import Party
 from unpooled.protocol.registry import Step
 from unpooled.protocol.transcript import Transcript
 
-pytestmark = pytest.mark.guarantee
-
 PLAN = "0" * 64
 
 
@@ -91,6 +89,7 @@ def test_arrays_that_lie_about_themselves_are_refused(dtype: str, shape: tuple[i
         open_body(open_envelope(blob), SumsReply)
 
 
+@pytest.mark.guarantee
 def test_a_bare_array_in_a_reply_is_refused() -> None:
     with pytest.raises(ProtocolError, match="bare ndarray"):
         encode(PLAN, "sums", 0, SumsReply(np.zeros(3)))  # type: ignore[arg-type]
@@ -112,6 +111,7 @@ def test_pickled_or_otherwise_strange_bytes_are_refused() -> None:
             open_envelope(blob)
 
 
+@pytest.mark.guarantee
 def test_unknown_versions_keys_and_sizes_are_refused() -> None:
     blob = encode(PLAN, "sums", 0, Nothing())
     decoded = msgspec.msgpack.decode(blob)
@@ -148,6 +148,7 @@ class Several(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: Public[tuple[str, ...]]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("kind", [Bare, PublicArray, PublicAnything, Thawed])
 def test_message_types_with_a_second_door_are_refused_when_registered(kind: type[msgspec.Struct]) -> None:
     with pytest.raises(ProtocolError, match=kind.__name__):
@@ -177,12 +178,14 @@ def run(model) -> None:
     drive(model, model.compile(STUDY), in_process({"a": party(model)}))
 
 
+@pytest.mark.guarantee
 def test_a_released_made_by_hand_is_refused() -> None:
     raw = Array.of(TABLE["age"])
     with pytest.raises(ProtocolError, match="was not released"):
         run(with_answer(lambda _c, _r: SumsReply(Released("sums", 0, raw))))
 
 
+@pytest.mark.guarantee
 def test_a_reply_of_another_type_is_refused() -> None:
     with pytest.raises(ProtocolError, match="Nothing"):
         run(with_answer(lambda _c, _r: Nothing()))
@@ -190,6 +193,7 @@ def test_a_reply_of_another_type_is_refused() -> None:
         run(with_answer(lambda _c, _r: SumsReply(Public(3))))  # type: ignore[arg-type]
 
 
+@pytest.mark.guarantee
 def test_values_entrusted_to_a_role_the_plan_does_not_name_are_refused() -> None:
     class Trusting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         value: Entrusted
@@ -200,6 +204,7 @@ def test_values_entrusted_to_a_role_the_plan_does_not_name_are_refused() -> None
         run(dataclasses.replace(model, steps=(step,)))
 
 
+@pytest.mark.guarantee
 def test_releases_outside_the_plan_are_refused() -> None:
     zeros = np.zeros(2, dtype=np.int64)
     with pytest.raises(UsageError, match="no release"):
@@ -231,6 +236,7 @@ def test_a_choice_cannot_be_released_as_a_vector() -> None:
         run(dataclasses.replace(model, compile_plan=compile_plan))
 
 
+@pytest.mark.guarantee
 def test_a_scaled_release_without_its_sensitivity_is_refused() -> None:
     from unpooled.privacy.mechanisms import ScaledGaussian
     from unpooled.privacy.unit import Unit
@@ -260,6 +266,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: str
 
 
+@pytest.mark.guarantee
 def test_another_request_at_a_debited_place_is_refused_though_its_statistic_is_the_same() -> None:
     """Otherwise the refusal would tell a coordinator whether two exact statistics are equal."""
     fails = True
@@ -287,6 +294,7 @@ def test_another_request_at_a_debited_place_is_refused_though_its_statistic_is_t
     one.answer(first)
 
 
+@pytest.mark.guarantee
 def test_every_release_of_a_step_has_a_count_of_its_own() -> None:
     """The step may be asked twice because another of its releases is planned twice."""
 
@@ -304,6 +312,7 @@ def test_every_release_of_a_step_has_a_count_of_its_own() -> None:
         run(dataclasses.replace(model, compile_plan=compile_plan, coordinate=coordinate))
 
 
+@pytest.mark.guarantee
 def test_only_planned_shares_leave_as_shares_and_only_with_the_trust_they_need() -> None:
     from unpooled.privacy.mechanisms import Contribution
 
@@ -327,6 +336,7 @@ def test_only_planned_shares_leave_as_shares_and_only_with_the_trust_they_need()
         run(with_mechanism(releasing, lambda m: Contribution(m, "a")))
 
 
+@pytest.mark.guarantee
 def test_sealed_things_and_partial_sums_made_by_hand_are_refused() -> None:
     words = Array.of(np.zeros(2, dtype=np.uint64))
     for kind, made in ((tuple[Sealed, ...], (Sealed("b", b"text"),)), (Partial, Partial("sums", 0, words))):
@@ -336,6 +346,7 @@ def test_sealed_things_and_partial_sums_made_by_hand_are_refused() -> None:
             run(dataclasses.replace(load("describe"), steps=(step,)))
 
 
+@pytest.mark.guarantee
 def test_unknown_steps_are_refused() -> None:
     one = party(load("describe"))
     plan = load("describe").compile(STUDY)
@@ -362,12 +373,14 @@ def test_kept_values_stay_with_the_party() -> None:
 # --- driver and transcript ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_party_that_does_not_open_ends_the_study_with_its_reason() -> None:
     model = load("describe")
     with pytest.raises(UsageError, match="is asleep"):
         drive(model, model.compile(STUDY), lambda batch: [Dropped(ask.to, "is asleep") for ask, _ in batch])
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("accident", [lambda: 1 / 0, lambda: np.linalg.cholesky(-np.eye(2)), lambda: math.exp(1e9)])
 def test_replies_that_fit_the_plan_and_give_no_result_together_end_in_words(accident) -> None:
     def coordinate(_plan):
@@ -379,6 +392,7 @@ def test_replies_that_fit_the_plan_and_give_no_result_together_end_in_words(acci
         run(model)
 
 
+@pytest.mark.guarantee
 def test_numbers_that_are_none_cannot_be_public() -> None:
     class Told(msgspec.Struct, frozen=True):
         value: Public[tuple[float, ...]]
@@ -390,6 +404,7 @@ def test_numbers_that_are_none_cannot_be_public() -> None:
             check_reply(plan, Ask("a", "elsewhere", Nothing()), Told(Public((1.0, number))))
 
 
+@pytest.mark.guarantee
 def test_a_party_that_drops_out_later_is_left_out() -> None:
     model = load("describe")
     one = party(model)
@@ -405,6 +420,7 @@ def test_a_party_that_drops_out_later_is_left_out() -> None:
     assert drive(model, model.compile(STUDY), recorded_only, transcript.replay()).result == ()
 
 
+@pytest.mark.guarantee
 def test_an_answer_to_another_question_is_refused() -> None:
     model = load("describe")
     one = party(model)
@@ -419,6 +435,7 @@ def test_an_answer_to_another_question_is_refused() -> None:
         drive(model, plan, exchange)
 
 
+@pytest.mark.guarantee
 def test_a_party_that_agrees_to_another_plan_is_refused() -> None:
     from unpooled.protocol.conversation import Opened
 
@@ -437,6 +454,7 @@ def recorded(path: Path) -> Transcript:
     return transcript
 
 
+@pytest.mark.guarantee
 def test_a_torn_frame_is_dropped_and_a_damaged_one_refused(tmp_path: Path) -> None:
     path = tmp_path / "transcript"
     entries = recorded(path).entries
@@ -457,6 +475,7 @@ def test_a_torn_frame_is_dropped_and_a_damaged_one_refused(tmp_path: Path) -> No
     assert path.read_bytes() == b""
 
 
+@pytest.mark.guarantee
 def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:
     transcript = recorded(tmp_path / "transcript")
     model = load("describe")
@@ -468,6 +487,7 @@ def test_a_transcript_of_another_study_is_refused(tmp_path: Path) -> None:
         drive(model, model.compile(STUDY), recorded_only, transcript.replay())
 
 
+@pytest.mark.guarantee
 def test_an_array_has_at_most_eight_dimensions() -> None:
     assert Array("<f8", (1,) * 8, bytes(8)).numpy().shape == (1,) * 8
     with pytest.raises(ValueError, match="dimensions"):

@@ -16,8 +16,6 @@ from unpooled.privacy.unit import Target, Unit
 from unpooled.study.files import read_card, read_study
 from unpooled.study.party import create_party
 
-pytestmark = pytest.mark.guarantee
-
 PRIOR = '[[parameters.prior]]\nname = "2024"\ncoefficients = { c0 = 4.0, l0 = 4.0 }\n'
 STUDY = f"""\
 [study]
@@ -110,6 +108,7 @@ def test_new_rows_are_predicted_at_the_parties_and_charged(columns: Path) -> Non
     assert (columns / "bare.csv").read_text().startswith("prediction\n")
 
 
+@pytest.mark.guarantee
 def test_what_cannot_be_is_refused(columns: Path, tmp_path: Path) -> None:
     rows = ("party", "rows", "clinic/new.csv", "--config", "clinic/party.toml", "--folder")
     assert "exists already" in command(columns, *rows, "clinic", code=2)

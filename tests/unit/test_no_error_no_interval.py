@@ -65,7 +65,6 @@ def is_level(term: str) -> bool:
     return " = " in term
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize("asked", WAYS, ids=str)
 def test_nothing_is_printed_without_a_standard_error(model: object, asked: dict[str, object]) -> None:
     """FINDINGS W1: an unused level and a constant column are in no table, and neither is a level by itself."""

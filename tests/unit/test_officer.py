@@ -12,8 +12,6 @@ from commands import PARTIES, approve, command, two_parties
 
 from unpooled.study.files import read_card
 
-pytestmark = pytest.mark.guarantee
-
 NORTH = ("--config", "north/party.toml")
 
 
@@ -42,6 +40,7 @@ def test_a_withdrawn_study_does_not_run_here_and_can_be_approved_again(world: Pa
     assert "spent: epsilon = 1 of 1" in listing
 
 
+@pytest.mark.guarantee
 def test_an_officer_stops_everything_over_a_ledger(world: Path) -> None:
     """What is approved, and what the policy lists although this ledger never saw it."""
     approve(world)
@@ -94,6 +93,7 @@ def test_what_is_kept_is_deleted_and_the_ledger_stays(world: Path) -> None:
     assert keeper.plans() == ["f" * 32]
 
 
+@pytest.mark.guarantee
 def test_an_auditor_recomputes_an_exported_ledger(world: Path) -> None:
     approve(world)
     early = json.loads(command(world, "party", "ledger", *NORTH, "--json"))["head"]
@@ -128,6 +128,7 @@ def history(world: Path) -> list[dict[str, str]]:
     return [entry for entry in told["entries"] if entry["kind"] == "approval"]
 
 
+@pytest.mark.guarantee
 def test_other_data_than_those_approved_are_refused_and_nothing_is_debited(world: Path) -> None:
     approve(world)
     (before,) = history(world)
@@ -167,6 +168,7 @@ def test_other_data_are_approved_with_a_reason_that_ledger_and_report_name(world
         assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d", text[text.index(second["data"][:16]) :])
 
 
+@pytest.mark.guarantee
 def test_the_doctor_says_that_data_changed_since_the_approval(world: Path) -> None:
     from unpooled.network.processes import examine
     from unpooled.study.files import read_study
@@ -199,6 +201,7 @@ def test_a_reason_for_data_that_did_not_change_is_refused(world: Path) -> None:
     assert len(history(world)) == 1
 
 
+@pytest.mark.guarantee
 def test_an_approval_of_an_earlier_version_holds_no_digest_and_says_so(world: Path) -> None:
     from unpooled.privacy.ledger import Ledger
     from unpooled.study.files import read_study

@@ -20,8 +20,6 @@ from unpooled.study.files import read_card, read_study
 from unpooled.study.finished import Run
 from unpooled.study.saved import homes
 
-pytestmark = pytest.mark.guarantee
-
 OLD = Path(__file__).parents[1] / "data" / "format_0.2.0"
 NORTH = ("--config", "north/party.toml")
 TARGET = Target(1.0, 1e-6, Unit.RECORD)
@@ -56,6 +54,7 @@ LATER = {
 }
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("name", [*sorted(homes().keys() - LATER), "paid_bounds"])
 def test_a_saved_model_of_every_class_opens_and_is_saved_anew(name: str, tmp_path: Path) -> None:
     found = unpooled.load(OLD / "saved" / name)
@@ -91,12 +90,14 @@ def test_a_whole_run_is_read_from_its_record(world: Path) -> None:
     command(world, "report", "whole.run")
 
 
+@pytest.mark.guarantee
 def test_a_run_of_another_version_without_its_record_names_the_version(world: Path) -> None:
     (world / "whole.run/run.msgpack").unlink()
     with pytest.raises(PlanMismatch, match="are of version 2"):
         Run.read(world / "whole.run")
 
 
+@pytest.mark.guarantee
 def test_half_a_run_says_what_to_do(world: Path) -> None:
     for name in ("north", "south"):
         command(world, "party", "ledger", "--config", f"{name}/party.toml", "--migrate")
@@ -104,6 +105,7 @@ def test_half_a_run_says_what_to_do(world: Path) -> None:
     assert "A run that another version began is finished with that version, or begun anew with a larger `run`" in said
 
 
+@pytest.mark.guarantee
 def test_a_ledger_is_taken_over_with_everything_it_spent(world: Path) -> None:
     refused = command(world, "party", "ledger", *NORTH, code=3)
     assert "written by unpooled 0.2.0" in refused
@@ -125,6 +127,7 @@ def test_a_ledger_is_taken_over_with_everything_it_spent(world: Path) -> None:
         Ledger.migrate(world / "south/../north/north.ledger.format2")
 
 
+@pytest.mark.guarantee
 def test_a_ledger_with_the_key_of_another_or_an_edited_reply_is_not_taken_over(world: Path) -> None:
     key, path = world / "north/north.ledger.key", world / "north/north.ledger"
     own = key.read_bytes()
@@ -141,6 +144,7 @@ def test_a_ledger_with_the_key_of_another_or_an_edited_reply_is_not_taken_over(w
     key.write_bytes(own)
 
 
+@pytest.mark.guarantee
 def test_a_migration_that_was_cut_short_is_run_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = world / "north/north.ledger"
     real = Path.replace
@@ -163,6 +167,7 @@ def test_a_migration_that_was_cut_short_is_run_again(world: Path, monkeypatch: p
         assert 0.4 < ledger.spending(TARGET, Scope.PERSON).epsilon < 0.6
 
 
+@pytest.mark.guarantee
 def test_a_ledger_that_was_edited_is_not_taken_over(world: Path) -> None:
     path = world / "north/north.ledger"
     anchor = path.with_name("north.ledger.anchor")
@@ -199,6 +204,7 @@ def test_a_copy_at_its_own_path_is_noticed(tmp_path: Path) -> None:
     Ledger.open(path).close()
 
 
+@pytest.mark.guarantee
 def test_a_number_that_no_json_holds_is_read_as_unbounded(world: Path) -> None:
     """X2: 0.2.0 wrote null, and then called its own file damaged."""
     about = world / "whole.run/about.json"

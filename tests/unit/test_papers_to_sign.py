@@ -219,7 +219,6 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
             assert one.size in text
 
 
-@pytest.mark.guarantee
 @each_run
 def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
     """The columns are those that the parties' tables were asked for in a run over the very data."""

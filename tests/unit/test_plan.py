@@ -32,8 +32,6 @@ from unpooled.privacy.study import Whole
 from unpooled.privacy.unit import Calibration, Scope, Split, Target, Unit
 from unpooled.protocol.local import _shared, column_named, columns_of_parties
 
-pytestmark = pytest.mark.guarantee
-
 RECORD, ATTRIBUTE = Unit.RECORD, Unit.ATTRIBUTE
 COLUMNS = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))
 CARDS = (Card("clinic", 500, COLUMNS), Card("lab", 300, COLUMNS))
@@ -58,6 +56,7 @@ def plan(*mus: float, split: Split = Split.VERTICAL, **changes: object) -> Plan:
 # --- studies and cards ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "changes",
     [
@@ -79,6 +78,7 @@ def test_a_study_that_makes_no_sense_is_refused(changes: dict) -> None:
         study(**changes)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "arguments", [("", 5, COLUMNS), ("a", 0, COLUMNS), ("a", 5, ()), ("a", 5, (COLUMNS[0], COLUMNS[0]))]
 )
@@ -87,6 +87,7 @@ def test_a_card_that_makes_no_sense_is_refused(arguments: tuple) -> None:
         Card(*arguments)
 
 
+@pytest.mark.guarantee
 def test_cards_columns_and_releases_are_found_by_name_or_the_known_ones_are_named() -> None:
     here = plan(0.1, 0.2)
     assert here.study.card("lab") is CARDS[1]
@@ -113,6 +114,7 @@ def test_parameters_of_a_model_are_strict(parameters: dict, words: str) -> None:
     assert check_parameters(study(parameters={"confidence": 0.9}), Parameters).confidence == 0.9
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("changes", [{"parameters": {"a": [{"b": 2**64}]}}, {"public_seed": 2**70}, {"run": -(2**64)}])
 def test_an_integer_that_no_message_can_hold_is_refused(changes: dict) -> None:
     with pytest.raises(UsageError, match="64 bits"):
@@ -384,6 +386,7 @@ def test_many_columns_are_composed_in_one_pass() -> None:
     assert time.process_time() - began < 10
 
 
+@pytest.mark.guarantee
 def test_a_record_of_a_vertical_study_pays_for_all_parties() -> None:
     both = plan(0.3, 0.4)
     together = Composition([gaussian(0.3).event(RECORD), gaussian(0.4).event(RECORD)])
@@ -489,6 +492,7 @@ def test_a_sound_statement_says_what_holds() -> None:
     assert data["holds"] is True
 
 
+@pytest.mark.guarantee
 def test_a_statement_speaks_of_its_own_split_unit_and_adjacency() -> None:
     text = str(plan(0.1, 0.1, split=Split.HORIZONTAL, unit="attribute", adjacency="zero-out").statement)
     assert "if one value of one person is replaced by no contribution at all" in text
@@ -558,6 +562,7 @@ def test_a_policy_that_finds_nothing_wrong_says_nothing() -> None:
     assert not policy().allows_unbounded
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("changes", "words", "allowed"),
     [
@@ -580,6 +585,7 @@ def test_one_trusted_word_does_not_cover_another() -> None:
         policy(trust=frozenset({"trusted"})).check(plan(0.1, trust={"a": "trusted", "b": "local"}), approved_in_ledger=True)
 
 
+@pytest.mark.guarantee
 def test_a_plan_needs_an_approval_somewhere() -> None:
     here = plan(0.1, 0.1)
     asking = policy(approved=frozenset())
@@ -602,6 +608,7 @@ def test_whoever_owns_the_process_may_do_everything() -> None:
     )
 
 
+@pytest.mark.guarantee
 def test_an_unbounded_release_has_no_epsilon_in_a_plan() -> None:
     release = Release("raw", "clinic", "s", replace(gaussian(), scale=0.0), count=2)
     here = Plan(study(), Split.VERTICAL, (release,))
@@ -611,6 +618,7 @@ def test_an_unbounded_release_has_no_epsilon_in_a_plan() -> None:
     assert plan(gaussian_mu(1.0, 1e-5) * (1 - SAFETY)).delta(1.0) <= 1e-5
 
 
+@pytest.mark.guarantee
 def test_columns_of_parties_are_named_or_counted() -> None:
     names = [f"t{j}" for j in range(40_000)]
     assert [column_named(names, column) for column in ("t7", 7, -1)] == ["t7", "t7", "t39999"]
@@ -647,6 +655,7 @@ def test_a_hash_holds_keys_and_values_and_never_words() -> None:
     assert replace(plan(0.1, 0.1), not_protected=(Sentence("t.rows", "{rows}", rows=3),)).hash != first, "its place counts"
 
 
+@pytest.mark.guarantee
 def test_a_sentence_says_what_it_is_made_of() -> None:
     said = Sentence("t.rows", "{name} sees {rows:,} rows.", name="ann", rows=3000)
     assert said == "ann sees 3,000 rows."
@@ -661,6 +670,7 @@ def test_a_sentence_says_what_it_is_made_of() -> None:
         replace(plan(0.1, 0.1), public=("Rows.",))
 
 
+@pytest.mark.guarantee
 def test_what_has_its_default_is_not_in_the_hash() -> None:
     from unpooled.privacy.plan import _said
 

@@ -18,8 +18,6 @@ from unpooled.privacy.unit import Target
 from unpooled.study.party import create_party
 from unpooled.study.run import compile_study
 
-pytestmark = pytest.mark.guarantee
-
 RNG = np.random.default_rng(5)
 
 
@@ -143,6 +141,7 @@ def test_a_stack_predicts_classes_and_their_probabilities(tmp_path: Path, meta: 
     assert probability == pytest.approx(mean / sum(model["share"] for model in result["models"]))
 
 
+@pytest.mark.guarantee
 def test_a_study_starts_from_the_models_of_an_earlier_run(tmp_path: Path) -> None:
     from unpooled.errors import StudyError
     from unpooled.study.files import read_study
@@ -213,6 +212,7 @@ def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
         read_study(folder / "later.toml")
 
 
+@pytest.mark.guarantee
 def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
     from unpooled.errors import UsageError
     from unpooled.models.stacking.parameters import combiner_of, rates_of

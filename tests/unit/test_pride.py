@@ -37,8 +37,6 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Unit
 
-pytestmark = pytest.mark.guarantee
-
 RNG = np.random.default_rng(0)
 N = 300
 X = RNG.uniform(-1, 1, (N, 12))
@@ -105,6 +103,7 @@ def test_a_full_orthonormal_sketch_without_noise_is_pooled_ridge(
     assert not model.statement_.holds
 
 
+@pytest.mark.guarantee
 def test_logistic_with_a_full_sketch_is_pooled_logistic() -> None:
     labels = np.where(np.median(Y) < Y, "ill", "healthy")
     model = PrideClassifier(parties=2, epsilon=math.inf, sketch="dct", sketch_dim=1.0, noise_model="plain", **FIXED).fit(
@@ -257,6 +256,7 @@ def test_replay_never_exceeds_the_declared_sensitivity(kind: str, unit: Unit) ->
     assert max(own) > 0.9
 
 
+@pytest.mark.guarantee
 def test_clipped_rows_never_exceed_the_bound_and_unclipped_ones_are_exact() -> None:
     """Theorem P.2."""
     cards = tuple(Card(name, 12, columns, ("y",)) for name, columns in STUDY_COLUMNS.items())
@@ -348,6 +348,7 @@ def test_the_simulated_field_has_the_papers_shape_and_stated_signs() -> None:
 # --- scenarios ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_public_columns_travel_plain_and_cost_nothing() -> None:
     parties = {"a": range(6), "b": range(6, 12)}
     model = PrideRegressor(
@@ -390,6 +391,7 @@ def test_parties_without_labels_only_send() -> None:
         model.compile(alone)
 
 
+@pytest.mark.guarantee
 def test_estimating_parties_alone_have_coefficients_and_predict_at_home() -> None:
     parties = {"clinic": range(6), "register": range(6, 12)}
     shared = {"parties": parties, "sketch": "dct", "sketch_dim": 1.0, "epsilon": math.inf, "noise_model": "plain", **FIXED}
@@ -411,6 +413,7 @@ def test_estimating_parties_alone_have_coefficients_and_predict_at_home() -> Non
     assert [release.party for release in noisy.plan_.releases] == ["register"]  # nobody reads the clinic's sketch
 
 
+@pytest.mark.guarantee
 def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_study() -> None:
     from unpooled.models.pride.coordinator import PrideResult, render
     from unpooled.models.pride.messages import EstimateRequest
@@ -455,6 +458,7 @@ def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_s
     assert "1, 2" in shown
 
 
+@pytest.mark.guarantee
 def test_categories_and_missing_values_get_their_own_coefficients() -> None:
     rng = np.random.default_rng(3)
     group = rng.integers(0, 3, N).astype(float)
@@ -499,6 +503,7 @@ def test_global_cross_validation_is_marked_not_private() -> None:
     assert next(iter(loco.alpha_.values())) == pytest.approx(pooled.alpha_)
 
 
+@pytest.mark.guarantee
 def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() -> None:
     """A coordinator that asks for raw predictions, or sends a penalty of its own, under a sound plan gets nothing."""
     from unpooled.errors import PlanMismatch
@@ -529,6 +534,7 @@ def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() 
     assert ledger.entries() == before
 
 
+@pytest.mark.guarantee
 def test_published_form_says_that_nothing_holds() -> None:
     model = PrideRegressor(
         parties=2, bounds=(-1, 1), calibration="published", noise_model="plain", delta=0.05, sketch_dim=3
@@ -614,6 +620,7 @@ def test_the_statement_names_what_is_not_protected() -> None:
         assert part in words
 
 
+@pytest.mark.guarantee
 def test_predictions_of_new_rows_at_a_party_cost_a_release() -> None:
     fresh = RNG.uniform(-1, 1, (50, 12))
     exact = PrideRegressor(parties=2, epsilon=math.inf, sketch="dct", sketch_dim=1.0, noise_model="plain", **FIXED).fit(X, Y)
@@ -662,6 +669,7 @@ def test_the_statement_says_what_the_in_process_estimator_shows(options: dict) -
     assert all("raw data" in text for text in (sentence, *documents))
 
 
+@pytest.mark.guarantee
 def test_plan_without_data_is_the_plan_of_the_fit() -> None:
     model = PrideRegressor(parties=3, bounds=(-1, 1), delta=1e-6, sketch_dim=2)
     planned = model.plan(n_samples=N, n_features=12)
@@ -700,6 +708,7 @@ def test_what_makes_no_sense_is_refused_with_a_remedy(options: dict, words: str)
         PrideRegressor(**{"bounds": (-1, 1), **options}).fit(X, Y)
 
 
+@pytest.mark.guarantee
 def test_parties_with_other_rows_labels_or_classes_are_refused() -> None:
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = (Card("a", 10, columns[:1], ("y",)), Card("b", 11, columns[1:], ("y",)))
@@ -774,6 +783,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(loss: str) -> No
             assert largest > 0.3  # not vacuous where the penalty is strong
 
 
+@pytest.mark.guarantee
 def test_coefficients_can_be_published_for_a_share_of_the_budget() -> None:
     options = {
         "parties": 2,
@@ -857,6 +867,7 @@ def test_penalties_are_chosen_sensibly(alpha: str) -> None:
     assert labels.score(X, Y > 5) > 0.7
 
 
+@pytest.mark.guarantee
 def test_what_another_party_is_said_to_have_released_is_held_against_the_plan() -> None:
     from unpooled.errors import ProtocolError
     from unpooled.models.pride.messages import EstimateRequest, Received

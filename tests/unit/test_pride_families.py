@@ -468,7 +468,6 @@ def test_a_bound_below_the_responses_is_caught(family: str, wrong: dict[str, Any
     assert largest_move(family, **wrong) > 1
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_publishing_is_planned_within_the_budget(family: str) -> None:
     y = np.array(["0", "1", "2"])[np.arange(N) % 3] if family == "multinomial" else np.clip(RESPONSES[family], None, 4.0)
@@ -561,7 +560,6 @@ def study_of(cards: tuple[Card, ...], **parameters: Any) -> Study:
     return Study("pride", cards, 1e4, 1e-6, unit="attribute", parameters=parameters, simulation_seed=1, derived=())
 
 
-@pytest.mark.guarantee
 def test_studies_take_the_family_by_either_name() -> None:
     columns = Bounds(-1, 1).columns(["x0", "x1"])
     cards = tuple(Card(name, N, columns, ("y",)) for name in ("a", "b"))

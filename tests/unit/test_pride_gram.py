@@ -29,8 +29,6 @@ from unpooled.models.pride.local import RegressionCalibration, random_folds
 from unpooled.models.pride.parameters import automatic_size
 from unpooled.privacy.plan import Card, Study
 
-pytestmark = pytest.mark.guarantee
-
 SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40), (60, 3, 4), (50, 2, 3)]
 
 
@@ -499,6 +497,7 @@ def test_every_study_with_it_fits_and_predicts_at_home(options: dict) -> None:
         assert np.corrcoef(at, y[:50])[0, 1] > 0.3
 
 
+@pytest.mark.guarantee
 def test_a_matrix_that_stretches_its_rows_is_scaled_back() -> None:
     X, y = field()
     rng = np.random.default_rng(0)
@@ -560,6 +559,7 @@ def rows_of_eight() -> tuple[np.ndarray, np.ndarray]:
     return X, X[:, 0] - X[:, 5] + 0.1 * rng.normal(size=60)
 
 
+@pytest.mark.guarantee
 def test_a_party_whose_matrix_nobody_declares_takes_the_others_energy() -> None:
     X, y = rows_of_eight()
     parties = {"one": [0, 1, 2, 3], "two": [4, 5, 6, 7]}
@@ -568,6 +568,7 @@ def test_a_party_whose_matrix_nobody_declares_takes_the_others_energy() -> None:
     assert np.isfinite(model.coef_[:4]).all()
 
 
+@pytest.mark.guarantee
 def test_new_rows_in_sketches_of_another_size_are_refused() -> None:
     X, y = rows_of_eight()
     model = PrideRegressor(parties=2, bounds=(-1, 1), epsilon=5.0, sketch_dim=3, random_state=0).fit(X, y)

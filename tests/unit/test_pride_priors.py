@@ -41,8 +41,6 @@ from unpooled.study.record import write_record
 from unpooled.testing.cases import Case
 from unpooled.testing.cases import parties as people_of
 
-pytestmark = pytest.mark.guarantee
-
 KINDS = ("good", "useless", "misleading")
 ASKED: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4)}
 
@@ -340,6 +338,7 @@ def public_rows(folder: Path, response: Any) -> None:
     pl.DataFrame({**rows, "y": response(rows, rng)}).write_csv(folder / "public.csv")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("response", "more"),
     [
@@ -491,6 +490,7 @@ def test_classes_take_public_rows_and_fitted_classifiers() -> None:
         assert max(one.weights[0].weight for one in model.drawn_.values()) > 0
 
 
+@pytest.mark.guarantee
 def test_an_earlier_release_of_the_same_people_joins_the_price_and_that_of_others_does_not() -> None:
     X, y, _ = rows(300, 6, 11)
     earlier_fit = PrivateLinearRegression(epsilon=1.0, delta=1e-6, bounds=(-4, 4), y_bounds=(-6, 6)).fit(X, y)
@@ -539,6 +539,7 @@ def test_a_study_without_noise_is_drawn_too_and_an_outlook_is_not() -> None:
     assert "earlier models left out" in str(found)
 
 
+@pytest.mark.guarantee
 def test_a_party_with_one_row_or_of_columns_that_never_vary_is_drawn_without_trouble() -> None:
     rng = np.random.default_rng(0)
     for X in (np.zeros((30, 4)), rng.normal(size=(2, 4))):

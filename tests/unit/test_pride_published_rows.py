@@ -215,7 +215,6 @@ def finished_study() -> Study:
     )
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("calibration", "sketch", "wanted"),
     [

@@ -120,7 +120,6 @@ def test_every_planned_sketch_has_a_reader_and_every_reader_all_sketches(seed: i
     assert plan.epsilon(DELTA) <= 1.0
 
 
-@pytest.mark.guarantee
 @pytest.mark.parametrize("unit", ["record", "attribute"])
 @pytest.mark.parametrize("seed", range(60))
 def test_the_whole_budget_goes_to_what_is_read(seed: int, unit: str) -> None:

@@ -19,8 +19,6 @@ from unpooled.privacy.unit import ROWWISE, Target
 from unpooled.protocol.messages import check_reply_type, encode, open_body, open_envelope
 from unpooled.totals import secure_sum
 
-pytestmark = pytest.mark.guarantee
-
 # --- the codec --------------------------------------------------------------------------------------------------------------
 
 
@@ -75,6 +73,7 @@ def test_a_byte_changed_cut_off_or_put_in_anywhere_gives_a_message_or_a_refusal(
 # --- coding -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @examples(150)
 @given(coded_tables())
 def test_a_coded_row_stays_on_its_grid_and_within_its_norm(table: Coded) -> None:

@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from unpooled import PrivateLinearRegression
+from unpooled.audit.account import fresh_parties
 from unpooled.errors import DataError, PolicyRefusal, ProtocolError, UsageError
 from unpooled.estimation import columns as linking
 from unpooled.estimation.outlook import Imagined
@@ -19,6 +21,7 @@ from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models import load
 from unpooled.models.pride.average import own_decisions
 from unpooled.products import design, masking
+from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Sealed
 from unpooled.study import finished as about
 from unpooled.study import run as approving
@@ -27,8 +30,6 @@ from unpooled.totals.total import Member
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 from cases import CASES
-
-pytestmark = pytest.mark.guarantee
 
 
 def test_masked_studies_that_cannot_be_are_refused() -> None:
@@ -46,6 +47,7 @@ def test_masked_studies_that_cannot_be_are_refused() -> None:
         design._check_columns(empty, layout, holder)
 
 
+@pytest.mark.guarantee
 def test_masks_and_seeds_of_another_size_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     spot = SimpleNamespace(side=SimpleNamespace(sender=0, receiver=1, helper=2), place=lambda: ())
     asked: Any = SimpleNamespace(sender="a", receiver="b", helper="c", seeds=None, rows=None)
@@ -64,6 +66,7 @@ def test_masks_and_seeds_of_another_size_are_refused(monkeypatch: pytest.MonkeyP
         masking._words(Array.of(np.zeros(2)))
 
 
+@pytest.mark.guarantee
 def test_keys_and_fragments_of_others_are_refused() -> None:
     plan: Any = SimpleNamespace(study=SimpleNamespace(member=lambda _: SimpleNamespace(key="")))
     with pytest.raises(ProtocolError, match="64 hexadecimal digits"):
@@ -75,6 +78,7 @@ def test_keys_and_fragments_of_others_are_refused() -> None:
         keys.check_sealed(vector, nodes, fragments)
 
 
+@pytest.mark.guarantee
 def test_a_key_column_that_is_not_there_is_named() -> None:
     with pytest.raises(UsageError, match="there is no column 'id'"):
         linking._text({"name": ["a"]}, "id")
@@ -99,6 +103,7 @@ def test_a_family_without_least_squares_has_one_decision_of_its_own() -> None:
     assert np.isfinite(decision).all()
 
 
+@pytest.mark.guarantee
 def test_a_note_that_is_damaged_and_an_account_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / about.ABOUT).write_text("{")
     with pytest.raises(DataError, match="is damaged"):
@@ -120,3 +125,17 @@ def test_what_a_policy_refuses_is_said_and_other_data_need_a_reason() -> None:
     assert approving.refusal_of(party, plan) == "not here"
     with pytest.raises(PolicyRefusal, match="other data"):
         approving.record_approval(party, plan, "")
+
+
+@pytest.mark.guarantee
+@pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning")
+def test_small_studies_learn_one_direction_and_a_lasso_chooses_by_moments() -> None:
+    """Two kinds of runs that few studies have; what their parties answer is held by its coverage too."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (200, 5))
+    asked: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (-1, 1), "random_state": 0}
+    model = PrivateLinearRegression(epsilon=1.0, **asked).fit(X, 0.5 * X[:, 0])
+    assert [release.name for release in model.plan_.releases] == ["base", "descent", "length"]
+    case = CASES["lasso, moments"]()
+    found = drive(load("lasso"), load("lasso").compile(case.study), in_process(fresh_parties(case.study, case.tables, load)))
+    assert found.result.terms

@@ -544,7 +544,6 @@ def test_the_mean_is_the_mean() -> None:
 # --- rounds that are lost -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.guarantee
 def test_a_round_with_too_few_parties_ends_the_study_and_what_was_released_is_debited() -> None:
     from tests.unit.test_totals import parties_of, run, study_of
 

@@ -20,8 +20,6 @@ from unpooled.estimation.base import StudyEstimator
 from unpooled.inference.saving import FORMAT, model_of, pack, read_saved, unpack, write_saved
 from unpooled.study.saved import homes
 
-pytestmark = pytest.mark.guarantee
-
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (200, 4))
 Y = X[:, 0] - X[:, 2]
@@ -103,6 +101,7 @@ def test_what_parties_keep_and_budgets_stay_out_of_files(tmp_path: Path) -> None
     assert unpooled.load(tmp_path / "m").budget is None
 
 
+@pytest.mark.guarantee
 def test_results_and_moments_come_back(tmp_path: Path) -> None:
     model = fitted("bayes moments")
     described = unpooled.describe(X, bounds=(-1, 1), random_state=0)
@@ -166,6 +165,7 @@ def test_damage_anywhere_is_refused(tmp_path: Path) -> None:
         unpooled.load(tmp_path / "nothing")
 
 
+@pytest.mark.guarantee
 def test_unknown_classes_and_versions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "m"
     fitted("logistic").save(path)
@@ -185,6 +185,7 @@ def test_unknown_classes_and_versions_are_refused(tmp_path: Path) -> None:
         unpooled.load(path)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "tree",
     [

@@ -15,8 +15,6 @@ from unpooled.protocol.identity import Identity
 from unpooled.totals import secure_sum
 from unpooled.totals.secure_sum import PRIME
 
-pytestmark = pytest.mark.guarantee
-
 CLINIC, LAB, HOME = (Identity(letter * 32) for letter in (b"c", b"l", b"h"))
 RNG = np.random.default_rng(0)
 EXTREME = np.array([0, 1, -1, 2**63 - 1, -(2**63), 2**62, -(2**62), 12345], dtype=np.int64)
@@ -198,6 +196,7 @@ def test_every_place_and_every_secret_has_a_key_of_its_own() -> None:
     assert sealed() == sealed()
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("key", ["", "zz", "00" * 32, "01" + "00" * 31])
 def test_keys_that_anybody_knows_are_refused(key: str) -> None:
     """Points of small order would make the shared key a constant."""

@@ -668,3 +668,10 @@ def test_a_norm_is_checked_on_the_integers() -> None:
         block = [rng.normal(size=8) * 10.0 ** rng.integers(-3, 2) for _ in range(5)]
         coded = asked.coding.code(block)[0]
         assert ((coded.astype(object) ** 2).sum(axis=1) <= asked.grid**2).all()
+
+
+@pytest.mark.guarantee
+def test_a_row_that_contributes_nothing_moves_moments_by_its_own_length() -> None:
+    """By hand: of one column and a response at their ends the moments are (x x, x y) = (1, 1)."""
+    assert moments_box((1.0,), 1.0, Adjacency.ZERO_OUT) == pytest.approx(math.sqrt(2))
+    assert moments_box((2.0, 3.0), 0.5, Adjacency.ZERO_OUT) == pytest.approx(math.hypot(4, 6, 9, 1, 1.5))

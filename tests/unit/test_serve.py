@@ -28,8 +28,6 @@ from unpooled.cli.calls import column_of
 from unpooled.cli.serve import Service
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
-pytestmark = pytest.mark.guarantee
-
 WARDS = ("a", "b", "c")
 BOUNDS = {"age": [0, 128], "ward": list(WARDS)}
 
@@ -181,6 +179,7 @@ def test_a_method_without_standard_errors_has_coefficients_alone(data: dict[str,
         assert found["kind"] == "usage"
 
 
+@pytest.mark.guarantee
 def test_releases_and_their_warnings(data: dict[str, Any]) -> None:
     told = ok(
         {"call": "release", "function": "describe", "data": {"age": data["age"]}, "arguments": {"bounds": {"age": [0, 128]}}}
@@ -216,6 +215,7 @@ def test_a_treatment_effect_is_that_of_python(rows: dict[str, Any], data: dict[s
     assert set(told["curves"]) == {"old", "new"}
 
 
+@pytest.mark.guarantee
 def test_earlier_models_are_numbers_or_what_was_saved(rows: dict[str, Any], data: dict[str, Any]) -> None:
     """A table is a posterior's, whichever way its prior is given; a fit that is passed carries its price."""
     asked = {"epsilon": 8, "bounds": {"age": [0, 128]}, "y_bounds": [-5, 15]}

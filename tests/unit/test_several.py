@@ -37,8 +37,6 @@ from unpooled.study.files import read_study
 from unpooled.study.finished import Run
 from unpooled.study.run import compile_study
 
-pytestmark = pytest.mark.guarantee
-
 ANALYSES = """\
 [[analysis]]
 name = "baseline"
@@ -110,6 +108,7 @@ def test_a_study_of_two_analyses_from_plan_to_report(world: Path) -> None:
     assert "nothing is charged" in again
 
 
+@pytest.mark.guarantee
 def test_a_record_without_a_transcript_tells_every_analysis(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES, "--force")
@@ -121,6 +120,7 @@ def test_a_record_without_a_transcript_tells_every_analysis(world: Path) -> None
     assert len(told["terms"]) > 3
 
 
+@pytest.mark.guarantee
 def test_what_is_no_whole_run_is_refused_or_says_so(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES, "--force")
@@ -143,6 +143,7 @@ def test_what_is_no_whole_run_is_refused_or_says_so(world: Path, monkeypatch: py
         Run.read(world / "cut")
 
 
+@pytest.mark.guarantee
 def test_what_has_ended_can_be_read_while_the_run_has_not(world: Path) -> None:
     approve(world)
     command(world, "run", "study.toml", *PARTIES, "--force")
@@ -251,6 +252,7 @@ def people(study: Study, **rules) -> dict[str, Party]:
     return found
 
 
+@pytest.mark.guarantee
 def test_an_analysis_is_never_opened_alone() -> None:
     study = asked()
     plan = load("analyses").compile(study)
@@ -262,6 +264,7 @@ def test_an_analysis_is_never_opened_alone() -> None:
     assert party.ledger.entries() == ()
 
 
+@pytest.mark.guarantee
 def test_a_party_whose_labels_an_analysis_does_not_use_is_no_part_of_it() -> None:
     cards = (Card("a", 60, COLUMNS), Card("b", 60, (Column("x", 0.0, 1.0),), ("y",)))
     listed = [
@@ -273,6 +276,7 @@ def test_a_party_whose_labels_an_analysis_does_not_use_is_no_part_of_it() -> Non
     assert held == {"one": [("a", ())], "two": [("b", ("y",))]}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("named", [{"arm": "sex", "sex": "arm"}, {"age": "stay", "stay": "age"}, {"born": "age"}])
 def test_a_party_is_asked_for_columns_by_the_names_of_its_card(named: dict[str, str]) -> None:
     """Else values would be held against what is declared of others, and a refusal would tell which of them are there."""
@@ -288,6 +292,7 @@ def test_a_party_is_asked_for_columns_by_the_names_of_its_card(named: dict[str, 
     assert ledger.entries() == ()
 
 
+@pytest.mark.guarantee
 def test_analyses_split_their_data_alike() -> None:
     cards = tuple(Card(name, 60, COLUMNS, ("y",)) for name in ("a", "b"))
     sketches = {"name": "p", "model": "pride", "share": 0.7, "columns": ["age", "arm", "y"]}
@@ -398,6 +403,7 @@ def test_one_analysis_in_two_studies_has_two_noises() -> None:
     assert one.analyses["baseline"].hash != other.analyses["baseline"].hash
 
 
+@pytest.mark.guarantee
 def test_epsilon_without_end_is_without_end_for_all() -> None:
     plan = load("analyses").compile(asked(epsilon=math.inf))
     assert all(math.isinf(inner.study.epsilon) for inner in plan.analyses.values())
@@ -476,6 +482,7 @@ def test_a_budget_is_debited_once_for_all_analyses() -> None:
         unpooled.Study({"b": baseline, "stay": stay()}, epsilon=1.0, delta=1e-5, budget=budget).fit(data)
 
 
+@pytest.mark.guarantee
 def test_households_and_columns_of_parties() -> None:
     data = frame(600)
     ids = np.arange(600) // 2
@@ -522,6 +529,7 @@ def test_what_is_no_study_is_refused_in_words(analyses, words: str) -> None:
         unpooled.Study(analyses).fit(frame(300))
 
 
+@pytest.mark.guarantee
 def test_shares_that_do_not_fit_are_refused() -> None:
     for shares, words in (([0.5, 0.4], "sum to 0.9"), ([1.0], "gives every analysis"), ({"b": 1.0}, "gives every analysis")):
         with pytest.raises(UsageError, match=words):
@@ -635,6 +643,7 @@ def test_an_analysis_that_failed_says_so_when_it_is_asked_for(monkeypatch: pytes
     assert study["stay"].coef_.size
 
 
+@pytest.mark.guarantee
 def test_a_study_with_one_analysis_has_the_hash_that_it_had() -> None:
     """The fields of a study that later versions added are not hashed where they have their default."""
     plain = Study("describe", (Card("a", 60, COLUMNS),), 1.0, 1e-6, derived=())
@@ -643,6 +652,7 @@ def test_a_study_with_one_analysis_has_the_hash_that_it_had() -> None:
         msgspec.structs.replace(plain, within="something")
 
 
+@pytest.mark.guarantee
 def test_what_an_analysis_cites_is_held_against_its_own_columns(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[list[tuple[str, ...]]] = []
 
@@ -662,6 +672,7 @@ def test_what_an_analysis_cites_is_held_against_its_own_columns(world: Path, mon
 HELPED = [LISTED[0], {**LISTED[1], "helpers": ["registry"]}]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("listed", "changes", "words"),
     [
@@ -684,6 +695,7 @@ def test_a_text_that_is_no_study_of_several_analyses_is_refused(listed, changes,
         load(asked(listed, **changes).row).compile(asked(listed, **changes))
 
 
+@pytest.mark.guarantee
 def test_without_a_delta_shares_are_parts_of_epsilon() -> None:
     pure = {"model": "stacking", "parameters": {"split": "features"}}
     cards = (Card("a", 60, COLUMNS[:1], ("y",)), Card("b", 60, COLUMNS[1:2], ("y",)))

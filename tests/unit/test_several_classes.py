@@ -37,8 +37,6 @@ from unpooled.protocol.conversation import OpenRequest
 from unpooled.protocol.messages import Array, Nothing, Signed, encode, open_envelope
 from unpooled.protocol.party import Party
 
-pytestmark = pytest.mark.guarantee
-
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-1, 1, (900, 6))
 WORDS = np.array(["ill", "tired", "well"])
@@ -77,6 +75,7 @@ def test_the_softmax_minimum_is_the_minimum(n: int, d: int, classes: int, penalt
 # --- without noise: scikit-learn's ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("way", WAYS)
 def test_without_noise_it_is_scikit_learns(way: str) -> None:
     model = PrivateLogisticRegression(epsilon=math.inf, penalty=1e-3, multi_class=way, fit_intercept=False, **OPTIONS).fit(
@@ -99,6 +98,7 @@ def test_without_noise_it_is_scikit_learns(way: str) -> None:
     assert model.decision_function(X) == pytest.approx(X @ model.coef_.T)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("delta", [None, 1e-5])
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
@@ -134,6 +134,7 @@ def test_unit_rows_and_saved_files_keep_their_classes(tmp_path) -> None:
     assert again.predict_proba(X) == pytest.approx(model.predict_proba(X))
 
 
+@pytest.mark.guarantee
 def test_labels_that_are_no_class_and_classes_that_are_none_are_refused() -> None:
     with pytest.raises(DataError, match="none of the declared classes"):
         PrivateLogisticRegression(bounds=(-1, 1), classes=["ill", "tired", "other"]).fit(X, Y)
@@ -183,6 +184,7 @@ def test_stacks_combine_as_they_say(split: str, combiner: str) -> None:
     assert model.score(X, Y) > 0.5
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("meta", ["trusted", "perturbed"])
 def test_a_learned_high_level_knows_all_classes(meta: str) -> None:
     model = PrivateStackingClassifier(GROUPS, epsilon=60.0, delta=1e-5, meta=meta, random_state=0, **OPTIONS).fit(X, Y)
@@ -293,6 +295,7 @@ def test_shares_are_given_out_by_rank_and_every_party_works_out_its_own() -> Non
         assert len(party.ledger.entries()) == before + 1
 
 
+@pytest.mark.guarantee
 def test_claims_that_are_forged_reordered_or_incomplete_are_refused_and_nothing_is_debited() -> None:
     plan, people = opened(asked(RANKED))
     claims = claims_of(plan, people)
@@ -375,6 +378,7 @@ def test_a_ranking_that_cannot_be_is_refused() -> None:
             PrivateStackingClassifier(GROUPS, bounds=(-1, 1), classes=(0, 1), delta=1e-5, **options).plan(90, 6)
 
 
+@pytest.mark.guarantee
 def test_privately_ranked_stacks_learn_are_saved_and_tell_their_shares(tmp_path) -> None:
     y = (X[:, 0] + X[:, 1] + 0.2 * RNG.normal(size=900) > 0).astype(int)
     model = PrivateStackingClassifier(
@@ -399,6 +403,7 @@ def test_outcomes_of_two_classes_are_what_they_were() -> None:
     assert two.probabilities(np.array([[0.0], [3.0]]))[:, 1] == pytest.approx([0.5, 1 / (1 + math.exp(-3))])
 
 
+@pytest.mark.guarantee
 def test_a_party_that_fits_with_another_rank_is_refused_by_the_coordinator() -> None:
     plan, people = opened(asked(RANKED))
     claims = claims_of(plan, people)

@@ -50,8 +50,6 @@ from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Nothing, encode, open_envelope
 from unpooled.protocol.party import Party
 
-pytestmark = pytest.mark.guarantee
-
 MODEL = load("stacking")
 N = 60
 HELD = {"a": ("u", "v"), "b": ("w",), "c": ("z",)}
@@ -264,6 +262,7 @@ def opened(study: Study) -> tuple[Plan, dict[str, Party]]:
     return plan, made
 
 
+@pytest.mark.guarantee
 def test_rates_that_are_none_and_counts_before_the_fit_are_refused_and_nothing_is_debited() -> None:
     plan, people = opened(asked({}))
     party = people["b"]
@@ -286,6 +285,7 @@ def test_rates_that_are_none_and_counts_before_the_fit_are_refused_and_nothing_i
         others["a"].answer(encode(other.hash, RATE, 0, Nothing()))
 
 
+@pytest.mark.guarantee
 def test_a_finished_study_predicts_as_its_estimator(tmp_path) -> None:
     plan = MODEL.compile(asked({}, epsilon=20.0))
     result = run_in_process(MODEL, plan, TABLES, Policy.in_process(), lambda _: MODEL).outcome.result

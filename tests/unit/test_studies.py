@@ -27,8 +27,6 @@ from unpooled.study.files import read_card, read_party, read_study, write_card
 from unpooled.study.finished import moment
 from unpooled.study.party import DiskKeeper, create_party, open_party
 
-pytestmark = pytest.mark.guarantee
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> Path:
@@ -82,6 +80,7 @@ def test_results_of_a_study_are_right(world: Path) -> None:
     assert sum(twice) == pytest.approx(1000, abs=200)
 
 
+@pytest.mark.guarantee
 def test_approval_by_listed_hash_and_by_answer(world: Path, monkeypatch) -> None:
     plan = json.loads(command(world, "plan", "study.toml", "--json"))["plan"]
     path = world / "north/party.toml"
@@ -219,6 +218,7 @@ def test_data_files_that_cannot_be_read_give_no_content_away(tmp_path: Path) -> 
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.guarantee
 def test_kept_values_are_private_files(tmp_path: Path) -> None:
     keeper = DiskKeeper(tmp_path / "kept")
     keeper.keep("a" * 64, "coef", np.arange(3.0))
@@ -231,6 +231,7 @@ def test_kept_values_are_private_files(tmp_path: Path) -> None:
         keeper.keep("a" * 64, "../x", np.zeros(1))
 
 
+@pytest.mark.guarantee
 def test_what_a_dead_process_left_is_in_nobodys_way_and_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,6 +269,7 @@ def test_what_a_dead_process_left_is_in_nobodys_way_and_is_forgotten(
     assert keeper.forget("b" * 64) == []
 
 
+@pytest.mark.guarantee
 def test_times_that_no_calendar_has_are_no_error() -> None:
     assert moment(0) == moment(-5.0) == moment(4e11) == moment(1e300) == ""
     assert moment(1.7e9) == "2023-11-14 22:13"
@@ -352,6 +354,7 @@ def test_the_digest_of_a_table_of_sparse_columns_is_that_of_its_file(archive: Pa
     assert read_table(archive, ("the",)).digest != before
 
 
+@pytest.mark.guarantee
 def test_row_ids_of_a_file_of_sparse_columns(archive: Path, tmp_path: Path) -> None:
     pl.DataFrame({"id": IDS, "y": DENSE["y"]}).write_csv(tmp_path / "other.csv")
     other = read_table(tmp_path / "other.csv", ("y",), "id")
@@ -412,6 +415,7 @@ def damaged(archive: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.guarantee
 def test_a_damaged_file_of_sparse_columns_gives_no_content_away(archive: Path) -> None:
     for what, content in damaged(archive).items():
         broken = archive.with_name("broken.npz")
@@ -437,6 +441,7 @@ def test_what_a_file_of_sparse_columns_cannot_hold_is_refused(tmp_path: Path) ->
     assert not path.exists()
 
 
+@pytest.mark.guarantee
 def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
     """One party's file is sparse, the other's is the same in CSV: refusals and results are those of any file."""
     columns = tuple(Column(name, -5.0, 5.0) for name in TERMS)
@@ -645,6 +650,7 @@ def test_a_partys_name_stays_in_its_folder(tmp_path: Path, name: str) -> None:
     assert [path for path in sorted(tmp_path.rglob("*")) if path not in before] in ([], [tmp_path / "in/made"])
 
 
+@pytest.mark.guarantee
 def test_an_approval_says_who_and_why(world: Path) -> None:
     """Y6: the ledger's approval named no person. The reason is one line, whoever typed it."""
     (world / "study.toml").write_text(STUDY.replace('"describe"', '"describe"\npurpose = "to plan beds"'))
@@ -676,6 +682,7 @@ def test_a_ledger_is_a_line_for_each_study(world: Path) -> None:
     assert last.startswith("head ")
 
 
+@pytest.mark.guarantee
 def test_what_parties_say_of_their_data_is_shown_to_who_approves(world: Path) -> None:
     config, card = world / "north/party.toml", world / "north/north.card.toml"
     said = {

@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from unpooled.errors import DataError, UsageError, listed
 from unpooled.privacy.table import BLOCK_ROWS, Table, is_complete
 
-pytestmark = pytest.mark.guarantee
 
-
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
@@ -37,6 +36,7 @@ def test_what_is_no_table_is_refused_without_its_values(columns: dict, words: st
     assert "SECRET" not in repr(caught.value)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("values", [[[1.0], [2.0, 3.0]], np.array([np.array([1.0, 2.0]), None], dtype=object)])
 def test_ragged_columns_are_named(values: object) -> None:
     with pytest.raises(DataError, match="'a'"):
@@ -71,6 +71,7 @@ def test_a_table_is_a_copy_that_cannot_be_written() -> None:
         table["a"][0] = 3.0
 
 
+@pytest.mark.guarantee
 def test_an_unknown_column_names_the_known_ones() -> None:
     with pytest.raises(DataError, match="no column 'c': the data have a, b"):
         Table({"a": [1.0, 2.0], "b": [1.0, 2.0]})["c"]
@@ -104,6 +105,7 @@ def test_neighbours_differ_in_one_row() -> None:
     assert np.concatenate([b[0] for b in without.blocks(("a",), 2)]).tolist() == [0.0, 2.0, 3.0]
 
 
+@pytest.mark.guarantee
 def test_a_row_that_was_left_out_keeps_its_place_and_contributes_nothing() -> None:
     table = Table({"x": [1.0, 2.0, 3.0]})
     without = table.omit(1)
@@ -149,11 +151,13 @@ def test_the_digest_takes_any_text() -> None:
     assert Table({"a": ["SECRET\ud800", "c"]}).digest != Table({"a": ["SECRET", "c"]}).digest
 
 
+@pytest.mark.guarantee
 def test_a_table_prints_no_value() -> None:
     table = Table({"a": [987654.321, 2.0], "b": ["SECRET", "x"]})
     assert repr(table) == str(table) == "Table(n_rows=2, columns=['a', 'b'])"
 
 
+@pytest.mark.guarantee
 def test_rows_are_divided_among_sites() -> None:
     table = Table({"a": [1.0, 2.0, 3.0, 4.0, 5.0], "b": list("uvwxy")})
     assert table.by_site(None) == {"all": table}
@@ -186,6 +190,7 @@ def same(sparse: Table, dense: Table) -> None:
         np.testing.assert_array_equal(sparse[name], dense[name])
 
 
+@pytest.mark.guarantee
 def test_a_table_with_sparse_columns_is_the_table() -> None:
     same(SPARSE, TWIN)
     assert list(SPARSE.sparse_names) == TERMS
@@ -207,6 +212,7 @@ def test_a_table_with_sparse_columns_is_the_table() -> None:
         SPARSE["t0"][0] = 1.0
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("row", [0, 4, -1])
 @pytest.mark.parametrize(
     "values",
@@ -224,6 +230,7 @@ def test_a_row_of_sparse_columns_can_be_replaced(row: int, values: dict) -> None
     assert list(SPARSE.replace(row, values).sparse_names) == TERMS
 
 
+@pytest.mark.guarantee
 def test_a_neighbour_has_the_columns_of_its_table() -> None:
     for table in (SPARSE, TWIN):
         with pytest.raises(DataError, match="no column 'x'"):
@@ -234,6 +241,7 @@ def test_a_neighbour_has_the_columns_of_its_table() -> None:
         SPARSE.replace(0, {"t0": math.inf})
 
 
+@pytest.mark.guarantee
 def test_sparse_columns_are_had_sparse_in_any_order() -> None:
     for names in (["t4"], ["t5", "t0", "t2"], TERMS[::-1], ["t1", "t1"]):
         matrix = SPARSE.sparse(names)
@@ -315,6 +323,7 @@ def test_the_digest_notices_every_change_of_sparse_columns() -> None:
     assert len({table.digest for table in tables.values()}) == len(tables)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("columns", "sparse", "words"),
     [
@@ -341,6 +350,7 @@ def test_what_are_no_sparse_columns_is_refused_without_its_values(columns: dict,
     assert "987654" not in repr(caught.value)
 
 
+@pytest.mark.guarantee
 def test_damaged_indices_are_refused() -> None:
     matrix = sp.csc_array(VALUES)
     matrix.indices[0] = 9876
@@ -349,6 +359,7 @@ def test_damaged_indices_are_refused() -> None:
     assert "9876" not in repr(caught.value)
 
 
+@pytest.mark.guarantee
 def test_many_names_are_listed_by_the_first_few() -> None:
     names = [f"t{j}" for j in range(50_000)]
     assert listed(names[:5]) == "t0, t1, t2, t3, t4"
@@ -368,6 +379,7 @@ def test_numpys_booleans_and_pandas_missing_values_stand_for_what_they_are() -> 
     assert Table({"sex": np.array(["F", missing, np.nan], dtype=object)})["sex"].tolist() == ["F", None, None]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("labels", [["a", None, "b", "b"], [1.0, math.nan, 1.0, 1.0]])
 def test_a_row_without_a_site_is_refused(labels) -> None:
     with pytest.raises(UsageError, match="missing label"):

@@ -23,8 +23,6 @@ from unpooled.privacy.accounting import (
 )
 from unpooled.privacy.events import Event, Kind
 
-pytestmark = pytest.mark.guarantee
-
 REPLACED = ((1, 0.5), (2, 0.25))
 TAILS = [((1, 0.25),), REPLACED, ((2, 1.0), (2, 0.7)), ((1, 3.0), (4, 1.5)), ((9, 0.05),)]
 
@@ -85,6 +83,7 @@ def test_two_of_them_far_out_are_the_convolution() -> None:
     assert 0.9 * wanted <= value <= 1.05 * wanted  # the grid of this test is rounded up, too
 
 
+@pytest.mark.guarantee
 def test_beside_gaussians_pure_events_and_zcdp() -> None:
     """Theorem F.21."""
     tail = ((1, 0.2),)
@@ -112,6 +111,7 @@ def test_beside_gaussians_pure_events_and_zcdp() -> None:
         assert value >= Composition([Event(Kind.GAUSSIAN, mu)]).delta(epsilon)
 
 
+@pytest.mark.guarantee
 def test_beside_a_tail_zcdp_proves_more_than_nothing_at_epsilons_below_one() -> None:
     """Its points on the grid are those of its own theorem, from epsilon 0 on."""
     events = [perturbed(REPLACED), Event(Kind.ZCDP, 0.125)]
@@ -119,6 +119,7 @@ def test_beside_a_tail_zcdp_proves_more_than_nothing_at_epsilons_below_one() -> 
     assert Composition(events).delta(0.3) < 0.97
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("mu", [0.0, 1e-6, 0.3, 0.999, 1.0, 3.0, 40.0])
 def test_the_curve_at_many_epsilons_is_the_curve(mu: float) -> None:
     e = np.concatenate([[0.0], np.geomspace(1e-4, 50, 40)])
@@ -130,6 +131,7 @@ def test_the_curve_at_many_epsilons_is_the_curve(mu: float) -> None:
         assert gaussian_curve(-e, 0.0) == pytest.approx(-np.expm1(-e))
 
 
+@pytest.mark.guarantee
 def test_epsilon_and_delta_are_inverse_and_fall() -> None:
     for events in itertools.product(
         [perturbed(REPLACED), perturbed(((1, 0.4),), 0.05, 3)], [None, Event(Kind.GAUSSIAN, 0.2)]
@@ -192,6 +194,7 @@ def test_with_less_added_some_would_be_below() -> None:
     assert Composition([perturbed(tuple((n, m * math.sqrt(4) / 2) for n, m in REPLACED))]).delta(1.0) < whole
 
 
+@pytest.mark.guarantee
 def test_events_without_their_tails_are_none() -> None:
     for kind, tails in (
         (Kind.PERTURBED, ()),
@@ -205,6 +208,7 @@ def test_events_without_their_tails_are_none() -> None:
     assert "mu = 0.5 or 0.25" in str(perturbed(REPLACED))
 
 
+@pytest.mark.guarantee
 def test_older_ledgers_know_such_releases_as_pure_events_with_a_total_variation() -> None:
     """As version 0.1.0 wrote them (S.12): read, and added up as before, beside whatever came later."""
     old = Event(Kind.PURE, 0.9, 1, 1e-5 / (1 + math.exp(0.9)))

@@ -46,8 +46,6 @@ from unpooled.totals import secure_sum
 from unpooled.totals.modes import Distributed, Local, Mode, Trusted, aggregation_of
 from unpooled.totals.total import AgreeRequest, FragmentRequest, LocalRequest, Member, Summed, TotalRequest
 
-pytestmark = pytest.mark.guarantee
-
 MODEL = load("bayes")
 COLUMNS = (Column("a", -1.0, 3.0), Column("y", -4.0, 4.0))
 ROWS = 5
@@ -334,6 +332,7 @@ def test_trusted_sites_and_one_site_give_the_same_answer_for_the_same_noise(monk
     assert mechanisms == {r.mechanism for r in MODEL.compile(one).releases}
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(("n", "tolerate"), [(2, 0), (3, 1), (10, 0), (10, 2), (10, 8), (40, 5)])
 def test_distributed_noise_costs_n_over_n_minus_t_minus_1_in_variance(n: int, tolerate: int) -> None:
     study = study_of(n, tolerate=tolerate)
@@ -472,6 +471,7 @@ def test_statements_say_what_is_not_protected() -> None:
     assert "coalition" not in said[Mode.LOCAL]
 
 
+@pytest.mark.guarantee
 def test_a_sum_that_could_wrap_around_is_refused_when_it_is_planned() -> None:
     study = study_of(3)
     names = tuple(names_of(3))
@@ -499,6 +499,7 @@ def test_the_largest_statistics_and_their_noise_do_not_wrap_around() -> None:
         assert largest + 12 * mechanism.total_deviations(n).max() < 2**63
 
 
+@pytest.mark.guarantee
 def test_a_statistic_beyond_its_declared_range_never_leaves(monkeypatch) -> None:
     from unpooled.linear.layout import MomentsLayout
 
@@ -530,6 +531,7 @@ def opens(study: Study, rules: Policy) -> None:
         assert charges(party) == ()
 
 
+@pytest.mark.guarantee
 def test_policies_refuse_unpinned_cards_and_trust_they_do_not_list() -> None:
     strict = Policy(Target(1.0, 1e-5, Unit.RECORD), approved=None)
     trusting = dataclasses.replace(strict, trust=frozenset({"trusted"}))
@@ -609,6 +611,7 @@ def genuine(scene: Scene) -> TotalRequest:
     return scene.asks[0].payload
 
 
+@pytest.mark.guarantee
 def test_shares_that_are_malformed_or_of_another_place_are_refused(scene: Scene, genuine: TotalRequest) -> None:
     def with_share(at: int, sealed: Sealed) -> TotalRequest:
         return msgspec.structs.replace(genuine, sealed=replaced(genuine.sealed, at, sealed))
@@ -637,6 +640,7 @@ def test_shares_that_are_malformed_or_of_another_place_are_refused(scene: Scene,
         scene.refuses("site000", "moments-total", msgspec.structs.replace(genuine, sealed=sealed), words)
 
 
+@pytest.mark.guarantee
 def test_shares_of_a_wrong_length_by_a_dishonest_party_are_refused(scene: Scene, genuine: TotalRequest) -> None:
     liar = scene.people["site002"].identity
     purpose = (b"moments", bytes(8), b"site002", b"site000")
@@ -649,6 +653,7 @@ def test_shares_of_a_wrong_length_by_a_dishonest_party_are_refused(scene: Scene,
         scene.refuses("site000", "moments-total", msgspec.structs.replace(genuine, sealed=sealed), "not a seed of 32 bytes")
 
 
+@pytest.mark.guarantee
 def test_signatures_and_keys_that_are_not_the_pinned_ones_are_refused(scene: Scene, genuine: TotalRequest) -> None:
     change = msgspec.structs.replace
     stranger = Identity(bytes(32))
@@ -691,6 +696,7 @@ def _set_parts(plan: Plan, names: tuple[str, ...], index: int = 0) -> tuple[byte
     return b"participants", plan.hash.encode(), b"moments", index.to_bytes(8, "big"), *(name.encode() for name in names)
 
 
+@pytest.mark.guarantee
 def test_another_set_of_participants_than_the_signed_one_is_refused(scene: Scene, genuine: TotalRequest) -> None:
     change = msgspec.structs.replace
     for keep, words in (
@@ -717,6 +723,7 @@ def test_another_set_of_participants_than_the_signed_one_is_refused(scene: Scene
     )
 
 
+@pytest.mark.guarantee
 def test_other_nodes_than_the_plans_are_refused(scene: Scene, genuine: TotalRequest) -> None:
     change = msgspec.structs.replace
     two = scene.member("site002")
@@ -745,6 +752,7 @@ def test_other_nodes_than_the_plans_are_refused(scene: Scene, genuine: TotalRequ
     )
 
 
+@pytest.mark.guarantee
 def test_a_party_that_is_not_a_node_adds_nothing_up() -> None:
     scene = Scene(parameters={"nodes": ["site001", "site003"]})
     request = scene.asks[0].payload
@@ -792,6 +800,7 @@ def test_without_that_rule_two_sums_differ_by_one_partys_vector(monkeypatch) -> 
     assert np.array_equal(opened[0] - opened[1], notes.vectors[3])
 
 
+@pytest.mark.guarantee
 def test_what_belongs_to_another_index_or_plan_is_refused(scene: Scene, genuine: TotalRequest) -> None:
     names = tuple(m.name for m in genuine.participants)
     scene.refuses("site000", "moments-total", genuine, "one more", index=1)
@@ -811,6 +820,7 @@ def test_what_belongs_to_another_index_or_plan_is_refused(scene: Scene, genuine:
     second.refuses("site000", "moments-total", replayed, "meant for another place")
 
 
+@pytest.mark.guarantee
 def test_a_total_of_another_name_is_refused() -> None:
     """Shares of the deviations are not shares of the moments, though plan, parties and index are the same."""
     scene = Scene("moments-total", parameters={"projection": 0.3, "multiple": 2.0})
@@ -824,6 +834,7 @@ def test_a_total_of_another_name_is_refused() -> None:
     scene.refuses("site000", "moments-total", request, "meant for another place")
 
 
+@pytest.mark.guarantee
 def test_steps_of_one_mode_are_refused_under_the_plan_of_another() -> None:
     members = {}
     for mode, n in ((Mode.DISTRIBUTED, 4), (Mode.TRUSTED, 4), (Mode.LOCAL, 4), (Mode.LOCAL, 1)):
@@ -849,6 +860,7 @@ def test_steps_of_one_mode_are_refused_under_the_plan_of_another() -> None:
                 scene.refuses(name, f"deviations-{act}", payload, "has no total 'deviations'")
 
 
+@pytest.mark.guarantee
 def test_a_trusted_aggregator_refuses_other_participants() -> None:
     scene = Scene("moments-noisy", n=5, tolerate=1, mode="trusted")
     (ask,) = scene.asks
@@ -879,6 +891,7 @@ def test_a_trusted_aggregator_refuses_other_participants() -> None:
     assert len(charges(scene.people["site000"])) == 1
 
 
+@pytest.mark.guarantee
 def test_settings_that_do_not_belong_are_refused() -> None:
     scene = Scene("moments-fragment", n=3, tolerate=0, parameters={"projection": 0.3, "multiple": 2.0})
     asked = scene.asks[0].payload

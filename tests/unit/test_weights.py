@@ -31,8 +31,6 @@ from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.totals.total import Total
 from unpooled.totals.weights import ASSUMPTION, Weighting, weighting_of
 
-pytestmark = pytest.mark.guarantee
-
 INF = math.inf
 FEATURES = (Column("a", -1, 3), Column("c", categories=("u", "v")))
 WEIGHT, HOURS = Column("w", 0.0, 4.0), Column("hours", 0.5, 8)
@@ -279,6 +277,7 @@ def test_without_noise_it_is_the_weighted_fit_with_factors_and_products(family: 
     assert [kept[name] for name in order] == pytest.approx([lines[name].estimate for name in order], abs=1e-5)
 
 
+@pytest.mark.guarantee
 def test_several_classes_with_equal_weights_are_those_without_and_doubled_rows_count_twice() -> None:
     rng = np.random.default_rng(2)
     X, y = rng.uniform(-1, 1, (1500, 2)), rng.choice(["a", "b", "c"], 1500)
@@ -495,6 +494,7 @@ def test_what_goes_without_weights_says_so() -> None:
     assert weighting_of("", {}, (), 10) is None
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("intercept", [True, False])
 def test_other_models_of_weighted_moments_are_those_of_scikit_learn(intercept: bool) -> None:
     rng = np.random.default_rng(3)

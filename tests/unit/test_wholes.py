@@ -35,7 +35,6 @@ from unpooled.privacy.study import Whole
 from unpooled.privacy.unit import ROWWISE, Target, Unit
 
 pytestmark = [
-    pytest.mark.guarantee,
     pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning", "ignore::unpooled.BudgetWarning"),
 ]
 COLUMNS = (Column("a", 0, 1), Column("b", 0, 1), Column("y", 0, 1))
@@ -125,6 +124,7 @@ def worst_of_sites(plan: Plan, most: int) -> float:
     return worst
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_rows_of_an_id_that_move_from_one_site_to_another_are_paid_for(
     adjacency: str, monkeypatch: pytest.MonkeyPatch
@@ -147,6 +147,7 @@ def test_rows_of_an_id_that_move_from_one_site_to_another_are_paid_for(
     assert "protected in all its rows together" in str(plan.statement)
 
 
+@pytest.mark.guarantee
 def test_a_meta_analysis_of_households_is_compiled_with_the_whole() -> None:
     rng = np.random.default_rng(0)
     ids, sites = np.repeat(np.arange(600), 4), rng.choice(["a", "b", "c"], 2400)
@@ -159,6 +160,7 @@ def test_a_meta_analysis_of_households_is_compiled_with_the_whole() -> None:
     assert {(part.study.household_rows, part.study.rows_move) for part in plan.parts.values()} == {(4, True)}
 
 
+@pytest.mark.guarantee
 def test_no_card_of_a_file_says_that_rows_were_counted_over_all_parties() -> None:
     cards = tuple(
         Card(name, 40, COLUMNS, household=Household("id", 20, 2, together=True), key=key)
@@ -190,6 +192,7 @@ def test_analyses_whose_sites_differ_are_refused_for_each_would_count_everybody(
         Together({"one": of_sites("site"), "two": of_sites("ward")}, epsilon=1.0, delta=DELTA).fit(frame())
 
 
+@pytest.mark.guarantee
 def test_a_person_may_be_at_another_site_in_every_analysis_of_a_process() -> None:
     study = Together({"one": of_sites("site"), "two": of_sites("site")}, epsilon=1.0, delta=DELTA).fit(frame())
     plan = study.plan_
@@ -220,6 +223,7 @@ def members(keys: list[str], helpers: list[str], **changes: Any) -> Study:
     return Study("describe", cards, 1.0, DELTA, **asked)
 
 
+@pytest.mark.guarantee
 def test_every_member_has_a_key_of_its_own_or_all_are_of_one_process() -> None:
     load("describe").compile(members(KEYS[:2], KEYS[2:3]))
     load("describe").compile(members(["", ""], [""]))
@@ -277,6 +281,7 @@ def test_two_draws_of_one_plan_are_two_to_a_budget() -> None:
     assert len(twice.entries) == 3
 
 
+@pytest.mark.guarantee
 def test_a_fit_that_was_debited_is_not_the_other_draw_of_its_plan() -> None:
     """P7: a budget that paid for one draw did not pay for another of the same plan."""
     budget = Budget(9.0, DELTA)
@@ -330,6 +335,7 @@ def test_a_holder_that_hands_over_its_rows_debits_them_without_a_bound() -> None
 # --- what is refused, and corners --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_a_part_of_a_study_that_counts_no_row_and_a_draw_with_another_name_are_refused() -> None:
     with pytest.raises(UsageError, match="at least 1 row counts"):
         Whole(0)
@@ -339,6 +345,7 @@ def test_a_part_of_a_study_that_counts_no_row_and_a_draw_with_another_name_are_r
     assert list(by_draw([one, one]).values()) == [one]
 
 
+@pytest.mark.guarantee
 def test_more_choices_of_sites_than_are_tried_cost_as_if_all_were_the_persons() -> None:
     """Five sites with releases of their own cost, in each of three analyses: 125 choices."""
     cards = tuple(Card(f"s{k}", 100, COLUMNS[:1]) for k in range(5))
@@ -355,6 +362,7 @@ def test_more_choices_of_sites_than_are_tried_cost_as_if_all_were_the_persons() 
     assert found == pytest.approx(gaussian_epsilon(DELTA, every), rel=1e-6)
 
 
+@pytest.mark.guarantee
 def test_a_chain_that_debits_a_release_twice_is_refused() -> None:
     ledger = Ledger.in_memory()
     key = ReleaseKey("ab" * 32, "sums", 0, "sums")
