@@ -31,12 +31,23 @@ from unpooled.estimation.parameters import (
 )
 from unpooled.estimation.priors import released_origins
 from unpooled.estimation.running import run
-from unpooled.estimation.tables import RESPONSE, TakesFrames, checked, names_of, part, picked, table_of
+from unpooled.estimation.tables import (
+    RESPONSE,
+    TakesFrames,
+    by_name,
+    checked,
+    name_of,
+    names_of,
+    part,
+    picked,
+    response_of,
+    table_of,
+)
 from unpooled.inference.coding import coded_by
 from unpooled.inference.saving import Savable, unpack
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
-from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.bounds import Bounds, Coding, Column, text_of
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
@@ -125,6 +136,12 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         self.random_state = random_state
         self.budget = budget
 
+    def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - of other bases
+        """Let every ``fit`` take columns of its frame by name."""
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls):
+            setattr(cls, "fit", by_name(vars(cls)["fit"]))  # noqa: B010 - a method
+
     # --- before the data -------------------------------------------------------------------------------------------------
 
     def plan(self, n_samples: int, n_features: int) -> Plan:
@@ -136,7 +153,9 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         self._validate_params()
         for count in rows.values():
             check({"n_samples": (WHOLE,), "n_features": (WHOLE,)}, {"n_samples": count, "n_features": n_features})
-        names = Bounds.given(self.bounds, None).names
+        given = Bounds.given(self.bounds, None)
+        self._called = response_of(getattr(self, "formula", None))
+        names = given.without(self._called).names
         names = names if len(names) == n_features else tuple(f"x{j}" for j in range(n_features))
         counts = planned_counts({n: int(c) for n, c in rows.items()}, self._unit, getattr(self, "rows_per_household", 1))
         study = self._study(counts, self._declared(names))
@@ -213,9 +232,40 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     ) -> Declared:
         """Return the declarations of these features, or read them off the table."""
         bounds = Bounds.given(self.bounds, table, warn=self._warns)
+        bounds = bounds.without(self._called) if self._called not in names else bounds
         if self.bounds is None:  # bounds read off data admit missing values, and these data were checked to have none
             bounds = replace(bounds, missing="refuse")
         return Declared(self._coded(bounds, names), () if self.bounds is not None else (BOUNDS,))
+
+    def _of_response(self) -> Column | None:
+        """Return what the bounds declare of the response, where a fit or a formula names it."""
+        return Bounds.given(self.bounds, None).of(self._called) if self.bounds is not None and self._called else None
+
+    def _range_of_response(self, given: Any) -> Any:  # noqa: ANN401 - a pair, or None
+        """Return the range that is declared of the response: by itself, or among the bounds of all columns."""
+        own = self._of_response()
+        if own is None:
+            return given
+        if own.categories is not None:
+            msg = f"{own.name!r} is the response, a number here, and bounds declare categories of it: declare a range (low, high)"
+            raise UsageError(msg).at(column=own.name)
+        if given is not None and tuple(map(float, given)) != own.range:
+            msg = f"the response {own.name!r} is declared twice: {own.range} in bounds, {tuple(given)} in y_bounds. Leave one out"
+            raise UsageError(msg).at(column=own.name)
+        return own.range
+
+    def _classes_of_response(self, given: Sequence[object] | None) -> Sequence[object] | None:
+        """Return the classes that are declared of the response: by themselves, or among the bounds of all columns."""
+        own = self._of_response()
+        if own is None:
+            return given
+        said: Sequence[object] = (
+            own.categories if own.categories is not None else [int(end) if end.is_integer() else end for end in own.range]
+        )
+        if given is not None and {text_of(one) for one in given} != {text_of(one) for one in said}:
+            msg = f"the response {own.name!r} is declared twice: {listed(list(map(text_of, said)))} in bounds, {listed(list(map(text_of, given)))} in classes. Leave one out"
+            raise UsageError(msg).at(column=own.name)
+        return given if given is not None else said
 
     def _coded(self, bounds: Bounds, names: Sequence[str]) -> tuple[Column, ...]:
         """Return the columns as the study codes them; what is declared of others does not matter where columns are taken by name."""
@@ -257,6 +307,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     def _read(self, X: Any, y: Any, **rules: Any) -> tuple[Table, NDArray[Any]]:  # noqa: ANN401 - whatever a user passes
         """Parameters, features and responses, checked; the features as a table."""
         self._validate_params()
+        if not self.__dict__.pop("_looked", False):
+            self._called = name_of(y)
         may_miss = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
         rules |= {"accept_sparse": "csc" if self._takes_sparse else False, "ensure_min_samples": 2}
         X, y = checked(self, X, y, ensure_all_finite="allow-nan" if may_miss else True, **rules)
@@ -475,7 +527,7 @@ class DeclaredClassifier(ClassifierMixin, StudyEstimator):
         if y is not None:
             check_classification_targets(y)
         declared = super()._declared(names, table)
-        classes = Classes.given(self.classes, y, warn=self._warns, several=self._several)
+        classes = Classes.given(self._classes_of_response(self.classes), y, warn=self._warns, several=self._several)
         return replace(declared, classes=classes, derived=(*declared.derived, *((CLASSES,) if classes.derived else ())))
 
     def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[Table, Declared, NDArray[Any]]:
@@ -522,16 +574,17 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
     y_bounds: Any
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
-        if self.y_bounds is None and y is None:
+        ranges = self._ranges
+        if ranges[0] is None and y is None:
             raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
         declared = super()._declared(names, table)
-        derived = () if self.bounds is not None and self.y_bounds is not None else (BOUNDS,)
-        return replace(declared, response=self._response(RESPONSE, self._ranges[0], y), derived=derived)
+        derived = () if self.bounds is not None and ranges[0] is not None else (BOUNDS,)
+        return replace(declared, response=self._response(RESPONSE, ranges[0], y), derived=derived)
 
     @property
     def _ranges(self) -> list[Any]:
         """Return the declared range of every response."""
-        return [self.y_bounds]
+        return [self._range_of_response(self.y_bounds)]
 
     def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None
         """Return a response with the range that is given of it, or read off the data."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from unpooled.privacy.table import Checked, Table, as_column
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from unpooled.inference.coding import FormulaColumns
@@ -28,9 +31,15 @@ if TYPE_CHECKING:
 
 #: The label column of the in-process parties; no feature can be called so.
 RESPONSE = "(response)"
+#: What to do about a missing value: scikit-learn's advice to fill it in would void the promise.
+MISSING = (
+    "Say what it stands for: bounds=Bounds(..., missing='absent'), or 'indicator' for a column that says so; or leave such rows out. "
+    "Do not fill values in from the data: what is filled in depends on other people, and no guarantee would hold"
+)
 #: What scikit-learn's messages quote of the data: a value that is no number, a whole array.
 _QUOTED = (
     (re.compile(r"could not convert string to float:.*", re.DOTALL), "{} holds text where numbers are needed"),
+    (re.compile(r"Input (X |y )?contains NaN\..*", re.DOTALL), "{} holds a missing value (NaN). " + MISSING),
     (re.compile(r"instead:\narray=.*\.\n(?=Reshape)", re.DOTALL), "instead. "),
     (re.compile(r"(?<=Complex data not supported)\n.*", re.DOTALL), ""),
 )
@@ -181,6 +190,8 @@ class Framed:
     formula: str = ""
     #: Whether the features were taken out of a frame by name.
     picks: bool = False
+    #: What the response is called, where its name is known.
+    response: str = ""
 
 
 class TakesFrames:
@@ -189,6 +200,9 @@ class TakesFrames:
     bounds: Any
     #: Whether the fit took its columns out of a frame by name, so that new frames may hold others beside them.
     _picks: bool = False
+    #: What the response of the fit is called, empty where nobody knows; and whether this fit has looked for it.
+    _called: str = ""
+    _looked: bool = False
 
     def _validate_params(self) -> None:
         """Refuse parameters of another kind than they are declared."""
@@ -200,7 +214,7 @@ class TakesFrames:
         given = formula if formula is not None else getattr(self, "formula", None)
         pooled = getattr(self, "site_effects", SiteEffects.POOLED) == SiteEffects.POOLED
         found = framed(X, y, given, self.bounds, () if pooled else (SITE,))
-        self._right, self._picks = found.formula, found.picks
+        self._right, self._picks, self._called, self._looked = found.formula, found.picks, found.response, True
         return found
 
     @property
@@ -223,13 +237,57 @@ class TakesFrames:
         return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
 
 
+def declared_in(data: Any, bounds: Any, columns: Sequence[str] | None) -> Sequence[str] | None:  # noqa: ANN401 - whatever a user passes
+    """Return the columns of data with names that are described: those that are asked for, else those that are declared; None is all."""
+    if columns is not None or not (is_frame(data) or isinstance(data, Mapping)) or not isinstance(bounds, Bounds | Mapping):
+        return columns
+    return Bounds.given(bounds, None).names or None
+
+
+def row_values(data: Any, word: str, values: Any) -> Any:  # noqa: ANN401 - as above
+    """Return the values for each row that an argument of a function holds, or the column of the data that it names."""
+    if not isinstance(values, str):
+        return values
+    if not is_frame(data) and not isinstance(data, Mapping):
+        msg = f"{word}={values!r} names a column of a frame, and the data are an array: pass the values, one for each row"
+        raise UsageError(msg)
+    return np.asarray(data[values]) if isinstance(data, Mapping) and values in data else _column(data, values)
+
+
+#: Arguments of a fit with a value for each row, which may be named where the rows are a frame.
+BY_ROW = ("sites", "unit_id", "exposure", "offset", "event")
+#: Words of scikit-learn that no fit here takes, and what to do instead.
+_NOT_TAKEN = {
+    "sample_weight": "weights= of PrivateLinearRegression and PrivateGLM are weights of rows, inside a declared weights_bounds",
+}
+
+
+def by_name(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a fit to which ``sites``, ``unit_id`` and the like can be given as names of columns of its frame, which then are no features."""
+
+    @wraps(fit)
+    def named(self: Any, X: Any, *others: Any, **more: Any) -> Any:  # noqa: ANN401 - whatever a user passes
+        for word in more.keys() & _NOT_TAKEN.keys():
+            msg = f"{word} is not taken: {_NOT_TAKEN[word]}"
+            raise UsageError(msg)
+        words = {word: name for word, name in more.items() if word in BY_ROW and isinstance(name, str)}
+        if not words:
+            return fit(self, X, *others, **more)
+        more |= {word: row_values(X, word, name) for word, name in words.items()}
+        if is_frame(X) and more.get("formula") is None and getattr(self, "formula", None) is None:
+            X = picked(X, [name for name in columns_of(X) if name not in words.values()])
+        return fit(self, X, *others, **more)
+
+    return named
+
+
 def framed(X: Any, y: Any, formula: str | None, bounds: Any, beside: Sequence[str] = ()) -> Framed:  # noqa: ANN401 - whatever a user passes
     """Return the data of ``fit(frame, "y")`` and ``fit(frame, formula="y ~ age")``; leave other calls as they are.
 
     ``beside``: columns that a formula may name and no frame has, because the study makes them.
     """
     if formula is None and not isinstance(y, str):
-        return Framed(X, y)
+        return Framed(X, y, response=name_of(y))
     said = Formula.parse(formula) if formula is not None else None
     left = said.response if said is not None else (y,)
     if isinstance(y, str) and said is not None:
@@ -237,7 +295,7 @@ def framed(X: Any, y: Any, formula: str | None, bounds: Any, beside: Sequence[st
             msg = f"the left side of the formula is {listed(said.response)}, and y is {y!r}: name one of them"
             raise UsageError(msg)
         left = (y,)
-    event = None
+    event, called = None, left[0] if left else name_of(y)
     if y is None or isinstance(y, str):
         if not left:
             raise UsageError('the formula has no left side: write "y ~ age", or pass y')
@@ -249,12 +307,24 @@ def framed(X: Any, y: Any, formula: str | None, bounds: Any, beside: Sequence[st
     names = _names(X, said, left, bounds)
     text = "" if said is None else str(replace(said.closed(names), response=(), survival=False))
     if not is_frame(X):
-        return Framed(X, y, event, text)
+        return Framed(X, y, event, text, response=called)
     needs = said.closed(names).needs if said is not None else names
     needs = tuple(name for name in needs if name not in beside)
     if not needs:
         raise UsageError("the formula names no column: name one. A base rate alone is method='mean' of PrivateGLM")
-    return Framed(picked(X, needs), y, event, text, picks=True)
+    return Framed(picked(X, needs), y, event, text, picks=True, response=called)
+
+
+def name_of(y: Any) -> str:  # noqa: ANN401 - whatever a user passes
+    """Return the name of a series; empty for what has none."""
+    name = getattr(y, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def response_of(formula: str | None) -> str:
+    """Return the response that a formula names; empty where there is none."""
+    left = Formula.parse(formula).response if formula is not None else ()
+    return left[0] if left else ""
 
 
 def right_side(formula: str | None, bounds: Any) -> str:  # noqa: ANN401 - as declared

@@ -188,6 +188,24 @@ class Bounds:
         """Return the columns that are declared by name, in the order of their declarations; none where they are declared by place."""
         return tuple(str(name) for name in self.low) if isinstance(self.low, Mapping) else ()
 
+    def without(self, name: str) -> Bounds:
+        """Return the declarations of all columns but one, where they are made by name."""
+        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing)
+        low, high, categories, missing = (
+            {key: value for key, value in own.items() if key != name} if isinstance(own, Mapping) else own for own in parts
+        )
+        return replace(self, low=low, high=high, categories=categories, missing=missing)
+
+    def of(self, name: str) -> Column | None:
+        """Return the declaration of one column, where it is made by name."""
+        if name not in self.names:
+            return None
+        others = [other for other in self.names if other != name]
+        alone = self
+        for other in others:
+            alone = alone.without(other)
+        return alone.columns([name])[0]
+
     def undeclared(self, names: Sequence[str]) -> list[str]:
         """Return the names that have neither a range nor categories, where columns are declared one by one."""
         if not isinstance(self.low, Mapping) or self.norm is not None or not isinstance(self.high, Mapping | None):

@@ -33,7 +33,7 @@ class Classes:
     def given(
         cls, classes: Sequence[object] | None, y: NDArray[Any] | None = None, *, warn: bool = True, several: bool = False
     ) -> Classes:
-        """Return the classes that a caller passed: two labels (``several``: or more) in any order; None reads them off ``y`` with a warning."""
+        """Return the classes that a caller passed: two labels (``several``: or more) in any order; None is 0 and 1 where ``y`` holds no other number, else they are read off it with a warning."""
         words = "two labels or more" if several else "two labels"
         if classes is not None:
             labels = np.asarray(list(classes))
@@ -52,6 +52,8 @@ class Classes:
             return cls(labels, derived=False)
         if y is None:
             raise UsageError("a plan needs the classes: pass classes=(first, second)")
+        if (usual := _no_and_yes(y)) is not None:
+            return cls(usual, derived=False)
         found = cls(_found(y, several=several), derived=True)
         check_classes(found.labels.tolist())
         if warn:
@@ -77,6 +79,16 @@ class Classes:
         known = self.labels if self.labels.dtype.kind in "biuf" else np.array(self.texts, dtype=object)
         column: NDArray[Any] = known[same.argmax(axis=0)]
         return column
+
+
+def _no_and_yes(y: NDArray[Any]) -> NDArray[Any] | None:
+    """Return the classes of a response that is 0 or 1, or true or false: what nobody has to declare. None for every other response.
+
+    The promise is about responses of these two values, whichever of them are there, as it would be if they were declared.
+    """
+    if y.dtype.kind not in "biuf" or not np.isin(y, (0, 1)).all():
+        return None
+    return np.array([0, 1]).astype(y.dtype)
 
 
 def _found(y: ArrayLike, *, several: bool) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from unpooled.estimation.columns import JOINING, helped, joint_cards
 from unpooled.estimation.parameters import NUMBER, SHARED, counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import run
-from unpooled.estimation.tables import table_of
+from unpooled.estimation.tables import declared_in, row_values, table_of
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.ranges import FARTHEST
 from unpooled.models.describe.results import ArmsDescription, DescribedBounds, Description, JointDescription
@@ -68,6 +68,7 @@ def _ranges(
     given = {"epsilon": epsilon, "delta": delta, "random_state": random_state, "budget": budget}
     check_given(SHARED, given | {"unit": unit, "adjacency": adjacency, "rows_per_household": rows_per_household})
     table = table_of(data, columns)
+    sites, unit_id = row_values(data, "sites", sites), row_values(data, "unit_id", unit_id)
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     wide = Bounds(-FARTHEST, FARTHEST, missing="absent").columns(table.names)
     cards = row_cards(counts_of(tables), wide)
@@ -190,8 +191,9 @@ def describe(
     if math.isinf(epsilon) and bounds is None:
         msg = "declare bounds: even without noise they say how values are clipped"
         raise UsageError(msg)
-    table = table_of(data, columns)
+    table = table_of(data, declared_in(data, bounds, columns))
     chosen = Bounds.given(bounds, table).columns(table.names)
+    sites, unit_id = row_values(data, "sites", sites), row_values(data, "unit_id", unit_id)
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), chosen)
     study = Study(

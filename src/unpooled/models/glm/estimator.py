@@ -268,13 +268,16 @@ class PrivateGLM(Earlier, GlmPredictions):
         if self._classifies:
             if y is not None:
                 check_classification_targets(y)
-            classes = Classes.given(self.classes, y, warn=self._warns, several=self.family == MULTINOMIAL)
+            classes = Classes.given(
+                self._classes_of_response(self.classes), y, warn=self._warns, several=self.family == MULTINOMIAL
+            )
             more = (CLASSES,) if classes.derived else ()
             response = Column(RESPONSE, categories=classes.texts)
             return replace(declared, classes=classes, response=response, derived=(*declared.derived, *more))
-        if self.y_bounds is None and y is None:
+        given = self._range_of_response(self.y_bounds)
+        if given is None and y is None:
             raise UsageError("a plan needs y_bounds: pass y_bounds=(low, high)")
-        read = self.bounds is None or self.y_bounds is None
+        read = self.bounds is None or given is None
         return replace(declared, response=self._range(y), derived=(BOUNDS,) if read else ())
 
     @property
@@ -283,7 +286,7 @@ class PrivateGLM(Earlier, GlmPredictions):
 
     def _range(self, y: NDArray[Any] | None) -> Column:
         """Return the declared range of the response; one that is read off the data begins where the family's does."""
-        given = self.y_bounds
+        given = self._range_of_response(self.y_bounds)
         if given is None and y is not None:
             if not np.isfinite(y).all() or y.min() < 0 or (self.family in POSITIVE and y.min() <= 0):
                 msg = f"Some value(s) of y are out of the valid range of the {self.family} family"

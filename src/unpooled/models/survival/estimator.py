@@ -11,7 +11,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, counts_of, row_cards, site_tables, taking
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import PlannedResult, run
-from unpooled.estimation.tables import table_of
+from unpooled.estimation.tables import row_values, table_of
 from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
 from unpooled.models.survival.comparing import curve
@@ -213,6 +213,7 @@ def survival(
     declared: Any = bounds
     if isinstance(bounds, Mapping):
         declared = {name: said for name, said in bounds.items() if name in names}
+    sites, unit_id = row_values(data, "sites", sites), row_values(data, "unit_id", unit_id)
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), Bounds.given(declared, table).columns(table.names))
     parameters = {

@@ -25,7 +25,7 @@ from unpooled.estimation.parameters import (
 )
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import PlannedResult, run
-from unpooled.estimation.tables import table_of
+from unpooled.estimation.tables import row_values, table_of
 from unpooled.models.tables import MODEL
 from unpooled.models.tables.result import Cell, Contingency, Effect, Independence, LineShare, TableEstimate, TableQuantile
 from unpooled.privacy.bounds import Bounds, text_of
@@ -223,6 +223,7 @@ def tabulate(
     declared = bounds
     if isinstance(bounds, Mapping):  # of a whole frame, perhaps
         declared = {name: said for name, said in bounds.items() if name in names or not isinstance(name, str)}
+    sites, unit_id = row_values(data, "sites", sites), row_values(data, "unit_id", unit_id)
     tables = site_tables(table, sites, unit, unit_id, rows_per_household)
     cards = row_cards(counts_of(tables), Bounds.given(declared, table).columns(table.names))
     study = Study(
