@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,32 @@ def test_the_signature_of_a_fit_is_its_own() -> None:
     import inspect
 
     assert list(inspect.signature(unpooled.PrivateGLM.fit).parameters)[:4] == ["self", "X", "y", "sites"]
+
+
+def test_dates_are_ranges() -> None:
+    """A pair of dates was taken for two categories, without a word."""
+    first, days = date(2015, 1, 1), RNG.integers(0, 3000, N)
+    dates = [first + timedelta(days=int(day)) for day in days]
+    y = np.clip(100 + 0.01 * days, 80, 220)
+    bounds = {"seen": (first, date(2024, 12, 31)), "sbp": (80, 220)}
+    counted = linear(bounds={"seen": (0, 3652), "sbp": (80, 220)}, formula="sbp ~ seen")
+    expected = counted.fit(pd.DataFrame({"seen": days, "sbp": y}))
+    frames = {
+        "python": pd.DataFrame({"seen": dates, "sbp": y}),
+        "pandas": pd.DataFrame({"seen": pd.to_datetime(dates), "sbp": y}),
+        "polars": pl.DataFrame({"seen": dates, "sbp": y}),
+        "text": pd.DataFrame({"seen": [str(day) for day in dates], "sbp": y}),
+    }
+    for frame in frames.values():
+        model = linear(bounds=bounds, formula="sbp ~ seen").fit(frame)
+        (column,) = model.declared_columns
+        assert (column.low, column.high, column.dates) == (0.0, 3652.0, "days since 2015-01-01")
+        assert model.coef_ == pytest.approx(expected.coef_, rel=0.5)
+        assert model.predict(frame)[:5] == pytest.approx(model.intercept_ + model.coef_[0] * days[:5])
+    with pytest.raises(DataError, match="'seen' holds something that is no date"):
+        linear(bounds=bounds, formula="sbp ~ seen").fit(frames["text"].assign(seen="spring"))
+    found = describe(frames["pandas"], bounds, random_state=0)
+    assert found["all", "seen"].mean.value == pytest.approx(days.mean(), rel=0.2)
+    gaps = frames["python"].assign(seen=[None, *dates[1:]])
+    with pytest.raises(DataError, match="holds a missing value"):
+        linear(bounds=bounds, formula="sbp ~ seen").fit(gaps)

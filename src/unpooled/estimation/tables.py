@@ -19,11 +19,12 @@ from unpooled.privacy.table import Checked, Table, as_column
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from unpooled.inference.coding import FormulaColumns
+    from unpooled.privacy.bounds import Column
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------------
@@ -56,6 +57,7 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     from sklearn.utils.validation import validate_data
 
     alone = isinstance(y, str) and y == "no_validation"
+    X = counted_dates(X, dated_of(getattr(estimator, "bounds", None)) if reset else getattr(estimator, "_columns", ()))
     if reset and is_frame(X) and getattr(estimator, "bounds", None) is not None:
         Bounds.given(estimator.bounds, None).refuse_undeclared(
             columns_of(X)
@@ -235,6 +237,55 @@ class TakesFrames:
         """Return what holds the layout of the fit."""
         moments = getattr(self, "moments_", None)
         return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
+
+
+def dated_of(bounds: Any) -> tuple[Column, ...]:  # noqa: ANN401 - as declared
+    """Return the columns that bounds declare by a first and a last day."""
+    return Bounds.given(bounds, None).dated if isinstance(bounds, Bounds | Mapping) else ()
+
+
+def counted_dates(data: Any, columns: Iterable[Column]) -> Any:  # noqa: ANN401 - whatever a user passes
+    """Return data in whose named columns dates are numbers, counted from the day that their declaration counts from."""
+    if not is_frame(data) and not isinstance(data, Mapping):
+        return data
+    held = columns_of(data)
+    found = {
+        column.name: _counted(column, data[column.name]) for column in columns if column.calendar and column.name in held
+    }
+    if not found:
+        return data
+    if isinstance(data, Mapping):
+        return {**data, **found}
+    if hasattr(data, "assign"):
+        return data.assign(**found)
+    import polars as pl
+
+    return data.with_columns(pl.Series(name, values) for name, values in found.items())
+
+
+def _counted(column: Column, values: Any) -> NDArray[np.float64]:  # noqa: ANN401 - a column of a frame
+    """Return dates as numbers; numbers were counted before."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    assert column.calendar is not None
+    first, unit = column.calendar
+    try:
+        days = (
+            np.array([np.datetime64("NaT") if gone(v) else v for v in array.tolist()], dtype="datetime64[D]")
+            if array.dtype.kind in "OUT"
+            else array
+        )
+    except (ValueError, TypeError):
+        msg = f"column {column.name!r} holds something that is no date: dates are those of Python, NumPy, pandas or polars, or text such as 2015-01-31"
+        raise DataError(msg).at(column=column.name) from None
+    passed = days.astype("datetime64[D]") - np.datetime64(first)
+    return np.where(np.isnat(passed), np.nan, passed.astype(np.float64) / unit)
+
+
+def gone(value: object) -> bool:
+    """Return True for what stands for a missing value in a column of objects."""
+    return value is None or value != value or str(value) == "NaT"  # noqa: PLR0124 - what is not itself is no value
 
 
 def declared_in(data: Any, bounds: Any, columns: Sequence[str] | None) -> Sequence[str] | None:  # noqa: ANN401 - whatever a user passes

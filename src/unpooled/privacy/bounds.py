@@ -206,6 +206,13 @@ class Bounds:
             alone = alone.without(other)
         return alone.columns([name])[0]
 
+    @property
+    def dated(self) -> tuple[Column, ...]:
+        """Return the columns that are declared by a first and a last day."""
+        pairs = self.low.items() if isinstance(self.low, Mapping) else ()
+        named = [str(name) for name, said in pairs if isinstance(said, Sequence) and _days_of(said) is not None]
+        return tuple(column for name in named if (column := self.of(name)) is not None)
+
     def undeclared(self, names: Sequence[str]) -> list[str]:
         """Return the names that have neither a range nor categories, where columns are declared one by one."""
         if not isinstance(self.low, Mapping) or self.norm is not None or not isinstance(self.high, Mapping | None):
@@ -251,6 +258,8 @@ class Bounds:
             if categories is not None or (isinstance(self.high, Mapping) and high is not None):
                 msg = f"column {name!r} is declared twice: give it one range or one list of categories"
                 raise UsageError(msg).at(column=name)
+            if (days := _days_of(low)) is not None:
+                return Column(name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}")
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
             else:
@@ -298,6 +307,14 @@ class Bounds:
             low.append(smallest)
             high.append(largest if largest > smallest else smallest + max(1.0, abs(smallest)))
         return cls(low, high, categories=categories, missing="absent")
+
+
+def _days_of(said: Any) -> tuple[date, float] | None:  # noqa: ANN401 - declarations of several kinds
+    """Return the first day of a range of dates, and the days until the last one; None if it is no range of dates."""
+    if len(said) != 2 or isinstance(said, str) or not all(isinstance(end, date | np.datetime64) for end in said):  # noqa: PLR2004
+        return None
+    first, last = (np.datetime64(end, "D") for end in said)
+    return first.astype(date), float((last - first) / np.timedelta64(1, "D"))
 
 
 def _end(name: str, value: object) -> float | None:

@@ -12,7 +12,7 @@ from unpooled.estimation.columns import JOINING, helped, joint_cards
 from unpooled.estimation.parameters import NUMBER, SHARED, counts_of, row_cards, site_tables
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import run
-from unpooled.estimation.tables import declared_in, row_values, table_of
+from unpooled.estimation.tables import counted_dates, dated_of, declared_in, row_values, table_of
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.ranges import FARTHEST
 from unpooled.models.describe.results import ArmsDescription, DescribedBounds, Description, JointDescription
@@ -191,6 +191,7 @@ def describe(
     if math.isinf(epsilon) and bounds is None:
         msg = "declare bounds: even without noise they say how values are clipped"
         raise UsageError(msg)
+    data = counted_dates(data, dated_of(bounds))
     table = table_of(data, declared_in(data, bounds, columns))
     chosen = Bounds.given(bounds, table).columns(table.names)
     sites, unit_id = row_values(data, "sites", sites), row_values(data, "unit_id", unit_id)

@@ -11,7 +11,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, counts_of, row_cards, site_tables, taking
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import PlannedResult, run
-from unpooled.estimation.tables import row_values, table_of
+from unpooled.estimation.tables import counted_dates, dated_of, row_values, table_of
 from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
 from unpooled.models.survival.comparing import curve
@@ -208,6 +208,7 @@ def survival(
             "declare bounds: the end of follow-up and the levels of the arms are no secrets to be read off the data"
         )
     names = [time, event, by, *([] if strata is None else [strata])]
+    data = counted_dates(data, dated_of(bounds))
     whole = table_of(data, None)
     table = type(whole)({name: whole[name] for name in names})
     declared: Any = bounds

@@ -25,7 +25,7 @@ from unpooled.estimation.parameters import (
 )
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import PlannedResult, run
-from unpooled.estimation.tables import row_values, table_of
+from unpooled.estimation.tables import counted_dates, dated_of, row_values, table_of
 from unpooled.models.tables import MODEL
 from unpooled.models.tables.result import Cell, Contingency, Effect, Independence, LineShare, TableEstimate, TableQuantile
 from unpooled.privacy.bounds import Bounds, text_of
@@ -219,6 +219,7 @@ def tabulate(
     if math.isinf(epsilon) and bounds is None:
         raise UsageError("declare bounds: even without noise they say how values are clipped")
     names = [columns] if isinstance(columns, str) else [str(name) for name in columns]
+    data = counted_dates(data, dated_of(bounds))
     table = table_of(data, names)
     declared = bounds
     if isinstance(bounds, Mapping):  # of a whole frame, perhaps
