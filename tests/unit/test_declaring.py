@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import unpooled
-from unpooled import PrivateGLM, PrivateLinearRegression, PrivateLogisticRegression, describe, survival, tabulate
-from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
+from unpooled import Budget, PrivateGLM, PrivateLinearRegression, PrivateLogisticRegression, describe, survival, tabulate
+from unpooled.errors import BudgetRefusal, DataError, PrivacyLeakWarning, UsageError
 
 RNG = np.random.default_rng(0)
 N = 600
@@ -100,6 +100,13 @@ def test_0_and_1_are_two_classes_without_a_word(kind: Any) -> None:
     assert truth.classes_.tolist() == [False, True]
     with pytest.raises(PrivacyLeakWarning, match="no classes were declared"):
         kind(bounds=BOUNDS, **asked).fit(FRAME.assign(died=FRAME["died"] + 1))
+
+
+def test_a_budget_counts_no_fit_whose_classes_were_read_off() -> None:
+    asked: dict[str, Any] = {"epsilon": 1.0, "bounds": BOUNDS, "formula": "died ~ age"}
+    with warnings.catch_warnings(), pytest.raises(BudgetRefusal, match="cannot count a fit that promises nothing"):
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        PrivateGLM("logistic", budget=Budget(5.0, 1e-5), **asked).fit(FRAME.assign(died=FRAME["died"] + 1))
 
 
 def test_classes_stand_among_the_bounds() -> None:

@@ -75,8 +75,8 @@ ESTIMATORS: dict[str, tuple[Callable[..., object], np.ndarray, dict]] = {
 }
 #: Further ways to have no promise, of single estimators.
 OTHERS = {
-    ("glm", "derived classes"): ({"classes": None}, False),
-    ("logistic", "derived classes"): ({"classes": None}, False),
+    ("glm", "0 and 1"): ({"classes": None}, True),
+    ("logistic", "0 and 1"): ({"classes": None}, True),
     ("regression", "derived response"): ({"y_bounds": None}, False),
     ("moments", "published"): ({"calibration": "published", "projection": 0.0}, False),
     ("logistic", "published"): ({"calibration": "published", "delta": None}, False),

@@ -383,7 +383,7 @@ def test_any_two_labels_and_nothing_else() -> None:
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
     assert set(model.fit(X, np.arange(300) % 3).classes_) == {0, 1, 2}
     with pytest.raises(UsageError, match="one class"):
-        model.fit(X, np.ones(300))
+        model.fit(X, np.full(300, 2.0))
 
 
 def test_bounds_read_off_the_data_warn_and_void_the_statement() -> None:

@@ -292,7 +292,8 @@ def declared_in(data: Any, bounds: Any, columns: Sequence[str] | None) -> Sequen
     """Return the columns of data with names that are described: those that are asked for, else those that are declared; None is all."""
     if columns is not None or not (is_frame(data) or isinstance(data, Mapping)) or not isinstance(bounds, Bounds | Mapping):
         return columns
-    return Bounds.given(bounds, None).names or None
+    declared, held = Bounds.given(bounds, None).names, columns_of(data)
+    return [*(name for name in held if name in declared), *(name for name in declared if name not in held)] or None
 
 
 def row_values(data: Any, word: str, values: Any) -> Any:  # noqa: ANN401 - as above
