@@ -114,7 +114,7 @@ docs: .venv/dev.stamp
 wheel: .venv/dev.stamp
 	rm -rf build/wheel && $(BIN)/python -m build -q --wheel --no-isolation --outdir build/wheel
 	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target build/wheel/site build/wheel/*.whl
-	test -s build/wheel/site/unpooled/models/bayes/THEORY.md -a -s build/wheel/site/unpooled/privacy/mechanisms/gaussian.md # the proofs travel along
+	test -s build/wheel/site/unpooled/models/bayes/THEORY.md -a -s build/wheel/site/unpooled/privacy/mechanisms/blocks.md # the proofs travel along
 	cd build/wheel && PYTHONPATH=site ../../$(BIN)/python -c "import unpooled; assert 'site' in unpooled.__file__; from unpooled.cli.main import main; main()" demo > demo.txt
 
 # Every benchmark and peer, one table of ratios, docs/benchmarks.md; under half an hour. `make peers` first, or peers that are not here are left out.

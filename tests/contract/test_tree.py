@@ -209,7 +209,7 @@ WORDS: dict[str, tuple[set[str], str]] = {
     "cli/study.py": ({ANALYSES, LINK}, "a key of the data that a command prints, and a command"),
     "cli/say.py": ({LINK}, "a command"),
     "cli/result.py": ({ANALYSES}, "a key of the data that a command prints"),
-    "cli/calls.py": ({"survival", LINK}, "keys of the data that a call answers"),
+    "cli/calls.py": ({LINK}, "a key of the data that a call answers"),
     "testing/shown.py": ({LINK}, "an attribute"),
     "testing/results.py": ({"describe"}, "one case stands for the others where not all are run"),
     "testing/wholes.py": ({*OWN}, "whole programs are made of the models that they use"),

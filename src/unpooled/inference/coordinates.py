@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # --- Clipping --------------------------------------------------------------------------------------------------------------
 # The parts of the rows and residuals that a fit cut off, as one release counted them, and the sentences that a table prints about them.
 
-_TUNED = table("tables")
+_TUNED = table("printed")
 #: The tail is named where its deviation exceeds this part of a line's standard error.
 TAIL_PART = _TUNED.tail_part
 

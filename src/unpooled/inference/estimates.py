@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
 
 #: What may hide of a printed line, in standard errors: as accidents of the noise make it, and where it would be a bias.
-MOST, HALF = table("tables").hidden_most, table("tables").hidden_half
+MOST, HALF = table("printed").hidden_most, table("printed").hidden_half
 #: Name of the constant in a table.
 CONSTANT_TERM = "(intercept)"
 

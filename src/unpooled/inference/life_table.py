@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Row = NDArray[np.float64]
 
-_TUNED = table("survival")
+_TUNED = table("hazards")
 #: Survival stays so far from 0 and 1 where a band needs logarithms.
 _CERTAIN = 1e-9
 #: Between derivatives: a part of the persons.

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _TUNED = table("rows")
 #: Below this number of sites the spread between them is hardly known.
-FEW = table("tables").whole("few_sites")
+FEW = table("printed").whole("few_sites")
 #: The name of the column of sites, in formulas and in tables.
 SITE = "site"
 #: Length of the indicator of the own site: as short as the constant's (``linear/standard.py``).

@@ -165,7 +165,7 @@ def _accelerated(
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 #: The most of the class that columns may explain: noise can make it more than all, and then nothing is left within classes.
-_MOST = table("lasso").explained_most
+_MOST = table("frank_wolfe").explained_most
 _STEPS, _TOLERANCE = 5000, 1e-9
 
 

@@ -135,7 +135,7 @@ def ridge(
 #: Without noise an eigenvalue below this part of the largest is zero.
 _SINGULAR = 1e-10
 #: A combination of coefficients is determined if less than this part of its squared length lies where the noise is half the signal or more.
-LOST = table("tables").lost
+LOST = table("printed").lost
 #: Of a squared length, what may be rounding.
 _ROUNDED = 1e-14
 #: Iterations and accuracy of the projection, whose system has a column for every declared direction.

@@ -215,7 +215,7 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
 # joint ones chi-squared; F and R^2 have the law of the whole release, drawn again and again in the space of the coefficients (a parametric
 # bootstrap), because their ratios are far from normal where the noise is large. THEORY.md of ``models/bayes``, section 10.
 
-DRAWS = table("tables").whole("draws")
+DRAWS = table("printed").whole("draws")
 #: The family of a linear model, beside those of generalised ones.
 LINEAR = "linear"
 

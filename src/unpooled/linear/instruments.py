@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Row = NDArray[np.float64]
     Places = NDArray[np.intp]
 
-_TUNED = table("tables")
+_TUNED = table("printed")
 WEAK, _LEAST = _TUNED.weak, _TUNED.residual_least
 
 
