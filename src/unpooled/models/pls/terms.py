@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unpooled.models.pls.coordinator import by_response
-from unpooled.protocol.terms import ResultTerm, plain
+from unpooled.protocol.terms import ResultTerm
+from unpooled.protocol.terms import plain as plain_terms
 
 if TYPE_CHECKING:
     from unpooled.models.pls.coordinator import PlsResult
@@ -18,5 +19,5 @@ def terms(plan: Plan, result: PlsResult) -> tuple[ResultTerm, ...]:  # noqa: ARG
     return tuple(
         line
         for (name, values), constant in zip(columns.items(), constants, strict=True)
-        for line in (*plain(result.channels, values, group=name), ResultTerm("(intercept)", constant, group=name))
+        for line in (*plain_terms(result.channels, values, group=name), ResultTerm("(intercept)", constant, group=name))
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.study import Study
 
     Vector = NDArray[np.float64]
     Labels = dict[str, NDArray[Any]]

@@ -15,7 +15,8 @@ from unpooled.models.stacking.fits import Noise
 from unpooled.models.stacking.outcomes import MULTINOMIAL
 from unpooled.privacy.classes import DEFAULT
 from unpooled.privacy.origin import PRIOR, RATES, SOURCE
-from unpooled.privacy.plan import TRUSTED, Study, check_parameters
+from unpooled.privacy.plan import TRUSTED, check_parameters
+from unpooled.privacy.study import Study
 
 if TYPE_CHECKING:
     from unpooled.estimation.earlier import CitedRun

@@ -41,8 +41,9 @@ from unpooled.privacy.classes import check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.origin import PRIOR, SOURCE
-from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.plan import Card, Plan, Release
 from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.study import Study
 from unpooled.privacy.unit import ROWWISE, Split, Unit
 
 if TYPE_CHECKING:
