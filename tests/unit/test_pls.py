@@ -26,8 +26,8 @@ from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusa
 from unpooled.kernels.pls import Centred
 from unpooled.linear.moments import Moments
 from unpooled.models import load
+from unpooled.models.pls.components import fit
 from unpooled.models.pls.coordinator import render
-from unpooled.models.pls.fit import fit
 from unpooled.models.pls.frame import Frame, basis_steps
 from unpooled.models.pls.plan import design_of
 from unpooled.models.pls.rowwise import RowWise

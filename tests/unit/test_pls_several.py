@@ -19,7 +19,7 @@ from unpooled.estimation import outlook as outlooks
 from unpooled.kernels.pls import Centred, kernel_pls, kernel_pls2
 from unpooled.linear.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
 from unpooled.models import load
-from unpooled.models.pls import fit
+from unpooled.models.pls import components as fit
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

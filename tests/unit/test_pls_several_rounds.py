@@ -21,7 +21,7 @@ from unpooled.linear.design import lines_of
 from unpooled.linear.lines import LineRows
 from unpooled.linear.standard import CONSTANT, public_numbers
 from unpooled.models import load
-from unpooled.models.pls.fit import LEFT, PlsFit
+from unpooled.models.pls.components import LEFT, PlsFit
 from unpooled.models.pls.outlook import outlook
 from unpooled.models.pls.plan import PlsDesign, design_of
 from unpooled.models.pls.several import of_studies

@@ -14,8 +14,8 @@ from unpooled.kernels.pls import Centred
 from unpooled.linear.conversation import directed, directed_each, standardised, standardised_each
 from unpooled.linear.moments import Moments, StoredMoments
 from unpooled.linear.schedule import Method
+from unpooled.models.pls.components import PlsFit, fit, from_moments
 from unpooled.models.pls.drawn import drawn_components
-from unpooled.models.pls.fit import PlsFit, fit, from_moments
 from unpooled.models.pls.plan import EXACT, MOMENTS, PlsDesign
 from unpooled.models.pls.regressed import of_study
 from unpooled.models.pls.several import from_several, of_studies

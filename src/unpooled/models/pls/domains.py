@@ -10,7 +10,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.kernels.noisy import noise_covariance, noise_level, psd_part
 from unpooled.kernels.pls import Components, domain_pls, kernel_pls, relaxed
-from unpooled.models.pls.fit import (
+from unpooled.models.pls.components import (
     CONSTANT,
     NOISE,
     RIDGE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unpooled.linear.drawn import drawn_fit
-from unpooled.models.pls.fit import about_means, components_of, repaired
+from unpooled.models.pls.components import about_means, components_of, repaired
 from unpooled.models.pls.regressed import of_refined
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from unpooled.inference.priors import DrawnTo, EarlierModel
     from unpooled.linear.moments import Moments
-    from unpooled.models.pls.fit import PlsFit
+    from unpooled.models.pls.components import PlsFit
     from unpooled.models.pls.frame import Frame
 
 

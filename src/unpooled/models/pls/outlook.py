@@ -12,8 +12,8 @@ import numpy as np
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.linear.moments import Moments
+from unpooled.models.pls.components import from_moments
 from unpooled.models.pls.coordinator import by_response, coordinate
-from unpooled.models.pls.fit import from_moments
 from unpooled.models.pls.frame import MATRIX, Frame
 from unpooled.models.pls.party import STATISTICS
 from unpooled.models.pls.plan import compile_plan

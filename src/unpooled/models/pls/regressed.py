@@ -9,7 +9,14 @@ import numpy as np
 from unpooled.kernels.noisy import noise_level, psd_part
 from unpooled.kernels.pls import Centred
 from unpooled.linear.fit import plain
-from unpooled.models.pls.fit import NOISE, RIDGE, components_of, from_moments, nothing, numbers
+from unpooled.models.pls.components import (
+    NOISE,
+    RIDGE,
+    components_of,
+    from_moments,
+    nothing,
+    numbers,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
     from unpooled.linear.conversation import LinearStudy
     from unpooled.linear.fit import LinearFit
     from unpooled.linear.moments import Moments
-    from unpooled.models.pls.fit import PlsFit
+    from unpooled.models.pls.components import PlsFit
     from unpooled.models.pls.frame import Frame
 
     Matrix = NDArray[np.float64]

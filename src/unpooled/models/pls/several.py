@@ -12,7 +12,7 @@ import numpy as np
 
 from unpooled.kernels.noisy import psd_part
 from unpooled.kernels.pls import Centred, kernel_pls2
-from unpooled.models.pls.fit import (
+from unpooled.models.pls.components import (
     CONSTANT,
     LEFT,
     MOST,

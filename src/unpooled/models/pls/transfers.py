@@ -13,9 +13,9 @@ from unpooled.estimation.base import LinearRegressor
 from unpooled.estimation.parameters import NONE, NUMBER, WHOLE, WORD, check, taking
 from unpooled.kernels.pls import Centred
 from unpooled.linear.moments import Moments
+from unpooled.models.pls.components import about_means
 from unpooled.models.pls.coordinator import stored
 from unpooled.models.pls.domains import RESPONSES, SOURCE, TARGET, adapted, one_release, standardised
-from unpooled.models.pls.fit import about_means
 from unpooled.models.pls.frame import Frame
 from unpooled.models.pls.plan import CHOSEN
 from unpooled.models.pls.two_releases import DomainRelease, TwoReleases
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.models.pls.components import PlsFit
     from unpooled.models.pls.coordinator import StoredModel
-    from unpooled.models.pls.fit import PlsFit
 
     Matrix = NDArray[np.float64]
 
