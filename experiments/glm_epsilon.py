@@ -19,8 +19,8 @@ from experiments.common import run, write_table
 
 from unpooled.audit import empirical_epsilon
 from unpooled.models import load
-from unpooled.models.glm import coordinator
-from unpooled.models.glm.party import STATISTICS
+from unpooled.models.glm import fit as coordinator
+from unpooled.models.glm.plan import STATISTICS
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

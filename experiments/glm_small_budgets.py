@@ -19,7 +19,8 @@ from experiments.common import run, write_table
 
 from unpooled import PrivateGLM
 from unpooled.estimation.outlook import Outlook
-from unpooled.models.glm import coordinator, rounds
+from unpooled.models.glm import declared as rounds
+from unpooled.models.glm import fit as coordinator
 from unpooled.privacy.accounting import budget_mu
 
 ROWS, DELTA, CORRELATION = 1000, 1e-6, 0.5

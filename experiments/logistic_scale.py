@@ -31,9 +31,9 @@ from sklearn.metrics import roc_auc_score
 import unpooled
 from unpooled import PrivateGLM
 from unpooled.kernels.score_posterior import mean_log_odds
+from unpooled.models.glm import declared as glm_rounds
 from unpooled.models.glm import plan as glm_plan
-from unpooled.models.glm import rounds as glm_rounds
-from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_LENGTHS
+from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_LENGTHS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -16,7 +16,7 @@ from experiments.common import run, write_table
 from experiments.priors import KINDS, earlier
 
 from unpooled import PrideRegressor
-from unpooled.models.pride import drawn
+from unpooled.models.pride import local as drawn
 from unpooled.models.pride.gram import Kernel
 
 #: Parties, columns of each, rows, correlation, whether all slopes are positive, R^2.

@@ -27,7 +27,7 @@ from experiments.common import run, write_table
 from experiments.inference.played import played_result
 
 from unpooled.linear.schedule import WORTH_DIRECTION, WORTH_FEW_SLOPES, WORTH_LENGTHS, WORTH_SLOPES
-from unpooled.models.bayes import plan as bayes_plan
+from unpooled.models.bayes import declared as bayes_plan
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

@@ -25,8 +25,8 @@ from experiments.joint.excess import CELLS as PROTOTYPE_CELLS
 from experiments.joint.excess import FACTOR, PROTOTYPES, mu_of
 
 from unpooled.linear.fit import LinearFit
-from unpooled.models.bayes.columns import sines
-from unpooled.models.bayes.columns.plan import MOMENTS, SINES, design_of
+from unpooled.models.bayes import columns as sines
+from unpooled.models.bayes.columns import MOMENTS, SINES, design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table

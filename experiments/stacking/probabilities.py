@@ -22,7 +22,8 @@ from scipy.special import expit
 
 from unpooled import PrivateStackingClassifier
 from unpooled.kernels.score_posterior import Slopes
-from unpooled.models.stacking import calibrating, coordinator
+from unpooled.models.stacking import fit as coordinator
+from unpooled.models.stacking import low_level as calibrating
 from unpooled.privacy.accounting import budget_mu
 
 SHARES, MASSES, COMMON = (0.3, 0.4, 0.5, 0.6), (0.5, 0.7), (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)

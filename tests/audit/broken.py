@@ -33,10 +33,10 @@ from unpooled.audit.stage import Act, share
 from unpooled.audit.transcripts import audit_sealed, audit_transcript
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
-from unpooled.models.describe import arms
+from unpooled.models.describe import declared as arms
 from unpooled.models.effects import sums as effect_sums
-from unpooled.models.stacking import party as party_of_stacks
-from unpooled.models.survival import plan as plan_of_survival
+from unpooled.models.stacking import rows as party_of_stacks
+from unpooled.models.survival import declared as plan_of_survival
 from unpooled.privacy import exposure, noise
 from unpooled.privacy import table as household
 from unpooled.privacy.bounds import Column

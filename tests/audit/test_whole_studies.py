@@ -19,9 +19,9 @@ from unpooled.estimation import base, contained, priors
 from unpooled.estimation import parameters as households
 from unpooled.kernels import moments
 from unpooled.linear import fit as linear_fit
-from unpooled.models.analyses import plan as analyses_plan
-from unpooled.models.describe import plan as of_describe
-from unpooled.models.tables import plan as of_tables
+from unpooled.models.analyses import declared as analyses_plan
+from unpooled.models.describe import declared as of_describe
+from unpooled.models.tables import declared as of_tables
 from unpooled.privacy import budget, exposure, origin
 from unpooled.privacy import plan as plans
 from unpooled.privacy import table as household

@@ -14,10 +14,10 @@ from scipy.stats import norm
 
 import unpooled
 from unpooled.errors import UsageError
-from unpooled.models.describe import MODEL, arms
-from unpooled.models.describe.arms import ARMS, ArmsLayout
-from unpooled.models.describe.compared import ArmsSummary, _cell, _compared
-from unpooled.models.describe.coordinator import Estimate, Summary
+from unpooled.models.describe import MODEL
+from unpooled.models.describe import declared as arms
+from unpooled.models.describe.declared import ARMS, ArmsLayout
+from unpooled.models.describe.fit import ArmsSummary, Estimate, Summary, _cell, _compared
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

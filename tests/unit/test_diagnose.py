@@ -16,8 +16,8 @@ import unpooled
 from unpooled import Bounds, diagnose
 from unpooled.errors import UsageError
 from unpooled.models import load
-from unpooled.models.diagnose import reading
-from unpooled.models.diagnose.reading import Cells
+from unpooled.models.diagnose import fit as reading
+from unpooled.models.diagnose.fit import Cells
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card, Household, Study

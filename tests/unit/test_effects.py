@@ -13,11 +13,9 @@ from treated import KNOWN, people, study
 import unpooled
 from unpooled.errors import UsageError
 from unpooled.models.effects import MODEL
-from unpooled.models.effects.cells import overlap_cells, spread_cuts, spread_of
 from unpooled.models.effects.declared import declared_of
-from unpooled.models.effects.exits import ExitsOfArms
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
-from unpooled.models.effects.sums import Balance, EffectSlopes, Pieces
+from unpooled.models.effects.sums import Balance, EffectSlopes, ExitsOfArms, Pieces, overlap_cells, spread_cuts, spread_of
 from unpooled.privacy.sensitivity import column_moments, contributions_of_arms
 from unpooled.privacy.unit import Adjacency, Unit
 
@@ -316,7 +314,7 @@ def test_the_bound_on_contributions_follows_the_noise() -> None:
 
 def test_requests_with_other_numbers_than_planned_are_refused() -> None:
     from unpooled.errors import PlanMismatch
-    from unpooled.models.effects.values import Models
+    from unpooled.models.effects.plan import Models
 
     design = MODEL.compile(study()).design
     for settings in ((), (1.0,), (math.inf,) * 60, (1e12,) * 60):
@@ -329,8 +327,7 @@ def test_requests_with_other_numbers_than_planned_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
 def test_whatever_a_request_carries_no_row_moves_a_sum_farther(parameters: dict[str, Any]) -> None:
     """A dishonest coordinator sends zeros, huge and tiny numbers for bounds, lengths and coefficients: no row becomes longer, and nothing is no number."""
-    from unpooled.models.effects.party import STATISTICS
-    from unpooled.models.effects.values import Models, Rows
+    from unpooled.models.effects.plan import STATISTICS, Models, Rows
 
     design = MODEL.compile(study(parameters)).design
     rng = np.random.default_rng(8)

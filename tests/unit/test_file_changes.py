@@ -14,7 +14,7 @@ from scipy.sparse import csc_array
 
 from unpooled.errors import DataError, UnpooledError
 from unpooled.models import load
-from unpooled.models.describe import party as steps
+from unpooled.models.describe import rows as steps
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import Target

@@ -22,10 +22,10 @@ from unpooled.errors import DataError, UsageError
 from unpooled.kernels import rows as class_rows
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
-from unpooled.models.glm import made_up
-from unpooled.models.glm.multinomial import ClassRates, ClassResponses, ClassRows, Softmax
+from unpooled.models.glm import outlook as made_up
+from unpooled.models.glm.curvature import Contrasts
+from unpooled.models.glm.families import ClassRates, ClassResponses, ClassRows, Softmax
 from unpooled.models.glm.plan import MOST_ENTRIES
-from unpooled.models.glm.shapes import Contrasts
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

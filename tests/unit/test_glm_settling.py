@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateGLM
-from unpooled.models.glm import coordinator
+from unpooled.models.glm import fit as coordinator
 
 N, COLUMNS = 5000, 20
 

@@ -19,9 +19,8 @@ from joint_world import study_of as study_of_columns
 from unpooled import PrivateLinearRegression
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError, UsageError
 from unpooled.linear.standard import Standard
-from unpooled.models.bayes.columns import sines
-from unpooled.models.bayes.columns.plan import design_of
-from unpooled.models.bayes.columns.sines import Descent, SineDesign, imagined_sines, strength
+from unpooled.models.bayes import columns as sines
+from unpooled.models.bayes.columns import Descent, SineDesign, design_of, imagined_sines, strength
 from unpooled.models.bayes.fitted import fitted
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column

@@ -11,20 +11,34 @@ import pytest
 from unpooled import PrivateLasso, UtilityWarning
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.models import load
-from unpooled.models.lasso import standard_party
-from unpooled.models.lasso.coordinator import render
-from unpooled.models.lasso.forms import Form, form_of
-from unpooled.models.lasso.in_common import believed_moments
-from unpooled.models.lasso.plan import grids
-from unpooled.models.lasso.standard_fit import OwnMoments, combined, fitting, heard_rows, in_ball, shared_axes, standards_of
-from unpooled.models.lasso.standard_messages import (
+from unpooled.models.lasso import moments_rows as standard_party
+from unpooled.models.lasso.frank_wolfe_fit import render
+from unpooled.models.lasso.frank_wolfe_rows import grids
+from unpooled.models.lasso.joint import Form, form_of
+from unpooled.models.lasso.moments_fit import (
+    OwnMoments,
+    believed_moments,
+    combined,
+    fitting,
+    heard_rows,
+    in_ball,
+    shared_axes,
+    standards_of,
+)
+from unpooled.models.lasso.moments_rows import (
+    AXIS,
+    CHOOSE,
+    CROSSING,
+    PRODUCTS,
+    SUMS,
     AxisRequest,
     ChooseRequest,
     CrossingRequest,
     ProductsRequest,
+    StandardDesign,
     Standards,
+    design_of,
 )
-from unpooled.models.lasso.standard_plan import AXIS, CHOOSE, CROSSING, PRODUCTS, SUMS, StandardDesign, design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Scores, Vector
 from unpooled.privacy.plan import Card, Study

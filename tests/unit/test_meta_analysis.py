@@ -18,8 +18,8 @@ from unpooled.inference.sites import FIXED, PooledTerm
 from unpooled.inference.summary import SummaryTerm
 from unpooled.kernels.between_sites import pooled
 from unpooled.models import load
-from unpooled.models.analyses import apart
-from unpooled.models.analyses import plan as plan_of_analyses
+from unpooled.models.analyses import declared as apart
+from unpooled.models.analyses import declared as plan_of_analyses
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study

@@ -27,10 +27,10 @@ from unpooled.kernels.pls import Centred
 from unpooled.linear.moments import Moments
 from unpooled.models import load
 from unpooled.models.pls.components import fit
-from unpooled.models.pls.coordinator import render
-from unpooled.models.pls.frame import Frame, basis_steps
-from unpooled.models.pls.plan import design_of
-from unpooled.models.pls.rowwise import RowWise
+from unpooled.models.pls.declared import design_of
+from unpooled.models.pls.estimator import RowWise
+from unpooled.models.pls.fit import render
+from unpooled.models.pls.spectra import Frame, basis_steps
 from unpooled.papers.pls import (
     ComponentsLayout,
     EntrustedRows,

@@ -11,11 +11,19 @@ from sklearn.linear_model import LinearRegression
 
 from unpooled import PrideRegressor
 from unpooled.kernels.ridge import RidgePath
-from unpooled.models.pride import average
-from unpooled.models.pride.average import FACTORS, AverageMember, averaged, fades, home_members, kernels, weights
-from unpooled.models.pride.curve import Observed, sketches_likelihood
-from unpooled.models.pride.gram import GramPath, Heard, Kernel
-from unpooled.models.pride.local import GramProblem, RegressionCalibration
+from unpooled.models.pride import local as average
+from unpooled.models.pride.gram import GramPath, Heard, Kernel, Observed, sketches_likelihood
+from unpooled.models.pride.local import (
+    FACTORS,
+    AverageMember,
+    GramProblem,
+    RegressionCalibration,
+    averaged,
+    fades,
+    home_members,
+    kernels,
+    weights,
+)
 
 
 def problem(noise: float = 0.7) -> tuple[GramProblem, np.ndarray]:

@@ -15,18 +15,21 @@ from unpooled.kernels.newton import MoreauEnvelope
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import load
 from unpooled.models.pride import gram
-from unpooled.models.pride.curve import (
+from unpooled.models.pride.declared import automatic_size
+from unpooled.models.pride.gram import (
     OTHERS,
     Belief,
+    GramNewtonPath,
+    GramPath,
+    Heard,
+    Kernel,
     OwnColumns,
     calibrated_weight,
     energies_inside,
     energy_outside,
     expected_energies,
 )
-from unpooled.models.pride.gram import GramNewtonPath, GramPath, Heard, Kernel
 from unpooled.models.pride.local import RegressionCalibration, random_folds
-from unpooled.models.pride.parameters import automatic_size
 from unpooled.privacy.plan import Card, Study
 
 pytestmark = pytest.mark.guarantee

@@ -17,7 +17,7 @@ from unpooled.estimation import columns as linking
 from unpooled.estimation.outlook import Imagined
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models import load
-from unpooled.models.pride.average import own_decisions
+from unpooled.models.pride.local import own_decisions
 from unpooled.products import design, masking
 from unpooled.protocol.messages import Array, Sealed
 from unpooled.study import finished as about

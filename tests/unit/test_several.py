@@ -19,7 +19,7 @@ from commands import PARTIES, approve, command, two_parties
 import unpooled
 from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusal, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.models.analyses import coordinator
+from unpooled.models.analyses import fit as coordinator
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource

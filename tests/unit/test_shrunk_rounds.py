@@ -7,7 +7,7 @@ import pytest
 
 from unpooled import PrivateGLM
 from unpooled.kernels.score_posterior import averaged_rounds, believed_length, believed_slopes
-from unpooled.models.glm import coordinator
+from unpooled.models.glm import fit as coordinator
 
 
 @pytest.mark.parametrize(("rounds", "step"), [(1, 0.3), (15, 0.286), (40, 0.1), (80, 1.0)])

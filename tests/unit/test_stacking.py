@@ -24,11 +24,10 @@ from unpooled.families import FAMILIES, Family
 from unpooled.kernels import logistic
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models import load
-from unpooled.models.stacking import fits as sound
-from unpooled.models.stacking import party as steps
-from unpooled.models.stacking.fits import Fit
-from unpooled.models.stacking.messages import MetaRequest
-from unpooled.models.stacking.plan import design_of
+from unpooled.models.stacking import declared as sound
+from unpooled.models.stacking import rows as steps
+from unpooled.models.stacking.declared import Fit
+from unpooled.models.stacking.plan import MetaRequest, design_of
 from unpooled.papers import stacking as published
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED

@@ -19,8 +19,9 @@ from unpooled import PrivateStackingClassifier
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.score_posterior import ANY, CELLS, CUTS, ScoreCounts, score_counts, score_posterior
 from unpooled.models import fitted, load
-from unpooled.models.stacking import calibrating
-from unpooled.models.stacking.calibrating import (
+from unpooled.models.stacking import low_level as calibrating
+from unpooled.models.stacking.fit import StackingResult
+from unpooled.models.stacking.low_level import (
     BELIEVED,
     COMMON,
     PROBABILITIES,
@@ -33,9 +34,7 @@ from unpooled.models.stacking.calibrating import (
     factor_of,
     place_and_width,
 )
-from unpooled.models.stacking.coordinator import StackingResult
-from unpooled.models.stacking.messages import CountsReply, ScoresRequest
-from unpooled.models.stacking.plan import design_of
+from unpooled.models.stacking.plan import CountsReply, ScoresRequest, design_of
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger

@@ -14,8 +14,9 @@ import unpooled
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.inference.life_table import LifeTable
 from unpooled.kernels import survival as survival_tests
-from unpooled.models.survival import MODEL, plan
-from unpooled.models.survival.plan import ExitsLayout
+from unpooled.models.survival import MODEL
+from unpooled.models.survival import declared as plan
+from unpooled.models.survival.declared import ExitsLayout
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -14,12 +14,9 @@ import unpooled
 from unpooled import Bounds
 from unpooled.errors import BudgetRefusal, UsageError
 from unpooled.models import load
-from unpooled.models.tables.coordinator import read
-from unpooled.models.tables.layout import TableLayout
-from unpooled.models.tables.party import cells
-from unpooled.models.tables.plan import TablesDesign, mechanism
-from unpooled.models.tables.result import Contingency, Effect
-from unpooled.models.tables.terms import foot, panels, render
+from unpooled.models.tables.declared import TableLayout, TablesDesign, cells, mechanism
+from unpooled.models.tables.fit import read
+from unpooled.models.tables.result import Contingency, Effect, foot, panels, render
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Plan, Study
 from unpooled.privacy.table import Table

@@ -11,7 +11,7 @@ from world import sized
 
 from unpooled import PrivateGLM, PrivateLinearRegression
 from unpooled.linear import residuals as residual_cells
-from unpooled.models.glm import coordinator
+from unpooled.models.glm import fit as coordinator
 
 N, SLOPES = 20_000, np.array([0.4, 0.0, -0.2])
 OWN: dict[str, Any] = {"bounds": (-4, 4), "delta": 1e-5}

@@ -19,8 +19,8 @@ from unpooled import Budget, PrivateLinearRegression, describe, meta_analysis
 from unpooled import Study as Together
 from unpooled.errors import PolicyRefusal, UsageError
 from unpooled.models import load
-from unpooled.models.describe import plan as plan_of_describe
-from unpooled.models.describe.plan import Parameters, layout
+from unpooled.models.describe import declared as plan_of_describe
+from unpooled.models.describe.declared import Parameters, layout
 from unpooled.privacy.accounting import budget_mu, gaussian_epsilon
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import Event, Kind

@@ -12,23 +12,25 @@ from unpooled.errors import UsageError, listed
 from unpooled.families.logistic import Logistic
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import pride
-from unpooled.models.pride import party
-from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
-from unpooled.models.pride.parameters import Parameters, check_sizes
-from unpooled.models.pride.party import sent
+from unpooled.models.pride import rows as party
+from unpooled.models.pride.declared import Parameters, check_sizes
 from unpooled.models.pride.plan import (
     DUALITY_GAP,
     ESTIMATE,
     SKETCH,
+    Estimated,
+    EstimateRequest,
     Own,
     Part,
     PrideDesign,
+    Sketch,
     check,
     coded,
     parts_of,
     plan_of,
     widths_of,
 )
+from unpooled.models.pride.rows import sent
 from unpooled.papers.sdca import sdca
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced

@@ -10,9 +10,8 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.models import stacking
-from unpooled.models.stacking import fits as sound_fits
-from unpooled.models.stacking.fits import Fit, expm1
-from unpooled.models.stacking.parameters import COMBINERS, META_ROLE, SCALE, Meta, Parameters
+from unpooled.models.stacking import declared as sound_fits
+from unpooled.models.stacking.declared import COMBINERS, META_ROLE, SCALE, Fit, Meta, Parameters, expm1
 from unpooled.models.stacking.plan import compile_plan as sound_plan
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.privacy.classes import DEFAULT

@@ -18,11 +18,10 @@ from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
 from unpooled.inference.coding import coded_by
 from unpooled.inference.summary import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
-from unpooled.models.diagnose import MODEL, reading
-from unpooled.models.diagnose.coordinator import render
-from unpooled.models.diagnose.plan import Link
-from unpooled.models.diagnose.reading import Cells
-from unpooled.models.diagnose.terms import terms
+from unpooled.models.diagnose import MODEL
+from unpooled.models.diagnose import fit as reading
+from unpooled.models.diagnose.declared import Link
+from unpooled.models.diagnose.fit import Cells, render, terms
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, ReleasedInput, origins_of
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.diagnose.reading import Banded, CalibrationTest, CellReading, RocBand
+    from unpooled.models.diagnose.fit import Banded, CalibrationTest, CellReading, RocBand
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
 
@@ -77,7 +76,7 @@ class Diagnosis(PlannedResult):
     def auc(self) -> Banded:
         """Return the area under the ROC curve with its interval (of two classes)."""
         self._of_classes()
-        return reading.area(self.cells_.counts.numpy(), self.cells_.deviation)
+        return reading.area_under(self.cells_.counts.numpy(), self.cells_.deviation)
 
     @property
     def roc(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

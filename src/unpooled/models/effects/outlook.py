@@ -26,10 +26,9 @@ from unpooled.estimation.outlook import (
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.inference.summary import ACCENT, OTHER, SOFT
-from unpooled.models.effects.coordinator import coordinate
 from unpooled.models.effects.declared import OutcomeFamily
-from unpooled.models.effects.party import STATISTICS
-from unpooled.models.effects.plan import compile_plan
+from unpooled.models.effects.fit import coordinate
+from unpooled.models.effects.plan import STATISTICS, compile_plan
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
