@@ -5,7 +5,7 @@ from unpooled.linear.releases import JOINT, ROUNDS
 from unpooled.models.bayes.declared import TEMPLATE
 from unpooled.models.bayes.fit import BayesResult, compile_plan, coordinate, foot, panels, predicting, tables, terms
 from unpooled.models.bayes.outlook import outlook
-from unpooled.models.bayes.rows import STEPS
+from unpooled.models.bayes.rows import STATISTICS, STEPS
 from unpooled.products.plan import STEPS as COLUMN_STEPS
 from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
@@ -33,3 +33,6 @@ MODEL = Model(
     says="a linear regression: how a number depends on other columns",
     earlier=linear("bayes"),
 )
+
+#: What an outlook of a study that contains this one plays, too: what a party adds up, by the name of the total.
+__all__ = ["MODEL", "STATISTICS"]

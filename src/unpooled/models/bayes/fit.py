@@ -22,8 +22,7 @@ from unpooled.linear.moments import NARROWED, Moments, StoredMoments
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.schedule import Method, clip_of_focus
 from unpooled.linear.standard import CONSTANT, RESIDUAL, SCALES, Standard
-from unpooled.models.bayes import columns as columns
-from unpooled.models.bayes import declared as plan
+from unpooled.models.bayes import columns, declared
 from unpooled.models.bayes.columns import SineDesign, by_sines
 from unpooled.models.bayes.declared import CROSS, DEVIATIONS, MOMENTS, NAIVE, SQUARE, believed
 from unpooled.privacy.study import COLUMNS
@@ -369,7 +368,7 @@ def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
 def compile_plan(study: Study) -> Plan:
     """Return the releases of a study: of joint sums where it says that columns are split, else of totals over rows."""
     split = study.parameters.get("split")
-    return columns.compile_plan(study) if split == COLUMNS else plan.compile_plan(study)
+    return columns.compile_plan(study) if split == COLUMNS else declared.compile_plan(study)
 
 
 def coordinate(compiled: Plan) -> Conversation:

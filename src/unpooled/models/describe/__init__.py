@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from unpooled.linear.releases import JOINT
-from unpooled.models.describe import declared as plan
-from unpooled.models.describe import fit as compared
-from unpooled.models.describe import fit as coordinator
+from unpooled.models.describe import declared, fit
 from unpooled.models.describe.declared import TEMPLATE, Range
 from unpooled.models.describe.fit import ArmsSummary, JointSummary, Summary, terms
 from unpooled.models.describe.outlook import outlook
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 def compile_plan(study: Study) -> Plan:
     """Return the releases of a study: of joint moments where it says how the data are split, else of every party's sums."""
     if "split" not in study.parameters:
-        return plan.compile_plan(study)
+        return declared.compile_plan(study)
     from unpooled.models.describe.columns import compile_columns
 
     return compile_columns(study)
@@ -35,9 +33,9 @@ def compile_plan(study: Study) -> Plan:
 def coordinate(compiled: Plan) -> Conversation:
     """Return the conversation of a study of either split."""
     if not compiled.joint and compiled.design.arms is not None:
-        return (yield from compared.coordinate_arms(compiled))
+        return (yield from fit.coordinate_arms(compiled))
     if not compiled.joint:
-        return (yield from coordinator.coordinate(compiled))
+        return (yield from fit.coordinate(compiled))
     from unpooled.models.describe.columns import coordinate_columns
 
     return (yield from coordinate_columns(compiled))
@@ -46,9 +44,9 @@ def coordinate(compiled: Plan) -> Conversation:
 def render(result: Any) -> str:  # noqa: ANN401 - summaries, ranges, or both splits' own
     """Return a result as a table."""
     if isinstance(result, ArmsSummary):
-        return compared.render_arms(result)
+        return fit.render_arms(result)
     if not isinstance(result, JointSummary):
-        return coordinator.render(result)
+        return fit.render(result)
     from unpooled.models.describe.columns import render as render_columns
 
     return render_columns(result)
@@ -57,10 +55,10 @@ def render(result: Any) -> str:  # noqa: ANN401 - summaries, ranges, or both spl
 def panels(compiled: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401 - as for ``render``
     """Return the means and counts, and the correlations with their intervals."""
     if isinstance(result, ArmsSummary):
-        return compared.panels_of_arms(result)
+        return fit.panels_of_arms(result)
     if not isinstance(result, JointSummary):
-        return coordinator.panels(compiled, result)
-    found = coordinator.panels(compiled, result.summaries)
+        return fit.panels(compiled, result)
+    found = fit.panels(compiled, result.summaries)
     if not result.correlations:
         return found
     names = tuple(f"{c.first}, {c.second}" for c in result.correlations)

@@ -166,7 +166,7 @@ def play(plan: Plan[EffectDesign], table: Table, rng: np.random.Generator) -> Ef
     """Return the result of one study of these rows with the noise that its plan has."""
     parts = {}
     for name, part in plan.parts.items():
-        statistics = importlib.import_module(f"unpooled.models.{part.study.model}.party").STATISTICS
+        statistics = importlib.import_module(f"unpooled.models.{part.study.model}").STATISTICS
         own = Imagined(
             part.design.aggregation.parties, 0, table=part.design.seen(table), real=part, rng=rng, statistics=statistics
         )

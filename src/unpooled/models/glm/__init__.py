@@ -5,7 +5,7 @@ from unpooled.models.glm.declared import TEMPLATE
 from unpooled.models.glm.families import earlier
 from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.outlook import outlook
-from unpooled.models.glm.plan import STEPS, compile_plan
+from unpooled.models.glm.plan import STATISTICS, STEPS, compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
@@ -24,3 +24,6 @@ MODEL = Model(
     says="a regression for yes or no, counts, rates or times until an event",
     earlier=Citing(earlier),
 )
+
+#: What an outlook of a study that contains this one plays, too: what a party adds up, by the name of the total.
+__all__ = ["MODEL", "STATISTICS"]

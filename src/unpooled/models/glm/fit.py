@@ -26,7 +26,7 @@ from unpooled.kernels.posterior import drawn_to_model
 from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds, believed_slopes, score_posterior
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
-from unpooled.models.glm import rows as scaling
+from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.curvature import Contrasts, Intervals, shape_of
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
@@ -112,7 +112,7 @@ def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tupl
     rows, intercept = design.short, design.layout.intercept
     start = np.zeros(design.layout.size)
     if intercept:
-        start[-1] = fit.shape.constant / scaling.SHORTENED_CONSTANT
+        start[-1] = fit.shape.constant / glm_rows.SHORTENED_CONSTANT
     step = design.schedule.step / rows.radius**2 / fit.counted
 
     def move(total: Total, _: Row) -> Row:

@@ -29,13 +29,12 @@ from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
 from unpooled.linear.moments import Moments
 from unpooled.models.lasso import MODEL
-from unpooled.models.lasso import outlook as planner
 from unpooled.models.lasso.declared import LOGISTIC, Coupling
 from unpooled.models.lasso.frank_wolfe_fit import stepped
 from unpooled.models.lasso.frank_wolfe_rows import RESPONSE_WEIGHT, LassoDesign, Term
 from unpooled.models.lasso.frank_wolfe_rows import design_of as rounds_of
 from unpooled.models.lasso.joint import Form
-from unpooled.models.lasso.outlook import VARIANCE, ScoreOutlook
+from unpooled.models.lasso.outlook import VARIANCE, ScoreOutlook, outlook_of_rounds, recommend
 from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.study import PROOF
 
@@ -100,13 +99,13 @@ class BeforeRounds:
         ['refit', 'rounds', 'shares']
 
         """
-        return planner.recommend(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)[0]
+        return recommend(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)[0]
 
     def rounds_outlook(
         self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
     ) -> ScoreOutlook:
         """Return the relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find."""
-        return planner.outlook_of_rounds(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
+        return outlook_of_rounds(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
 
     def _rounds(self, n_samples: int, n_features: int) -> Study:
         """Return the study of these parameters in the form of rounds."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.kernels.survival import PartialLikelihood
-from unpooled.models.pride import local as average
+from unpooled.models.pride import local
 from unpooled.models.pride.declared import places
 from unpooled.models.pride.gram import Heard
 from unpooled.models.pride.local import (
@@ -325,12 +325,12 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
     columns, response = _own(context, part), _response(context)
     problem = _problem(context, columns.rows, request.received)
     folds = random_folds(response.shape[0], parameters.folds, context.plan.study.public_seed)
-    averages = average.averages(parameters, context.plan.study.epsilon)
+    averages = local.averages(parameters, context.plan.study.epsilon)
     about = centres(context.design, part, request.received)
 
     def solved(problem: LocalProblem, unit: float) -> tuple[float, Share]:
         if (averages or about) and isinstance(problem, GramProblem):
-            by_evidence = average.share if averages else partial(nearest_share, parameters.law)
+            by_evidence = local.share if averages else partial(nearest_share, parameters.law)
             alpha, found, drawn = by_evidence(problem, response / unit, about, fit_intercept=parameters.fit_intercept)
             _keep_drawn(context, "drawn", drawn)
             return alpha, found
@@ -374,12 +374,12 @@ def estimate(context: Context, request: EstimateRequest, solve: Solver = minimum
 def _at_home(context: Context[PrideDesign], problem: GramProblem, response: Vector, about: Sequence[Centre]) -> Share:
     """Return the prediction of new rows here; of an average, keep the noise that it was fitted at, and what of the sketches is no noise."""
     parameters = _parameters(context)
-    if not average.averages(parameters, context.plan.study.epsilon):
+    if not local.averages(parameters, context.plan.study.epsilon):
         _, found, drawn = nearest_at_home(parameters.law, problem.at_home(), response, about)
     else:
-        context.keep(average.NOISE, problem.heard.noise)
+        context.keep(local.NOISE, problem.heard.noise)
         context.keep("reliability", np.empty(0) if problem.calibration is None else problem.reliability()[::-1])
-        found, drawn = average.at_home(problem, response, about, fit_intercept=parameters.fit_intercept)
+        found, drawn = local.at_home(problem, response, about, fit_intercept=parameters.fit_intercept)
     _keep_drawn(context, "drawn_at_home", drawn)
     return found
 
@@ -462,11 +462,11 @@ def predict(context: Context, request: PredictRequest) -> Predicted:
         known = np.hstack([own, others[:, ~noisy]])
         calibration = RegressionCalibration(kept("known_means"), kept("noisy_means"), kept("calibration"))
         others = others.copy()
-        then = average.noise_then(context, fitted)
+        then = local.noise_then(context, fitted)
         if then is None:
             others[:, noisy] = calibration.apply(known, others[:, noisy], noise[noisy])
         else:
-            others[:, noisy] = calibration.residual(known, others[:, noisy]) * average.fades(then[noisy], noise[noisy])
+            others[:, noisy] = calibration.residual(known, others[:, noisy]) * local.fades(then[noisy], noise[noisy])
     decision = own @ kept("home_coefficients" if context.design.models_gram else "coefficients")
     decision = decision + others @ kept("received_coefficients")
     constant = kept("intercept")
