@@ -37,7 +37,7 @@ class SumsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: exact integer sums of coded columns.
+# Exact integer sums of coded columns.
 
 
 def sums(table: Table, layout: SumsLayout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:

@@ -185,7 +185,7 @@ class CellsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: exact counts of cells.
+# The only part of this model that touches raw data: exact counts of cells.
 
 
 def answer(context: Context, request: Nothing) -> CellsReply:  # noqa: ARG001 - the request is no more than its name

@@ -202,7 +202,7 @@ def calibration_test(found: Cells) -> CalibrationTest:
 
 
 # --- Coordinator -----------------------------------------------------------------------------------------------------------
-# Pure generator: add up the parties' histograms. What is read off them is in ``reading.py``; all of it is post-processing.
+# Pure generator: add up the parties' histograms. What is read off them is above; all of it is post-processing.
 
 
 def coordinate(plan: Plan[DiagnoseDesign]) -> Conversation:

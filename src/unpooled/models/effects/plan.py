@@ -508,7 +508,7 @@ class Rows:
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: counts and sums of what rows contribute to an effect.
+# The only part of this model that touches raw data: counts and sums of what rows contribute to an effect.
 
 
 def _added(name: str, added_up: Callable[[EffectDesign, Rows], Ints]) -> Callable[[Context[EffectDesign], Settings], Ints]:

@@ -330,7 +330,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm: float | None = None
     rows: str = SHORTEN
     fit_intercept: bool = True
-    #: "auto" is decided before data (``rounds.py``).
+    #: "auto" is decided before data (``schedule_of``).
     method: str = GlmMethod.AUTO
     #: The most passes over the data.
     max_passes: int = MOST_PASSES

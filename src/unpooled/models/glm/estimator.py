@@ -176,11 +176,11 @@ def concordance(risk: Vector, time: Vector, happened: Vector) -> float:
 # Answers of a fitted generalised linear model: linear predictors, means, classes, probabilities, scores, and its summary.
 
 
-def _has_classes(estimator: GlmPredictions) -> bool:
+def _has_classes(estimator: _GlmPredictions) -> bool:
     return estimator.family in {*TWO_CLASSES, MULTINOMIAL}
 
 
-class GlmPredictions(Tabled, Followed, StudyEstimator):
+class _GlmPredictions(Tabled, Followed, StudyEstimator):
     """The part of ``PrivateGLM`` that needs nothing but its result."""
 
     family: str
@@ -348,7 +348,7 @@ class GlmPredictions(Tabled, Followed, StudyEstimator):
 # ``PrivateGLM``: a thin scikit-learn estimator over the study of generalised linear models, run in process.
 
 
-class PrivateGLM(Earlier, GlmPredictions):
+class PrivateGLM(Earlier, _GlmPredictions):
     """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 
     Parameters

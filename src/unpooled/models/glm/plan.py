@@ -416,7 +416,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: sums of responses, of columns, and over standardised rows.
+# The only part of this model that touches raw data: sums of responses, of columns, and over standardised rows.
 
 
 def _base(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:

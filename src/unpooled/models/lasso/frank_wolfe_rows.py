@@ -383,7 +383,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: scores of columns, picks among them, and released columns.
+# What touches raw data in these rounds: scores of columns, picks among them, and released columns.
 #
 # Scores are exact integers: coded columns and residuals are truncated to grids so coarse that float64 BLAS adds their products
 # exactly, and so fine that the noise hides it. One row moves a score by at most twice the product of the grids' ends.

@@ -412,7 +412,7 @@ class ExactReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: sums over projected rows, exact moments where no noise is asked for.
+# The only part of this model that touches raw data: sums over projected rows, exact moments where no noise is asked for.
 
 
 def _moments(context: Context[PlsDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:

@@ -172,7 +172,7 @@ def kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The steps of a party, which alone touch raw data (the sum of a sketch is in ``exact.py``): sketch, estimate, cross-validate, predict.
+# Sketch, estimate, cross-validate, predict.
 
 
 def part_of(context: Context[PrideDesign]) -> Part:

@@ -107,7 +107,7 @@ _METHODS = (AUTO, PERTURBATION, ROUNDS, MOMENTS)
 _POOLED, _BASE_RATE = "glm", "mean"
 
 
-class PooledLogistic(Tabled, StackEstimator):
+class _PooledLogistic(Tabled, StackEstimator):
     """The parameters of ``PrivateLogisticRegression`` at work: the choice, and the fit by either way."""
 
     method: str
@@ -323,7 +323,7 @@ class PooledLogistic(Tabled, StackEstimator):
 # ``PrivateLogisticRegression`` and ``PrivateStackingClassifier``: thin scikit-learn estimators over the stacking study, run in process.
 
 
-class PrivateLogisticRegression(PooledLogistic):
+class PrivateLogisticRegression(_PooledLogistic):
     """Logistic regression of two classes: by objective perturbation at one party, or by rounds over the totals of one or several.
 
     Parameters

@@ -211,7 +211,7 @@ def compile_plan(study: Study) -> Plan:
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: exact counts of exits.
+# The only part of this model that touches raw data: exact counts of exits.
 
 
 def _exits(context: Context[SurvivalDesign], settings: tuple[float, ...]) -> NDArray[np.int64]:

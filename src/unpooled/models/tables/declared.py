@@ -264,7 +264,7 @@ class TableReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
-# The only file of this model that touches raw data: exact counts of the cells of a table.
+# The only part of this model that touches raw data: exact counts of the cells of a table.
 
 
 def cells(table: Table, layout: TableLayout, block_rows: int = BLOCK_ROWS) -> NDArray[np.int64]:
