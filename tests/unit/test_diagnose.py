@@ -153,6 +153,7 @@ def test_what_the_model_s_ranges_cost_belongs_to_its_diagnosis() -> None:
     assert not diagnose(read, X, DAYS).statement_.holds
 
 
+@pytest.mark.guarantee
 def test_counts_of_a_log_link() -> None:
     y = np.minimum(np.random.default_rng(0).poisson(np.exp(0.5 + X[:, 0])), 15)
     model = unpooled.PrivateGLM(epsilon=5.0, delta=1e-5, family="poisson", bounds=(-1, 1), y_bounds=(0, 15), random_state=0)

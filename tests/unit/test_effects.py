@@ -312,6 +312,7 @@ def test_the_bound_on_contributions_follows_the_noise() -> None:
     assert overlap_cells(OVERLAP, 0.15).cuts == (0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85)
 
 
+@pytest.mark.guarantee
 def test_requests_with_other_numbers_than_planned_are_refused() -> None:
     from unpooled.errors import PlanMismatch
     from unpooled.models.effects.plan import Models
@@ -322,7 +323,8 @@ def test_requests_with_other_numbers_than_planned_are_refused() -> None:
             Models.of(design, settings, design.further(SUMS))
 
 
-@pytest.mark.slow_for("{}", "{'estimand': 'ATT'}")
+@pytest.mark.guarantee
+@pytest.mark.slow_for("{}")
 @pytest.mark.parametrize("parameters", [{}, {"estimator": "iptw"}, {"estimand": "ATT"}, {"estimator": "g-formula"}], ids=str)
 @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
 def test_whatever_a_request_carries_no_row_moves_a_sum_farther(parameters: dict[str, Any]) -> None:

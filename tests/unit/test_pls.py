@@ -225,6 +225,7 @@ def test_rows_are_shortened_to_the_bound(basis: str) -> None:
     assert trace <= 50 * asked.layout.grid**2
 
 
+@pytest.mark.guarantee
 def test_a_missing_channel_is_refused_by_name() -> None:
     asked = design_of(PrivatePLSRegression(**DECLARED).plan(600, 12).study)
     broken = SMALL.copy()

@@ -529,6 +529,7 @@ def test_what_makes_no_sense_is_refused_before_any_data(family: str, options: di
         PrideGLM(family, bounds=(-1, 1), **options).plan(50, 4)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("family", "response", "more"),
     [

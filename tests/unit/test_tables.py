@@ -82,6 +82,7 @@ def test_cells_are_counted_exactly() -> None:
     np.testing.assert_array_equal(cells(table_of(records[::-1]), LAYOUT, block_rows=7), found)
 
 
+@pytest.mark.guarantee
 def test_bins_have_names_that_differ() -> None:
     close = TableLayout((Column("x", 0.0, 1.0),), ((0.12345678, 0.12345679),))
     assert close.levels == (("[0, 0.12345678)", "[0.12345678, 0.12345679)", "[0.12345679, 1]"),)
@@ -138,6 +139,7 @@ def test_a_statement_prices_a_row_and_a_value() -> None:
 # --- refusals -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
