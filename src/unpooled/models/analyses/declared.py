@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.study import Study
 
 
-# --- Apart -----------------------------------------------------------------------------------------------------------------
+# --- Fitted apart, pooled afterwards ---------------------------------------------------------------------------------------
 # Analyses that are fitted at every site by itself, with their terms pooled afterwards (Theorem F.27).
 
 

@@ -55,11 +55,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# --- Columns ---------------------------------------------------------------------------------------------------------------
-# Linear regression from the joint moments of columns at different parties (:mod:`unpooled.products`).
-
-
-# --- Sines -----------------------------------------------------------------------------------------------------------------
+# --- Rounds of sines -------------------------------------------------------------------------------------------------------
 # Rounds by sines for two parties: small errors of predictions where n mu is small, and no standard errors.
 #
 # The coefficients b of standardised columns descend along noisy gradients of a bounded loss of the residuals r = v - z.b,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-# --- Declared --------------------------------------------------------------------------------------------------------------
+# --- Parameters ------------------------------------------------------------------------------------------------------------
 # The parameters of a Bayes study, and what is refused of them by themselves.
 
 AWARE, NAIVE = "noise-aware", "naive"
@@ -239,7 +239,7 @@ def believed(
     return factor, mean * noise + float(weights @ np.square(kept - factor)) * square / max(free, 1)
 
 
-# --- Focus -----------------------------------------------------------------------------------------------------------------
+# --- Rows of a focus -------------------------------------------------------------------------------------------------------
 # A study whose budget goes to some declared terms: the others are nuisance (THEORY.md, section 11).
 #
 # Rounds give coefficients b of all columns. One release of the products of the focused columns z_F with the others z_N says how they are related
@@ -656,7 +656,7 @@ def _focus_note(design: BayesDesign) -> str:
     )
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of linear regression.
 
 _COLUMNS = Template(

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-# --- Following -------------------------------------------------------------------------------------------------------------
+# --- Other models from the same moments ------------------------------------------------------------------------------------
 # The part of the regression estimator that released second moments make: other models, free of charge.
 
 
@@ -152,7 +152,7 @@ class Following(Earlier):
         return self._released().vif()
 
 
-# --- Estimating ------------------------------------------------------------------------------------------------------------
+# --- Columns of several parties --------------------------------------------------------------------------------------------
 # The part of the estimator of linear regression that fits columns of several parties: studies, tables, and moments in the order of the data.
 
 #: Parameters that are of rows at several parties, with the values that leave them out.

@@ -112,7 +112,7 @@ def _simulated(design: BayesDesign, plan: Plan, rows: int) -> float:
     return _MULTIPLES[int(errors.argmin())]
 
 
-# --- Focused ---------------------------------------------------------------------------------------------------------------
+# --- The conversation of a focus -------------------------------------------------------------------------------------------
 # The conversation of a study with a focus: rounds over all columns, then moments of the focused ones alone.
 
 
@@ -309,7 +309,7 @@ def coefficients_of(fit: LinearFit, names: tuple[str, ...], level: float) -> tup
     )
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Tables, lines and figures ---------------------------------------------------------------------------------------------
 # The result of a Bayesian regression as everybody reads it: its table, the lines under it, its figure.
 
 
@@ -361,7 +361,7 @@ def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
     return (*shown, *profiles.panels(found, result.level))
 
 
-# --- Splits ----------------------------------------------------------------------------------------------------------------
+# --- Either split ----------------------------------------------------------------------------------------------------------
 # Regression of either split: rows at different parties, or columns of the same rows at different parties.
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
 
 
-# --- Ranges ----------------------------------------------------------------------------------------------------------------
+# --- Private ranges --------------------------------------------------------------------------------------------------------
 # Private ranges as declared bounds: one noisy histogram per column over public bins, from which low and high are read.
 #
 # Bins are public before anybody looks: between powers of sqrt 2 up to :math:`2^{40}` on both sides of zero, what is nearer to zero than
@@ -124,7 +124,7 @@ def render(ranges: tuple[Range, ...]) -> str:
     return "\n".join(lines)
 
 
-# --- Arms ------------------------------------------------------------------------------------------------------------------
+# --- Sums by arm -----------------------------------------------------------------------------------------------------------
 # Sums of columns apart for every level of one column, as a table of two arms has them (THEORY.md, section 7).
 
 #: The release of these sums, and its step.
@@ -425,7 +425,7 @@ def _ranges(study: Study, parameters: Parameters) -> Plan:
     return Plan(study, Split.HORIZONTAL, releases, design=DescribeDesign(parameters, {}, layout))
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of counts, means and standard deviations.
 
 _JOINED = Template(

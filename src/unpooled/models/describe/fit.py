@@ -253,7 +253,7 @@ def panels(plan: Plan, summaries: tuple[Any, ...]) -> tuple[Panel, ...]:  # noqa
     return tuple(found)
 
 
-# --- Compared --------------------------------------------------------------------------------------------------------------
+# --- Arms compared ---------------------------------------------------------------------------------------------------------
 # Arms as they are, and how far they are apart: the table of baseline characteristics, from noisy sums of every arm.
 
 #: A variance below this many deviations of its noise, and an arm of fewer people than that, divide nothing.
@@ -469,7 +469,7 @@ def panels_of_arms(result: ArmsSummary) -> tuple[Panel, ...]:
     return tuple(found)
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # The summaries, line by line: counts, means and deviations by source, or the ends of private ranges.
 
 

@@ -36,7 +36,7 @@ class SumsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sums: Released
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # Exact integer sums of coded columns.
 
 

@@ -184,7 +184,7 @@ class CellsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cells: Released
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # The only part of this model that touches raw data: exact counts of cells.
 
 
@@ -201,7 +201,7 @@ def _cells(context: Context[DiagnoseDesign], settings: tuple[float, ...]) -> NDA
 STEPS = (Step(STEP, Nothing, CellsReply, answer),)
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a diagnosis.
 
 TEMPLATE = Template(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# --- Reading ---------------------------------------------------------------------------------------------------------------
+# --- Readings --------------------------------------------------------------------------------------------------------------
 # Diagnostics from noisy cells: ROC curve and area, calibration, mean residuals, each with a band that holds the noise (THEORY.md).
 
 _Z = 1.959963984540054
@@ -271,7 +271,7 @@ def panels(plan: Plan, found: Cells) -> tuple[Panel, ...]:  # noqa: ARG001 - as 
     return tuple(shown)
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # A diagnosis, line by line.
 
 

@@ -17,7 +17,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
 
-# --- Declared --------------------------------------------------------------------------------------------------------------
+# --- Parameters ------------------------------------------------------------------------------------------------------------
 # Declarations of a study of a treatment effect: its columns, its estimand, and the models by which it adjusts.
 
 #: The two parts of the plan, by name: models that other systems fit.
@@ -260,7 +260,7 @@ def _right(formula: Formula) -> str:
     return str(formula).partition("~")[2].strip()
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a treatment effect.
 
 TEMPLATE = Template(

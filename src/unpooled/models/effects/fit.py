@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# --- Estimating ------------------------------------------------------------------------------------------------------------
+# --- The effect and its standard error -------------------------------------------------------------------------------------
 # The effect and its standard error from released totals. All of it is post-processing (THEORY.md, section 4).
 
 #: An arm of fewer persons than this, or than this number of deviations of their noise, is hidden.

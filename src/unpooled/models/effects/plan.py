@@ -268,7 +268,7 @@ def _notes(parts: dict[str, Plan], declared: DeclaredEffect, shares: dict[str, f
     yield "then " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items() if name not in parts)
 
 
-# --- Values ----------------------------------------------------------------------------------------------------------------
+# --- Values of rows --------------------------------------------------------------------------------------------------------
 # Values of single rows: what two released models say of a row, and what the row contributes to the effect.
 
 #: Public numbers of a request are below this, so that every value of a row is finite.
@@ -507,7 +507,7 @@ class Rows:
         return np.asarray(used - np.where(self.treated, 1.0, 1 - weights)[:, None] * moved[0])
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # The only part of this model that touches raw data: counts and sums of what rows contribute to an effect.
 
 

@@ -121,7 +121,7 @@ class EffectResult(msgspec.Struct, frozen=True):
     drawn: DrawnEffect | None = None
 
 
-# --- Earlier ---------------------------------------------------------------------------------------------------------------
+# --- Earlier effects -------------------------------------------------------------------------------------------------------
 # An effect with earlier estimates of the same effect: which ones a study takes, and how far it is drawn to them (THEORY.md, section 5).
 
 #: A typical effect is one deviation of the outcome, whose declared range is about four.
@@ -200,7 +200,7 @@ def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierEf
     return EarlierEffects(parameters, declared_columns(cards))
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines and panels ------------------------------------------------------------------------------------------------------
 # A treatment effect, line by line, as a table and as figures.
 
 #: A difference of columns that is said to be large, in standard deviations.

@@ -556,7 +556,7 @@ class Intervals(GlmShape):
         return np.append(np.zeros(self.columns), np.log(self.table.hazards))
 
 
-# --- Shaping ---------------------------------------------------------------------------------------------------------------
+# --- The shape of a fit ----------------------------------------------------------------------------------------------------
 # Shape of a fit: from the released base rates of a study to the coefficients that its fit works on.
 
 

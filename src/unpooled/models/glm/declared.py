@@ -285,7 +285,7 @@ def _refined(
     )
 
 
-# --- Declared --------------------------------------------------------------------------------------------------------------
+# --- Parameters ------------------------------------------------------------------------------------------------------------
 # The columns that the parameters of a generalised linear model name: response, exposure, offset, weights, event; and the family that they fit.
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
@@ -469,7 +469,7 @@ def estimated(parameters: Parameters) -> bool:
     return parameters.dispersion == ESTIMATE
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a generalised linear model.
 
 TEMPLATE = Template(

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-# --- Shifted ---------------------------------------------------------------------------------------------------------------
+# --- Exposures and offsets -------------------------------------------------------------------------------------------------
 # Exposures and offsets as a caller of the estimator gives them: a number for each row, inside a declared range.
 
 #: Columns of the in-process parties that no feature can be called like.
@@ -88,7 +88,7 @@ def shifts(rows: int, exposure: Given, offset: Given) -> dict[str, NDArray[np.fl
     return found
 
 
-# --- Followed --------------------------------------------------------------------------------------------------------------
+# --- Answers of survival models --------------------------------------------------------------------------------------------
 # Answers of a fitted survival model: hazards, survival curves, and the concordance of its ranking with times.
 
 #: The column of the in-process parties that says whether there was an event; no feature can be called so.
@@ -172,7 +172,7 @@ def concordance(risk: Vector, time: Vector, happened: Vector) -> float:
     return right / pairs if pairs else 0.5
 
 
-# --- Predicting ------------------------------------------------------------------------------------------------------------
+# --- Predictions -----------------------------------------------------------------------------------------------------------
 # Answers of a fitted generalised linear model: linear predictors, means, classes, probabilities, scores, and its summary.
 
 

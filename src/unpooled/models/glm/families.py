@@ -100,7 +100,7 @@ def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierCo
     return found
 
 
-# --- Multinomial -----------------------------------------------------------------------------------------------------------
+# --- Several classes -------------------------------------------------------------------------------------------------------
 # Several classes: their family, their rates, and everything that is summed over rows with one of C declared classes.
 #
 # Every class has a linear predictor z.b_a, p is their softmax, and B is a C x D matrix of which a constant may be taken off every column. A record's
@@ -316,7 +316,7 @@ class ClassRows(GlmRows):
         return gram, np.full(gram.shape, deviation**2)
 
 
-# --- Survival --------------------------------------------------------------------------------------------------------------
+# --- Times to an event -----------------------------------------------------------------------------------------------------
 # Times to an event: declared intervals with a hazard each, and everything that is summed over persons who were followed for a time.
 #
 # In interval j a person with row x has the hazard exp(a_j + x.b): a piecewise exponential model. A person counts once, with the totals over the

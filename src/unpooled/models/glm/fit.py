@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Fit -------------------------------------------------------------------------------------------------------------------
+# --- A fit under way -------------------------------------------------------------------------------------------------------
 # A study of a generalised linear model under way: what was learnt so far, in standardised units.
 
 
@@ -99,7 +99,7 @@ class GlmFit(Rounds[GlmDesign]):
         return self.shape.penalty(self.standard, self.counted)
 
 
-# --- Calibrating -----------------------------------------------------------------------------------------------------------
+# --- Calibration -----------------------------------------------------------------------------------------------------------
 # The part of a fit that tells probabilities: the direction of the slopes, and the line of the log odds along a score.
 
 #: The mass of the length that earlier models say.
@@ -154,7 +154,7 @@ def _line_along(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list
     return line
 
 
-# --- Cutting ---------------------------------------------------------------------------------------------------------------
+# --- Residuals -------------------------------------------------------------------------------------------------------------
 # Residuals before and after Newton steps: the dispersion that they tell, the shares that the bounds cut off, and the mean of what was cut.
 
 
@@ -270,7 +270,7 @@ class Cutting:
         return Clipping(shortened, counts.beyond(clip), long, clip / deviation, tail)
 
 
-# --- Drawing ---------------------------------------------------------------------------------------------------------------
+# --- Earlier models --------------------------------------------------------------------------------------------------------
 # A generalised linear model that is drawn to earlier ones: what its rounds and its Newton step say with them.
 
 

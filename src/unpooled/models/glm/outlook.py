@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 
-# --- Made up ---------------------------------------------------------------------------------------------------------------
+# --- Made-up rows ----------------------------------------------------------------------------------------------------------
 # Made-up rows of a declared shape with responses of a known law, and how well a fit predicts new ones: what an outlook simulates.
 
 

@@ -415,7 +415,7 @@ def compile_plan(study: Study) -> Plan:
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # The only part of this model that touches raw data: sums of responses, of columns, and over standardised rows.
 
 

@@ -366,7 +366,7 @@ class GlmRows(StandardRows):
         return Standard(np.zeros(p), np.ones(p), 0.0, (math.nan, math.nan))
 
 
-# --- Scaling ---------------------------------------------------------------------------------------------------------------
+# --- Direction, then scale -------------------------------------------------------------------------------------------------
 # Direction, then scale: rounds on shortened rows tell in which direction the slopes point, and one histogram along it how long they are.
 #
 # A record's standardised row is shortened to a bound and gets a constant of 1. In a round its pull times that row is cut to a short length
@@ -441,7 +441,7 @@ class ScoreCells:
         return total.values.reshape(2, CELLS), float(total.deviations.max())
 
 
-# --- Directions ------------------------------------------------------------------------------------------------------------
+# --- Directions from second moments ----------------------------------------------------------------------------------------
 # A logistic model from second moments: the direction of its slopes from one release, and then their length from a few rounds.
 #
 # A row x is shortened to a bound, or scaled to one length, and gets a constant: z, \|z\| <= 1. Released are sum zz' and sum zs, s = +-1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Card, Plan, Study
 
 
-# --- Declared --------------------------------------------------------------------------------------------------------------
+# --- Parameters ------------------------------------------------------------------------------------------------------------
 # Parameters of a LASSO study, and what no form of it does.
 
 #: Numbers of a study, and of released columns, are smaller than this: their products and sums then neither overflow nor lose their grid.
@@ -205,7 +205,7 @@ def notes(plan: Plan) -> tuple[str, ...]:
     return tuple(found)
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of the LASSO.
 
 _JOINED = Template(

@@ -113,7 +113,7 @@ class BeforeRounds:
         return msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
 
 
-# --- In process ------------------------------------------------------------------------------------------------------------
+# --- Results in process ----------------------------------------------------------------------------------------------------
 # Results for an estimator of parties in one process: coefficients in place, iterates, and the noise-free duality gap.
 
 
@@ -203,7 +203,7 @@ def _coded(columns: tuple[Column, ...], table: Table) -> Columns:
     return Columns.of(coding.real([table[name] for name in coding.names]))
 
 
-# --- Joining ---------------------------------------------------------------------------------------------------------------
+# --- Columns joined under masks --------------------------------------------------------------------------------------------
 # The part of both LASSO estimators that joins the columns of parties under masks: the study, the fit, and the released moments.
 
 # ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types

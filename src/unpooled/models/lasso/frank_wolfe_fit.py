@@ -341,7 +341,7 @@ def panels(plan: Plan, result: LassoResult) -> tuple[Panel, ...]:  # noqa: ARG00
     return (Panel("coefficients", tuple(f"{c.party}: {c.name}" for c in chosen), tuple(c.value for c in chosen)),)
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # The lasso's coefficients, line by line; columns that are not listed have the coefficient 0.
 
 

@@ -382,7 +382,7 @@ def compile_plan(study: Study) -> Plan:
     )
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # What touches raw data in these rounds: scores of columns, picks among them, and released columns.
 #
 # Scores are exact integers: coded columns and residuals are truncated to grids so coarse that float64 BLAS adds their products

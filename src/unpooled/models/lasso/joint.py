@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Joint -----------------------------------------------------------------------------------------------------------------
+# --- Joint moments ---------------------------------------------------------------------------------------------------------
 # LASSO from the joint moments of columns at several parties (:mod:`unpooled.products`): whole persons are protected, and one party has the response.
 
 

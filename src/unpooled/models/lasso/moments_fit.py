@@ -111,7 +111,7 @@ def _believed(values: Vector, likelihood: Vector, prior: Vector | None = None) -
     return float(weights @ values / weights.sum())
 
 
-# --- Standard fit ----------------------------------------------------------------------------------------------------------
+# --- Fit -------------------------------------------------------------------------------------------------------------------
 # Fit from the parties' noisy moments, and the products of their first axes, to coefficients: numbers alone, all post-processing.
 
 #: What is added to the eigenvalues of a party's noisy correlations, a part of the noise's norm, and to what part of their mean they are raised.
@@ -320,7 +320,7 @@ def penalised(gram: Matrix, cross: Vector, penalty: Vector, scale: Vector) -> Ve
     return np.asarray(quadratic_with_penalty(gram, cross, penalty).coefficients * scale)
 
 
-# --- Drawn -----------------------------------------------------------------------------------------------------------------
+# --- Earlier models --------------------------------------------------------------------------------------------------------
 # Fits that are drawn to earlier models: the fit without them and the models share the weight, by what the release says of each (THEORY.md, 1e).
 
 #: How fast a direction of a party's columns loses weight that varies more than a mean one, for which the other parties' columns may speak.
@@ -432,7 +432,7 @@ def drawn_by(
     return DrawnTo(named(models, mixture.weights), tuple(pull for pull in moved if pull.value != pull.alone))
 
 
-# --- Standard coordinator --------------------------------------------------------------------------------------------------
+# --- Coordinator -----------------------------------------------------------------------------------------------------------
 # Pure generator of the default form: standardise, choose, moments, axes, what they have in common, and a fit.
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# --- Standard messages -----------------------------------------------------------------------------------------------------
+# --- Messages --------------------------------------------------------------------------------------------------------------
 # Messages of the default form: its requests, and the replies that may leave a party: noisy sums, picks, moments, axes and products.
 
 
@@ -109,7 +109,7 @@ class CrossingReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     products: Released
 
 
-# --- Standard plan ---------------------------------------------------------------------------------------------------------
+# --- Plan ------------------------------------------------------------------------------------------------------------------
 # The default form's releases: standardised columns, moments of each party's own, and what ties the parties' blocks together (THEORY.md, 1c).
 
 SUMS, CHOOSE, PRODUCTS, AXIS, CROSSING = "sums", "choose", "products", "axis", "crossing"
@@ -386,7 +386,7 @@ def equal_part(study: Study) -> float:
     return 1 / math.sqrt(len(study.parties)) if study.unit == Unit.RECORD else 1.0
 
 
-# --- Standard party --------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # Computations of a party in the default form. Every number is a function of one row and of public values, and bounded whatever those are.
 
 #: Public numbers of a request are below this, so that no number of a row overflows.

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     Index = NDArray[np.intp]
 
 
-# --- Planner ---------------------------------------------------------------------------------------------------------------
+# --- Outlook of the rounds -------------------------------------------------------------------------------------------------
 # Outlook of the rounds of a study of this shape, before any data are touched.
 #
 # The algorithm is simulated in the space of its scores. Columns are taken as independent, with variance ``VARIANCE`` on their coded

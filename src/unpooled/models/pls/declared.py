@@ -411,7 +411,7 @@ class ExactReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moments: Released
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # The only part of this model that touches raw data: sums over projected rows, exact moments where no noise is asked for.
 
 
@@ -439,7 +439,7 @@ STEPS = (
 )
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of partial least squares.
 
 TEMPLATE = Template(

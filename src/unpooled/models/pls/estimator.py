@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Rowwise ---------------------------------------------------------------------------------------------------------------
+# --- Preprocessing row by row ----------------------------------------------------------------------------------------------
 # ``RowWise``: preprocessing in front of a private model that provably treats every spectrum by itself, or is refused.
 
 #: Rows that are transformed one by one to see whether they depend on their neighbours.

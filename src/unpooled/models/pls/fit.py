@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Regressed -------------------------------------------------------------------------------------------------------------
+# --- Components of coefficients --------------------------------------------------------------------------------------------
 # Components of coefficients that rounds of regression found: post-processing of what they released (THEORY.md, section 3b).
 
 
@@ -110,7 +110,7 @@ def _of(
     return components_of(centred, frame, n_components, gram, fit.coef_, response, tried=mean.size)
 
 
-# --- Drawn -----------------------------------------------------------------------------------------------------------------
+# --- Earlier models --------------------------------------------------------------------------------------------------------
 # PLS with earlier models: released moments of coordinates are drawn to them, and components follow.
 
 
@@ -126,7 +126,7 @@ def drawn_components(
     return components_of(centred, frame, n_components, repaired(centred.gram, noise), fit.coef_, response), drawn
 
 
-# --- Several ---------------------------------------------------------------------------------------------------------------
+# --- Several responses -----------------------------------------------------------------------------------------------------
 # PLS2: several responses that share spectra, basis and components, from one release of their moments or from rounds (THEORY.md, sections 3b and C.5).
 #
 # Each response says what it can as it would alone, under its noise; nothing where that is the prior. The components are those of all of them together, in units of their declared half ranges.
@@ -396,7 +396,7 @@ def panels(plan: Plan, result: PlsResult) -> tuple[Panel, ...]:  # noqa: ARG001 
     )
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # The coefficients of a PLS regression, line by line, along the channels.
 
 

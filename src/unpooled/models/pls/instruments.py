@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Domains ---------------------------------------------------------------------------------------------------------------
+# --- Models of two domains -------------------------------------------------------------------------------------------------
 # Calibrations moved to a second instrument: domain-invariant PLS and direct standardisation, from released moments (THEORY.md, section 8).
 
 #: Penalties that are tried, as multiples of y'y over the largest eigenvalue of the difference of covariances.
@@ -230,7 +230,7 @@ def _ridge(
     return found
 
 
-# --- Two releases ----------------------------------------------------------------------------------------------------------
+# --- Two releases together -------------------------------------------------------------------------------------------------
 # The promise of a model that is computed from the releases of two domains: each domain's people keep their own, and both add up.
 
 

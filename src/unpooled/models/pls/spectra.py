@@ -144,7 +144,7 @@ def basis_steps(basis: Matrix) -> Matrix:
     return np.asarray(np.ldexp(np.ones(basis.shape[1]), largest - BASIS_BITS))
 
 
-# --- Seen ------------------------------------------------------------------------------------------------------------------
+# --- Tables in coordinates -------------------------------------------------------------------------------------------------
 # A party's table as the rounds of PLS see it: public coordinates of each spectrum, and the response.
 
 

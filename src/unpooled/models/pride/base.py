@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Base ------------------------------------------------------------------------------------------------------------------
+# --- The estimators in common ----------------------------------------------------------------------------------------------
 # ``PrideEstimator``: what the estimators over the PRIDE study share, which is all but the response: study, run, predictions at a party.
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Joint -----------------------------------------------------------------------------------------------------------------
+# --- Families of joint losses ----------------------------------------------------------------------------------------------
 # Families whose loss is no sum over rows of one number each: Cox's partial likelihood, several classes, ordered levels.
 #
 # They are fitted as the others are, on [X_k, Z] or over the others' Gram matrix (THEORY.md, P.10): ``beta_k = X_k' V`` with one column of V
@@ -643,7 +643,7 @@ def _of_counts() -> Any:  # noqa: ANN401 - as above
     return of_counts()
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of PRIDE.
 
 TEMPLATE = Template(

@@ -175,7 +175,7 @@ def panels(plan: Plan, result: PrideResult) -> tuple[Panel, ...]:  # noqa: ARG00
     )
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # The coefficients of a PRIDE study, line by line: what a party keeps, in its data's own units, and what was published.
 
 #: Without an intercept: what the party's columns contribute where all of them are 0. With one: the fit where every column has its mean.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float64]
 
 
-# --- Local -----------------------------------------------------------------------------------------------------------------
+# --- One setting -----------------------------------------------------------------------------------------------------------
 # Local fit of a party from its own columns and the sketches it received: regression calibration, penalty, coefficients.
 #
 # Pure functions of arrays, shared by the party's steps and by the tests (THEORY.md, sections 4, 5 and 8). A problem is what a party fits
@@ -287,7 +287,7 @@ def random_folds(rows: int, count: int, seed: int) -> list[NDArray[np.intp]]:
     return [np.sort(fold) for fold in np.array_split(np.random.default_rng(seed).permutation(rows), min(count, rows))]
 
 
-# --- Drawn -----------------------------------------------------------------------------------------------------------------
+# --- Earlier models --------------------------------------------------------------------------------------------------------
 # Earlier models at a party: what they say of its own columns and of what it received (THEORY.md, section 11).
 
 #: Prior weight of being about no earlier model, chosen on shapes that nothing else was measured on (experiments/priors_pride_rule.py). Every
@@ -370,7 +370,7 @@ def loosenings(centre: Centre) -> list[tuple[float, float]]:
     return [(scale, 1 + centre.others / scale) for scale in (off**2 * centre.size for off in OFF)]
 
 
-# --- Nearest ---------------------------------------------------------------------------------------------------------------
+# --- The nearest earlier model ---------------------------------------------------------------------------------------------
 # Losses that are log likelihoods as they stand: the earlier model of largest evidence, or none (THEORY.md, section 11).
 
 
@@ -448,7 +448,7 @@ def _best(tried: Sequence[Tried], means: Vector) -> tuple[float, Share, Matrix]:
     return best.alpha, moved, np.column_stack([weights, np.zeros(size)])
 
 
-# --- Average ---------------------------------------------------------------------------------------------------------------
+# --- An average by evidence ------------------------------------------------------------------------------------------------
 # Prediction by an average over what a party may believe of the others' sketches, weighted by evidence (THEORY.md, section 10: P.12 and P.13).
 #
 # Members differ in the deviation sigma' >= sigma of the noise that is assumed where the sketches' directions are used; at sigma' = infinity no

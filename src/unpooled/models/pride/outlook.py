@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Labels = dict[str, NDArray[Any]]
 
 
-# --- Made up ---------------------------------------------------------------------------------------------------------------
+# --- Made-up rows ----------------------------------------------------------------------------------------------------------
 # Made-up responses of any family: for audits by people who hold no data, and for what a study may achieve.
 
 #: The mean of made-up counts and positive numbers, the shape of the latter, the deviation of a linear predictor at most, and the rate of

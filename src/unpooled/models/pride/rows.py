@@ -117,7 +117,7 @@ def baseline(response: Matrix, decisions: Vector) -> tuple[Vector, Vector]:
     return loss.event_times, np.cumsum(loss.hazards(decisions))
 
 
-# --- Exact -----------------------------------------------------------------------------------------------------------------
+# --- The exact sketch ------------------------------------------------------------------------------------------------------
 # The exact sketch of a party's columns: integers, block of rows by block of rows, before any noise; and how much of them it keeps.
 
 #: Rows sketched at a time: coded block and sketch stay in the cache.
@@ -171,7 +171,7 @@ def kept_energy(context: Context, part: Part, others: Sequence[Part]) -> float:
     return after / before if after > 0 and before > 0 else fallback
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # Sketch, estimate, cross-validate, predict.
 
 

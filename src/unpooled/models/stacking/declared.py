@@ -503,7 +503,7 @@ def former_words(parameters: Mapping[str, Any]) -> dict[str, str]:
     return former | ({PRIOR: RATES} if are_rates(parameters.get(PRIOR)) else {})
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of stacks of classifiers.
 
 TEMPLATE = Template(

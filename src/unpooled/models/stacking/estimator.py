@@ -96,7 +96,7 @@ def rows_wanted(
     return constant * max(sampling, noise, penalty)
 
 
-# --- Pooled ----------------------------------------------------------------------------------------------------------------
+# --- Rows at several sites -------------------------------------------------------------------------------------------------
 # Logistic regression of rows that may lie at several sites: rounds over their totals, or objective perturbation at one of them.
 #
 # Which, is decided before data. Rounds are the study model ``glm``; this file only chooses, and reads its result.

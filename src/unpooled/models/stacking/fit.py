@@ -174,7 +174,7 @@ def panels(plan: Plan, result: StackingResult) -> tuple[Panel, ...]:  # noqa: AR
     return tuple(Panel(f"coefficients of {m.name}", m.names, m.coefficients) for m in result.models)
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # The models of a stack, line by line, and the one that a party keeps of it.
 
 _INTERCEPT = "(intercept)"

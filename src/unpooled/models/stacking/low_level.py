@@ -305,7 +305,7 @@ def ranked_releases(
     return releases
 
 
-# --- Calibrating -----------------------------------------------------------------------------------------------------------
+# --- Probabilities ---------------------------------------------------------------------------------------------------------
 # Probabilities of a stack: the base rate, a histogram of classes along the released score of every party, and the lines that follow.
 #
 # A party counts its rows by (cell of its own released score) x class (Theorem S.16). A posterior of each score's line tells what that party's model

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     Places = NDArray[np.intp]
 
 
-# --- Combining -------------------------------------------------------------------------------------------------------------
+# --- Models together -------------------------------------------------------------------------------------------------------
 # Predictions of several models put together by public numbers: shares, votes, or log odds.
 
 

@@ -83,7 +83,7 @@ def dealt(rows: int, groups: int, seed: int, *, last: float | None = None) -> li
     return [f"group{k:03d}" for k in order.tolist()]
 
 
-# --- Shared ----------------------------------------------------------------------------------------------------------------
+# --- What the estimators share ---------------------------------------------------------------------------------------------
 # Base of the estimators of perturbed fits: a study of them, the weights that it released, new rows scaled like those of the fit.
 
 

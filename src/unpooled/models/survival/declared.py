@@ -210,7 +210,7 @@ def compile_plan(study: Study) -> Plan:
     return plan_of_totals(study, design, notes=(note,))
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # The only part of this model that touches raw data: exact counts of exits.
 
 
@@ -226,7 +226,7 @@ STATISTICS = {COUNT: rows_counted, EXITS: _exits}
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a comparison of survival.
 
 TEMPLATE = Template(

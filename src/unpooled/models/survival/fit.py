@@ -91,7 +91,7 @@ class SurvivalResult(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
 
 
-# --- Comparing -------------------------------------------------------------------------------------------------------------
+# --- Comparison ------------------------------------------------------------------------------------------------------------
 # Curves, restricted means and tests from noisy exits. All of it is post-processing (THEORY.md, section 3).
 
 #: Draws from the null law of a test.
@@ -208,7 +208,7 @@ def coordinate(plan: Plan[SurvivalDesign]) -> Conversation:
     return compare(plan.design, cells, float(total.deviations.max()), total.participants, plan.hash.encode())
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # A comparison of survival, line by line, as a table and as figures.
 
 

@@ -263,7 +263,7 @@ class TableReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counts: Released
 
 
-# --- Party -----------------------------------------------------------------------------------------------------------------
+# --- The party's steps -----------------------------------------------------------------------------------------------------
 # The only part of this model that touches raw data: exact counts of the cells of a table.
 
 
@@ -360,7 +360,7 @@ def _cell(study: Study) -> float:
     return total * math.prod(shape[1:-1])
 
 
-# --- Template --------------------------------------------------------------------------------------------------------------
+# --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a table.
 
 TEMPLATE = Template(

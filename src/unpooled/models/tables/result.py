@@ -108,7 +108,7 @@ class Contingency(msgspec.Struct, frozen=True):
     misfit: bool = False
 
 
-# --- Terms -----------------------------------------------------------------------------------------------------------------
+# --- Lines -----------------------------------------------------------------------------------------------------------------
 # The table as text, line by line, and as figures.
 
 #: Cells that a terminal shows one by one.
