@@ -221,7 +221,8 @@ def test_each_site_spends_the_whole_budget_and_nobody_pays_twice(adjacency: str)
 
 def test_fits_on_the_rows_of_all_sites_would_be_paid_by_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: every plan takes the rows of all parties."""
-    monkeypatch.setattr(declared, "names_of", lambda study, one: dict.fromkeys(declared.names_of(study, one), ""))
+    names_of = declared.names_of
+    monkeypatch.setattr(declared, "names_of", lambda study, one: dict.fromkeys(names_of(study, one), ""))
     monkeypatch.setattr(declared, "within_budget", lambda _study, parts: parts(1.0))
     plan = load("analyses").compile(msgspec.structs.replace(study_of(), trust={}, parameters=_trusting()))
     assert paid(plan, Unit.RECORD, {"lyon": 1.0}) > 1.5 * budget_mu(1.0, 1e-5)
