@@ -34,5 +34,5 @@ MODEL = Model(
     earlier=linear("bayes"),
 )
 
-#: What an outlook of a study that contains this one plays, too: what a party adds up, by the name of the total.
+#: ``STATISTICS``, what a party adds up by the name of the total, is for studies that contain this model and play it before data.
 __all__ = ["MODEL", "STATISTICS"]

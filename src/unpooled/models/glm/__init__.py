@@ -25,5 +25,5 @@ MODEL = Model(
     earlier=Citing(earlier),
 )
 
-#: What an outlook of a study that contains this one plays, too: what a party adds up, by the name of the total.
+#: ``STATISTICS``, what a party adds up by the name of the total, is for studies that contain this model and play it before data.
 __all__ = ["MODEL", "STATISTICS"]
