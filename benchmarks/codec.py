@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import ProtocolError
-from unpooled.models.describe.messages import SumsReply
+from unpooled.models.describe.rows import SumsReply
 from unpooled.protocol.messages import Array, Released, encode, open_body, open_envelope
 
 SIZE, ROUNDS = 2_000_000, 5

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from unpooled.models import load
-from unpooled.models.glm.party import STATISTICS
+from unpooled.models.glm.plan import STATISTICS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
 from unpooled.kernels.pls import Centred, cross_validated
-from unpooled.models.pls.plan import design_of
+from unpooled.models.pls.declared import design_of
 from unpooled.privacy.table import Table
 
 ROWS, FOLDS, COMPONENTS, ROUNDS = 5000, 10, 10, rounds(5)

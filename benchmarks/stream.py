@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from board import note
 
-from unpooled.models.pride.party import exact_sketch
 from unpooled.models.pride.plan import SKETCH, compile_plan, parts_of
+from unpooled.models.pride.rows import exact_sketch
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.noise import KeySource

@@ -19,8 +19,8 @@ from experiments.common import run, write_table
 
 from unpooled.audit import empirical_epsilon
 from unpooled.models import load
-from unpooled.models.glm import coordinator
-from unpooled.models.glm.party import STATISTICS
+from unpooled.models.glm import fit
+from unpooled.models.glm.plan import STATISTICS
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -83,7 +83,7 @@ def _with(values: Any, first: float | str) -> Any:
 @contextmanager
 def watched(plan: Any, pair: tuple[Table, Table], ratios: list[tuple[float, float]]) -> Iterator[None]:
     """Collect of every total of a run the logarithm of the likelihood ratio, and the square of its mu."""
-    honest = coordinator.collect
+    honest = fit.collect
 
     def collect(asked: Any, aggregation: Any, vector: Any, members: Any, settings: Any, index: int = 0) -> Any:
         total = yield from honest(asked, aggregation, vector, members, settings, index)
@@ -94,11 +94,11 @@ def watched(plan: Any, pair: tuple[Table, Table], ratios: list[tuple[float, floa
         ratios.append((float(far.sum()), float((((first - second) / total.deviations) ** 2).sum())))
         return total
 
-    coordinator.collect = collect
+    fit.collect = collect
     try:
         yield
     finally:
-        coordinator.collect = honest
+        fit.collect = honest
 
 
 def attack(

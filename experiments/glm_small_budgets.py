@@ -19,7 +19,7 @@ from experiments.common import run, write_table
 
 from unpooled import PrivateGLM
 from unpooled.estimation.outlook import Outlook
-from unpooled.models.glm import coordinator, rounds
+from unpooled.models.glm import declared, fit
 from unpooled.privacy.accounting import budget_mu
 
 ROWS, DELTA, CORRELATION = 1000, 1e-6, 0.5
@@ -62,9 +62,9 @@ def main(full: bool) -> None:
             with mock.patch.object(outlooks, "QUICK_RUNS", 9):
                 now = error(family, signal, columns, k)
                 with (
-                    mock.patch.object(rounds, "_TAILED_STRENGTH", 0.0),
-                    mock.patch.object(rounds, "_BASE_STRENGTH", 0.0),
-                    mock.patch.object(coordinator, "believed_slopes", lambda found, *_: found),
+                    mock.patch.object(declared, "_TAILED_STRENGTH", 0.0),
+                    mock.patch.object(declared, "_BASE_STRENGTH", 0.0),
+                    mock.patch.object(fit, "believed_slopes", lambda found, *_: found),
                 ):
                     before = error(family, signal, columns, k)
             cells.append(f"{before.error:.3f}, {now.error:.3f}")

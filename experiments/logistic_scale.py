@@ -31,9 +31,9 @@ from sklearn.metrics import roc_auc_score
 import unpooled
 from unpooled import PrivateGLM
 from unpooled.kernels.score_posterior import mean_log_odds
+from unpooled.models.glm import declared as glm_declared
 from unpooled.models.glm import plan as glm_plan
-from unpooled.models.glm import rounds as glm_rounds
-from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_LENGTHS
+from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_LENGTHS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -228,7 +228,7 @@ def base_shares(often: int) -> list[list[str]]:
         some = [cell for cell in cells() if least <= strength(cell) < most and cell[3] == rate]
         row = [f"{least:g} to {most:g}, {rate:g}", str(len(some))]
         for number in STRENGTHS:
-            with mock.patch.object(glm_rounds, "_BASE_STRENGTH", number):
+            with mock.patch.object(glm_declared, "_BASE_STRENGTH", number):
                 plans = {cell: {"direction": planned(cell, "direction")} for cell in some}
             runs = [[once(cell, plans[cell], seed) for seed in range(often)] for cell in some]
             over = [float(np.mean([r["direction"][0] - r["base rate"][0] for r in each])) for each in runs]

@@ -21,7 +21,7 @@ from experiments.common import run, write_table
 
 from unpooled import PrivateGLM, PrivateLinearRegression
 from unpooled.estimation.outlook import SHAPES, Outlook, made_up_rows
-from unpooled.models.glm.made_up import Assumed, losses, made_up
+from unpooled.models.glm.outlook import Assumed, losses, made_up
 from unpooled.models.glm.result import GlmResult
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table

@@ -20,8 +20,8 @@ from experiments.priors import KINDS
 from experiments.priors_families import SEEDS, SHARES, WARDS, earlier
 
 from unpooled import PrideGLM
-from unpooled.models.pride.average import own_decisions
-from unpooled.models.pride.parameters import Parameters
+from unpooled.models.pride.declared import Parameters
+from unpooled.models.pride.local import own_decisions
 
 #: (family, rows, parties, numeric columns of each).
 LAYOUTS = (

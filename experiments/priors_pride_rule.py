@@ -16,7 +16,7 @@ from experiments.common import run, write_table
 from experiments.priors import KINDS, earlier
 
 from unpooled import PrideRegressor
-from unpooled.models.pride import drawn
+from unpooled.models.pride import local
 from unpooled.models.pride.gram import Kernel
 
 #: Parties, columns of each, rows, correlation, whether all slopes are positive, R^2.
@@ -59,7 +59,7 @@ def cell(
         asked: dict[str, Any] = {"parties": parties, "epsilon": 1.0, "delta": 1e-5, "bounds": (-4, 4), "random_state": seed}
         for name, (weight, loosens) in ({"no prior": (1.0, True)} | RULES).items():
             with ExitStack() as patched:
-                patched.enter_context(patch.object(drawn, "UNDRAWN", weight))
+                patched.enter_context(patch.object(local, "UNDRAWN", weight))
                 if not loosens:
                     patched.enter_context(patch.object(Kernel, "loosened", lambda self, _: self))
                 model = PrideRegressor(prior=None if name == "no prior" else prior, **asked).fit(X[:count], y[:count])

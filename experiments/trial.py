@@ -15,7 +15,7 @@ from experiments.common import run, write_table
 import unpooled
 from unpooled.datasets import make_trial
 from unpooled.errors import BudgetWarning
-from unpooled.models.analyses.coordinator import terms
+from unpooled.models.analyses.fit import terms
 
 BOUNDS: dict[str, Any] = {
     "age": (18, 95),

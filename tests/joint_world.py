@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table

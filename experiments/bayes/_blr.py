@@ -12,8 +12,7 @@ from scipy.stats import spearmanr
 from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
-from unpooled.models.bayes.coordinator import posterior
-from unpooled.models.bayes.projection import best_multiple, thresholds
+from unpooled.models.bayes.fit import best_multiple, posterior, thresholds
 from unpooled.privacy.table import Table
 from unpooled.totals.total import Total
 

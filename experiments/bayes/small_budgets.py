@@ -27,7 +27,7 @@ from experiments.common import run, write_table
 from experiments.inference.played import played_result
 
 from unpooled.linear.schedule import WORTH_DIRECTION, WORTH_FEW_SLOPES, WORTH_LENGTHS, WORTH_SLOPES
-from unpooled.models.bayes import plan as bayes_plan
+from unpooled.models.bayes import declared as bayes_declared
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
@@ -166,7 +166,7 @@ def planned(cell: Cell, method: str) -> Any:
     declared = (*(Column(f"x{j}", -1.0, 1.0) for j in range(cell.columns)), Column("y", *ends(cell)))
     card = Card("all", cell.rows, declared)
     given = {"response": "y", "method": method}
-    return bayes_plan.compile_plan(
+    return bayes_declared.compile_plan(
         Study("bayes", (card,), cell.epsilon, DELTA, parameters=given, adjacency=cell.adjacency, derived=())
     )
 

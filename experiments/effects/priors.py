@@ -17,8 +17,7 @@ from experiments.effects.designs import Design, played
 
 from unpooled.inference.priors import EarlierModel
 from unpooled.models.effects.declared import DeclaredEffect
-from unpooled.models.effects.earlier import drawn_effect
-from unpooled.models.effects.result import EffectNumber
+from unpooled.models.effects.result import EffectNumber, drawn_effect
 
 DESIGNS = {"a number": Design("A", 0.4, 0.2), "two classes": Design("B", 1.0, 0.2, binary=True)}
 STUDIES = [(name, rows, epsilon) for name in DESIGNS for rows in (2000, 5000, 20_000) for epsilon in (0.5, 1.0, 3.0)]

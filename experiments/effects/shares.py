@@ -6,7 +6,7 @@ import numpy as np
 from experiments.common import run, write_table
 from experiments.effects.designs import WRONG, Design, played
 
-from unpooled.models.effects import plan as planned
+from unpooled.models.effects import plan as effects_plan
 from unpooled.models.effects.declared import OUTCOME, PROPENSITY, Estimator
 
 DESIGNS = (
@@ -17,7 +17,15 @@ DESIGNS = (
     Design("little overlap", 0.9, 1.6),
 )
 SIZES = ((5000, 1.0), (12_000, 2.0))
-NAMES = (PROPENSITY, OUTCOME, planned.OVERLAP, planned.SPREAD, planned.SUMS, planned.SLOPES, planned.BALANCE)
+NAMES = (
+    PROPENSITY,
+    OUTCOME,
+    effects_plan.OVERLAP,
+    effects_plan.SPREAD,
+    effects_plan.SUMS,
+    effects_plan.SLOPES,
+    effects_plan.BALANCE,
+)
 #: Tried, the second of which is what plans have.
 SHARES = (
     (0.25, 0.25, 0.03, 0.05, 0.28, 0.10, 0.04),
@@ -34,7 +42,7 @@ def main(full: bool) -> None:
     """Write the error of every design at every vector of shares."""
     runs, lines = FULL if full else REDUCED, []
     for shares in SHARES:
-        planned._SHARES[Estimator.AIPW] = dict(zip(NAMES, shares, strict=True))  # noqa: SLF001 - what is tried
+        effects_plan._SHARES[Estimator.AIPW] = dict(zip(NAMES, shares, strict=True))  # noqa: SLF001 - what is tried
         ratios = []
         for design in DESIGNS:
             truth = design.truth(400_000)

@@ -14,8 +14,8 @@ from experiments.common import run, write_table
 from scipy.stats import norm
 
 from unpooled.models.describe import MODEL
-from unpooled.models.describe.arms import ARMS, ArmsLayout
-from unpooled.models.describe.compared import _compared
+from unpooled.models.describe.declared import ARMS, ArmsLayout
+from unpooled.models.describe.fit import _compared
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

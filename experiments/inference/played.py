@@ -42,10 +42,8 @@ class Quiet:
 
 def played_result(plan: Plan, table: Table, noise: Any) -> Any:
     """The model's own result of a study that is played over these rows."""
-    name = plan.study.model
-    party = importlib.import_module(f"unpooled.models.{name}.party")
-    coordinator = importlib.import_module(f"unpooled.models.{name}.coordinator")
-    return imagine(plan, coordinator.coordinate, party.STATISTICS, table, noise)
+    package = importlib.import_module(f"unpooled.models.{plan.study.model}")
+    return imagine(plan, package.MODEL.coordinate, package.STATISTICS, table, noise)
 
 
 def played_tables(plan: Plan, table: Table, noise: Any) -> Any:

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from unpooled.kernels import survival as survival_tests
 from unpooled.models.survival import MODEL
-from unpooled.models.survival.comparing import DRAWS
+from unpooled.models.survival.fit import DRAWS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 

@@ -21,7 +21,7 @@ from experiments.joint.played import play
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table

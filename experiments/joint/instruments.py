@@ -15,7 +15,7 @@ import numpy as np
 from experiments.common import run, write_table
 
 from unpooled.linear.instruments import tables_of
-from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table

@@ -25,8 +25,8 @@ from experiments.joint.excess import CELLS as PROTOTYPE_CELLS
 from experiments.joint.excess import FACTOR, PROTOTYPES, mu_of
 
 from unpooled.linear.fit import LinearFit
-from unpooled.models.bayes.columns import sines
-from unpooled.models.bayes.columns.plan import MOMENTS, SINES, design_of
+from unpooled.models.bayes import columns as bayes_columns
+from unpooled.models.bayes.columns import MOMENTS, SINES, design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
@@ -95,11 +95,11 @@ def study_of(cell: Cell, method: str, half: float) -> Study:
     return Study("bayes", cards, cell.epsilon, DELTA, derived=(), parameters=asked, helpers=(HelperCard("helper"),))
 
 
-def imagined_fit(design: JointDesign | sines.SineDesign, tables: dict[str, Table], seed: int) -> LinearFit:
+def imagined_fit(design: JointDesign | bayes_columns.SineDesign, tables: dict[str, Table], seed: int) -> LinearFit:
     """The coefficients of a run."""
     noise = np.random.default_rng([seed, 7])
-    if isinstance(design, sines.SineDesign):
-        return sines.imagined_sines(design, tables, noise)
+    if isinstance(design, bayes_columns.SineDesign):
+        return bayes_columns.imagined_sines(design, tables, noise)
     return imagine(design, tables, noise).posterior()
 
 
@@ -175,7 +175,7 @@ def in_classes(version: str, runs: int) -> None:
     classes: dict[int, list[np.ndarray]] = {}
     for cell in (Cell(law, n, d, e) for law in LAWS for n in ROWS for d in COLUMNS for e in EPSILONS):
         study = study_of(cell, SINES, 4.0)
-        k = sines.strength(cell.columns, cell.rows, JointBudget.of(study, len(study.members)))
+        k = bayes_columns.strength(cell.columns, cell.rows, JointBudget.of(study, len(study.members)))
         found = kept(cell.name, version, runs, partial(errors, cell))
         classes.setdefault(int(np.searchsorted(CLASSES, k, "right")), []).append(found - found[:, [-1]])
     rows = []
@@ -214,7 +214,7 @@ def in_cells(version: str, runs: int) -> None:
 
 def main(full: bool) -> None:
     """Both tables."""
-    own = "".join((Path(file).read_text()) for file in (sines.__file__, __file__))
+    own = "".join((Path(file).read_text()) for file in (bayes_columns.__file__, __file__))
     version = code() + hashlib.sha256(own.encode()).hexdigest()[:12]
     in_cells(version, RUNS if full else FEW)
     in_classes(version, RUNS if full else FEW)

@@ -17,7 +17,7 @@ from experiments.joint.coverage import WHERE, code
 
 from unpooled.estimation.outlook import MadeUp
 from unpooled.models import load
-from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table

@@ -13,8 +13,8 @@ import numpy as np
 
 from unpooled import PrivateLasso
 from unpooled.kernels.l1_ball import quadratic_in_balls
-from unpooled.models.lasso.plan import COLUMNS_WEIGHT, RESPONSE_WEIGHT
-from unpooled.models.lasso.refit import ColumnMoments
+from unpooled.models.lasso.frank_wolfe_fit import ColumnMoments
+from unpooled.models.lasso.frank_wolfe_rows import COLUMNS_WEIGHT, RESPONSE_WEIGHT
 
 RADIUS, PARTIES, COLUMNS, BOUND = 2.0, 4, 100, 2.0
 

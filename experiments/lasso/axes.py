@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from experiments.common import run, write_table
 
-from unpooled.models.lasso.in_common import believed_moments
+from unpooled.models.lasso.moments_fit import believed_moments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

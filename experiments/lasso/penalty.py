@@ -17,9 +17,9 @@ from experiments.common import run, write_table
 from scipy.special import expit
 
 from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball, logistic_with_penalty
+from unpooled.models.lasso.moments_fit import fitting, in_ball, penalised
+from unpooled.models.lasso.moments_rows import compile_standard
 from unpooled.models.lasso.outlook import _noisy, _picked, _products
-from unpooled.models.lasso.standard_fit import fitting, in_ball, penalised
-from unpooled.models.lasso.standard_plan import compile_standard
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.lasso.standard_fit import OwnMoments, Solve
+    from unpooled.models.lasso.moments_fit import OwnMoments, Solve
 
     Numbers = NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from experiments.common import run, write_table
 
-from unpooled.models.lasso.standard_fit import OwnMoments, combined, fitting, shared_axes
-from unpooled.models.lasso.standard_plan import AXIS_CAP
+from unpooled.models.lasso.moments_fit import OwnMoments, combined, fitting, shared_axes
+from unpooled.models.lasso.moments_rows import AXIS_CAP
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from experiments.common import data_file
 from scipy.signal import savgol_filter
 
 from unpooled import Bounds, PrivatePLSRegression
-from unpooled.models.pls.frame import Frame
+from unpooled.models.pls.spectra import Frame
 
 DELTA = 0.01
 EPSILONS = (0.1, 1.0, 10.0, 100.0, 1000.0, 1e4)

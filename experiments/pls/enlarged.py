@@ -11,7 +11,7 @@ from scipy.signal import savgol_filter
 
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
-from unpooled.models.pls.frame import Frame
+from unpooled.models.pls.spectra import Frame
 
 
 def snv(X: np.ndarray) -> np.ndarray:

@@ -22,8 +22,7 @@ from experiments.common import RESULTS, data_file, run, write_table
 
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_instruments
-from unpooled.models.pls.frame import Frame
-from unpooled.models.pls.whitening import whitened
+from unpooled.models.pls.spectra import Frame, whitened
 
 EPSILONS, ROWS, SEEDS, FEW, FIRST = (1.0, 3.0, 10.0, math.inf), (400, 4000), 10, 3, 6000
 HEAD = (

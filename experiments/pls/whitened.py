@@ -13,8 +13,7 @@ from experiments.pls.enlarged import snv
 
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
-from unpooled.models.pls.frame import Frame
-from unpooled.models.pls.whitening import whitened
+from unpooled.models.pls.spectra import Frame, whitened
 
 DELTA, RANGE = 0.01, (8.8, 11.2)
 #: Rules were chosen on seeds below 100. These were run once, after every choice.

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.pride._protocol import DELTA, Problem, fit
 
 from unpooled.models.pride.local import random_folds
-from unpooled.models.pride.sketch import PublicSketch
+from unpooled.models.pride.plan import PublicSketch
 from unpooled.papers.pride import published_sigma
 
 #: The paper's lambda: penalties in units of the number of rows.

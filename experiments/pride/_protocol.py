@@ -13,9 +13,9 @@ import numpy as np
 
 from unpooled import PrideRegressor
 from unpooled.kernels.ridge import RidgePath, product
-from unpooled.models.pride.coordinator import GLOBAL_PENALTIES
+from unpooled.models.pride.fit import GLOBAL_PENALTIES
 from unpooled.models.pride.local import RegressionCalibration, choose_alpha, random_folds
-from unpooled.models.pride.sketch import PublicSketch
+from unpooled.models.pride.plan import PublicSketch
 from unpooled.papers.pride import published_sigma
 from unpooled.privacy.accounting import gaussian_sigma
 

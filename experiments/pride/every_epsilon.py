@@ -20,7 +20,7 @@ from unpooled.datasets import make_confounded_field
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models.pride.gram import GramPath, Heard, Kernel
 from unpooled.models.pride.local import RegressionCalibration
-from unpooled.models.pride.sketch import PublicSketch
+from unpooled.models.pride.plan import PublicSketch
 from unpooled.papers.pride import published_sigma
 from unpooled.privacy.accounting import gaussian_sigma
 

@@ -17,8 +17,8 @@ import numpy as np
 from experiments.common import data_file, run, write_table
 
 from unpooled import PrideGLM
-from unpooled.models.pride.made_up import error, responses
-from unpooled.models.pride.parameters import Parameters
+from unpooled.models.pride.declared import Parameters
+from unpooled.models.pride.outlook import error, responses
 
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 PARTIES, TRAIN, TEST, COLUMNS, HALF_RANGE = 4, 500, 2000, 80, 4.0

@@ -24,7 +24,7 @@ from experiments.inference.played import played_result, played_tables
 import unpooled
 from unpooled.errors import UnpooledError
 from unpooled.models import load
-from unpooled.models.analyses.apart import pooled_of
+from unpooled.models.analyses.declared import pooled_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from unpooled import PrivateStackingClassifier
 from unpooled.kernels.score_posterior import Slopes
-from unpooled.models.stacking import calibrating, coordinator
+from unpooled.models.stacking import fit, low_level
 from unpooled.privacy.accounting import budget_mu
 
 SHARES, MASSES, COMMON = (0.3, 0.4, 0.5, 0.6), (0.5, 0.7), (0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
@@ -56,9 +56,9 @@ def read_again(given: tuple, each: np.ndarray) -> dict[str, np.ndarray]:
     """Return log odds of new rows for every belief, from the same releases."""
     found = {}
     for mass in MASSES:
-        with mock.patch.object(calibrating, "BELIEVED", Slopes(mass, TYPICAL)):
-            made = calibrating.calibrated(*given)
-        more = (1 / made.factor - 1) / calibrating.COMMON  # parties that say something, less one (Theorem S.17)
+        with mock.patch.object(low_level, "BELIEVED", Slopes(mass, TYPICAL)):
+            made = low_level.calibrated(*given)
+        more = (1 / made.factor - 1) / low_level.COMMON  # parties that say something, less one (Theorem S.17)
         for common in COMMON:
             again = msgspec.structs.replace(made, factor=1 / (1 + common * more))
             found[f"{mass:g}, {common:g}"] = again.log_odds(each)
@@ -83,7 +83,7 @@ def played(seed: int) -> dict[str, list[float]]:
             random_state=seed,
             probabilities_share=share,
         )
-        with mock.patch.object(coordinator, "calibrated", wraps=calibrating.calibrated) as seen:
+        with mock.patch.object(fit, "calibrated", wraps=low_level.calibrated) as seen:
             model.fit(X[:rows], y[:rows])
         if share:
             each = np.hstack(model._decisions(X[rows:]))  # noqa: SLF001 - the scores that were counted

@@ -15,7 +15,7 @@ from experiments.cells import kept
 from experiments.common import curves, run, write_table
 
 from unpooled import Bounds, PrivateStackingClassifier
-from unpooled.models.stacking.sample_size import rows_wanted
+from unpooled.models.stacking.estimator import rows_wanted
 
 EXCESS, LENGTH, FAILS = 0.05, 3.0, 0.05
 SIZES = tuple(round(125 * 2 ** (k / 2)) for k in range(19))

@@ -206,10 +206,9 @@ def played_study(study: Study, table: Table, epsilon: float, seed: int, *, quiet
     """The tables of a study that is played over these rows."""
     model = load(study.model)
     plan = model.compile(study)
-    party = __import__(f"unpooled.models.{model.name}.party", fromlist=["STATISTICS"])
-    coordinator = __import__(f"unpooled.models.{model.name}.coordinator", fromlist=["coordinate"])
+    package = __import__(f"unpooled.models.{model.name}", fromlist=["STATISTICS"])
     noise: Any = Quiet() if quiet else np.random.default_rng([seed, 1, zlib.crc32(f"{epsilon}".encode())])
-    return model.tables(plan, imagine(plan, coordinator.coordinate, party.STATISTICS, table, noise))
+    return model.tables(plan, imagine(plan, model.coordinate, package.STATISTICS, table, noise))
 
 
 def played(family: str, shape: str, epsilon: float, seed: int, *, quiet: bool = False) -> dict[str, list[float]]:

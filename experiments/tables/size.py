@@ -23,8 +23,8 @@ from experiments.common import run, write_table
 from scipy.stats import chi2, gamma, ncx2, norm
 
 from unpooled.models import load
-from unpooled.models.tables.coordinator import read
-from unpooled.models.tables.plan import RELEASE
+from unpooled.models.tables.declared import RELEASE
+from unpooled.models.tables.fit import read
 from unpooled.models.tables.result import Contingency, Effect
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study

@@ -7,15 +7,15 @@ from unpooled.errors import UnpooledError as UnpooledError
 from unpooled.errors import UtilityWarning as UtilityWarning
 from unpooled.models.bayes.estimator import PrivateBayesianRegression as PrivateBayesianRegression
 from unpooled.models.bayes.estimator import PrivateLinearRegression as PrivateLinearRegression
+from unpooled.models.describe.estimator import Description as Description
 from unpooled.models.describe.estimator import describe as describe
 from unpooled.models.describe.outlook import describe_outlook as describe_outlook
-from unpooled.models.describe.results import Description as Description
 from unpooled.models.diagnose.estimator import Diagnosis as Diagnosis
 from unpooled.models.diagnose.estimator import diagnose as diagnose
 from unpooled.models.effects.estimator import TreatmentEffect as TreatmentEffect
 from unpooled.models.glm.estimator import PrivateGLM as PrivateGLM
-from unpooled.models.lasso.classifier import PrivateLassoClassifier as PrivateLassoClassifier
 from unpooled.models.lasso.estimator import PrivateLasso as PrivateLasso
+from unpooled.models.lasso.estimator import PrivateLassoClassifier as PrivateLassoClassifier
 from unpooled.models.pls.estimator import PrivatePLSRegression as PrivatePLSRegression
 from unpooled.models.pride.estimator import PrideClassifier as PrideClassifier
 from unpooled.models.pride.estimator import PrideGLM as PrideGLM

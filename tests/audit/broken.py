@@ -33,10 +33,10 @@ from unpooled.audit.stage import Act, share
 from unpooled.audit.transcripts import audit_sealed, audit_transcript
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
-from unpooled.models.describe import arms
-from unpooled.models.effects import sums as effect_sums
-from unpooled.models.stacking import party as party_of_stacks
-from unpooled.models.survival import plan as plan_of_survival
+from unpooled.models.describe import declared
+from unpooled.models.effects import sums as effects_sums
+from unpooled.models.stacking import rows as stacking_rows
+from unpooled.models.survival import declared as survival_declared
 from unpooled.privacy import exposure, noise
 from unpooled.privacy import table as household
 from unpooled.privacy.bounds import Column
@@ -301,12 +301,12 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("stacking, probabilities", unit="record")
     if broken:
-        original = party_of_stacks.counted
+        original = stacking_rows.counted
 
         def upwards(*given: Any) -> Any:
             return np.cumsum(original(*given))
 
-        patch.setattr(party_of_stacks, "counted", upwards)
+        patch.setattr(stacking_rows, "counted", upwards)
     return replay(model, study, tables, registry=load, rounds=1).violations
 
 
@@ -314,7 +314,7 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("describe, arms")
     if broken:
-        patch.setattr(arms.ArmsLayout, "distance", lambda _, column: 1.0 if column else math.sqrt(2.0))
+        patch.setattr(declared.ArmsLayout, "distance", lambda _, column: 1.0 if column else math.sqrt(2.0))
         study = msgspec.structs.replace(study, run=2)  # plans are compiled anew
     return replay(model, study, tables, registry=load, rounds=2).violations
 
@@ -323,13 +323,13 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("survival", trust={"aggregation": "local"})
     if broken:
-        counted = plan_of_survival.ExitsLayout.counted
+        counted = survival_declared.ExitsLayout.counted
 
         def at_risk(self: Any, blocks: Any) -> Any:
             cells = counted(self, blocks).reshape(self.shape)
             return np.cumsum(cells[..., ::-1], axis=-1)[..., ::-1].ravel()
 
-        patch.setattr(plan_of_survival.ExitsLayout, "counted", at_risk)
+        patch.setattr(survival_declared.ExitsLayout, "counted", at_risk)
     return replay(model, study, tables, registry=load, rounds=2).violations
 
 
@@ -337,7 +337,7 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("effects, survival", trust={"aggregation": "local"})
     if broken:
-        patch.setattr(effect_sums, "contributions_of_arms", lambda *_: 1.0)
+        patch.setattr(effects_sums, "contributions_of_arms", lambda *_: 1.0)
         study = msgspec.structs.replace(study, run=2)
     return replay(model, study, tables, registry=load, rounds=3).violations
 
@@ -346,7 +346,7 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
 def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     model, study, tables = of_case("effects", trust={"aggregation": "local"})
     if broken:
-        patch.setattr(effect_sums, "_shortened", lambda rows: 9 * rows)
+        patch.setattr(effects_sums, "_shortened", lambda rows: 9 * rows)
     return replay(model, study, tables, registry=load, rounds=2).violations
 
 

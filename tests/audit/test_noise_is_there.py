@@ -36,7 +36,7 @@ RARE = 1e-6
 
 def test_what_a_request_decides_of_an_objective_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another request over the same data at a ledger that was rolled back: unrelated noise, or the difference would be free of it."""
-    from unpooled.models.stacking.messages import MetaRequest
+    from unpooled.models.stacking.plan import MetaRequest
     from unpooled.protocol.conversation import OpenRequest
     from unpooled.protocol.messages import Array, encode
 
@@ -78,7 +78,7 @@ def test_the_run_s_sensitivity_is_in_the_noise_key(monkeypatch: pytest.MonkeyPat
 
 def test_the_solver_s_residual_is_covered_by_noise_of_the_width_of_the_theorem() -> None:
     """Theorem S.2: two solutions of residual g lie within 2 g / Lambda of one minimiser; noise of that over e_c costs e_c."""
-    from unpooled.models.stacking.fits import Fit, fits
+    from unpooled.models.stacking.declared import Fit, fits
 
     (mechanism,) = fits(
         msgspec.structs.replace(CASES["stacking"]().study, simulation_seed=None), [Fit(3, 50, 1.0)], 0.01, 1.0

@@ -15,7 +15,7 @@ from unpooled.errors import DataError
 from unpooled.kernels import rows as standard_rows
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
-from unpooled.models.describe.messages import SumsReply
+from unpooled.models.describe.rows import SumsReply
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -19,9 +19,9 @@ from unpooled.estimation import base, contained, priors
 from unpooled.estimation import parameters as households
 from unpooled.kernels import moments
 from unpooled.linear import fit as linear_fit
-from unpooled.models.analyses import plan as analyses_plan
-from unpooled.models.describe import plan as of_describe
-from unpooled.models.tables import plan as of_tables
+from unpooled.models.analyses import declared
+from unpooled.models.describe import declared as describe_declared
+from unpooled.models.tables import declared as tables_declared
 from unpooled.privacy import budget, exposure, origin
 from unpooled.privacy import plan as plans
 from unpooled.privacy import table as household
@@ -290,7 +290,8 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
     ),
     "P15 rows that move to another site are not priced": (
         lambda m: [
-            m.setattr(of, "household_row", lambda one, appears, *_, **__: max(one, appears)) for of in (of_describe, totals)
+            m.setattr(of, "household_row", lambda one, appears, *_, **__: max(one, appears))
+            for of in (describe_declared, totals)
         ],
         lambda: program(
             Scene(5, "household", "replace", 2, (9, 1), "local"),
@@ -311,7 +312,7 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
         ),
     ),
     "P18 a table takes the rows of an id from the first card": (
-        lambda m: m.setattr(of_tables, "mechanism", lambda study, lay: real_table(first_card(study), lay)),
+        lambda m: m.setattr(tables_declared, "mechanism", lambda study, lay: real_table(first_card(study), lay)),
         lambda: files("table"),
     ),
     "analyses of other sites count everybody twice": (
@@ -343,7 +344,7 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
         means,
     ),
     "the second analysis is free": (
-        lambda m: m.setattr(analyses_plan, "releases_under", in_one_partition(contained.releases_under)),
+        lambda m: m.setattr(declared, "releases_under", in_one_partition(contained.releases_under)),
         lambda: drawn(["study"], sites=1, adjacency="replace"),
     ),
     "a budget is never debited": (
@@ -369,11 +370,11 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
         lambda: drawn(["one"], adjacency="replace"),
     ),
     "one value moves one count": (
-        lambda m: m.setattr(of_tables, "category_counts", lambda _: 1.0),
+        lambda m: m.setattr(tables_declared, "category_counts", lambda _: 1.0),
         lambda: drawn(["one"], 60, adjacency="replace"),
     ),
     "a column moves half as far": (
-        lambda m: m.setattr(of_describe, "column_moments", lambda *a, **k: 0.5 * real_moments(*a, **k)),
+        lambda m: m.setattr(describe_declared, "column_moments", lambda *a, **k: 0.5 * real_moments(*a, **k)),
         lambda: drawn(["one"], adjacency="replace"),
     ),
     "a party adds its part twice": (
@@ -396,7 +397,7 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
     "whether to fit is read off the data": (lambda _: None, lambda: reading_data("one more fit")),
     "whether to refuse is read off the data": (lambda _: None, lambda: reading_data("a refusal")),
 }
-real_moments, real_own, real_table = of_describe.column_moments, totals.Quantity.own, of_tables.mechanism
+real_moments, real_own, real_table = describe_declared.column_moments, totals.Quantity.own, tables_declared.mechanism
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_struct
 
 from unpooled.errors import ProtocolError
 from unpooled.models import load
-from unpooled.models.describe.messages import SumsReply
+from unpooled.models.describe.rows import SumsReply
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Vector

@@ -68,6 +68,7 @@ def test_every_row_has_a_template() -> None:
     assert all(load(row).template is not None for row in TEMPLATED)
 
 
+@pytest.mark.guarantee
 @pytest.mark.slow_for("stacking")
 @pytest.mark.parametrize("row", TEMPLATED)
 def test_a_template_compiles(row: str, tmp_path: Path) -> None:

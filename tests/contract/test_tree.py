@@ -175,7 +175,7 @@ def test_no_function_is_too_long() -> None:
 
 @pytest.mark.slow
 def test_no_parameter_list_is_too_long() -> None:
-    left_alone = ("cli/", "kernels/", "papers/", "/estimator.py", "lasso/classifier.py", "models/pride/base.py")
+    left_alone = ("cli/", "kernels/", "papers/", "/estimator.py", "models/pride/base.py")
     files = [file for file in SOURCE.rglob("*.py") if not any(part in file.as_posix() for part in left_alone)]
     long = [
         f"{file.name}: {f.name}"

@@ -10,7 +10,7 @@ from world import FULL
 
 from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
-from unpooled.models.pls.frame import Frame
+from unpooled.models.pls.spectra import Frame
 
 DELTA, RUNS = 0.01, 12
 

@@ -19,8 +19,8 @@ from unpooled import Bounds, PrivacyLeakWarning, PrivateBayesianRegression
 from unpooled.errors import DataError, UsageError
 from unpooled.linear.moments import Moments
 from unpooled.models import load
-from unpooled.models.bayes.plan import design_of
-from unpooled.models.bayes.projection import thresholds
+from unpooled.models.bayes.declared import design_of
+from unpooled.models.bayes.fit import thresholds
 from unpooled.papers.bayes import moments_box_as_published
 from unpooled.privacy.accounting import gaussian_mu
 from unpooled.privacy.bounds import Column
@@ -413,7 +413,7 @@ def test_projection_helps_where_the_declared_ranges_are_far_too_wide() -> None:
 
 
 def test_the_best_multiple_is_public_and_grows_as_noise_vanishes() -> None:
-    from unpooled.models.bayes.projection import _MULTIPLES, best_multiple
+    from unpooled.models.bayes.fit import _MULTIPLES, best_multiple
 
     chosen = []
     for epsilon in (0.05, 1.0, 1000.0):

@@ -12,7 +12,7 @@ from scipy.sparse import csc_array
 from unpooled.errors import UnpooledError
 from unpooled.kernels import sampler
 from unpooled.models import load
-from unpooled.models.lasso.messages import PickRequest, ReleasedColumn, Term
+from unpooled.models.lasso.frank_wolfe_rows import PickRequest, ReleasedColumn, Term
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger

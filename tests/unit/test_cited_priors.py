@@ -18,7 +18,7 @@ from commands import PARTIES, command
 from unpooled import PrivateGLM, PrivateLinearRegression, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import StudyError, UsageError
 from unpooled.models import fitted, load
-from unpooled.models.stacking.parameters import in_new_words, parameters_of
+from unpooled.models.stacking.declared import in_new_words, parameters_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card
 from unpooled.privacy.policy import Policy

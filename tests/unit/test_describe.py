@@ -13,7 +13,7 @@ import unpooled
 from unpooled import Bounds, PrivacyLeakWarning
 from unpooled.errors import DataError, UnpooledError, UsageError
 from unpooled.models.describe import MODEL
-from unpooled.models.describe.coordinator import Estimate, Summary, render, shares_of
+from unpooled.models.describe.fit import Estimate, Summary, render, shares_of
 from unpooled.privacy.plan import Card, Study
 
 RNG = np.random.default_rng(5)

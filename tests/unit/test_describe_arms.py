@@ -14,10 +14,9 @@ from scipy.stats import norm
 
 import unpooled
 from unpooled.errors import UsageError
-from unpooled.models.describe import MODEL, arms
-from unpooled.models.describe.arms import ARMS, ArmsLayout
-from unpooled.models.describe.compared import ArmsSummary, _cell, _compared
-from unpooled.models.describe.coordinator import Estimate, Summary
+from unpooled.models.describe import MODEL, declared
+from unpooled.models.describe.declared import ARMS, ArmsLayout
+from unpooled.models.describe.fit import ArmsSummary, Estimate, Summary, _cell, _compared
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -213,7 +212,7 @@ def test_no_row_moves_the_sums_farther_than_the_theorem_says(adjacency: str) -> 
 @pytest.mark.slow
 def test_the_price_of_one_arm_alone_would_be_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: F.1 as if a row stayed in its arm, with the free factor on the squares of section 2."""
-    monkeypatch.setattr(arms, "_WEIGHTS", (1.0, 1.0, math.sqrt(2.0)))
+    monkeypatch.setattr(declared, "_WEIGHTS", (1.0, 1.0, math.sqrt(2.0)))
     monkeypatch.setattr(
         ArmsLayout, "distance", lambda _, column: 2.0 if column and column.categories is None else math.sqrt(2.0)
     )

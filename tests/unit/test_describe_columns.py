@@ -10,7 +10,7 @@ import unpooled
 from unpooled.errors import UsageError
 from unpooled.models import load
 from unpooled.models.describe.columns import correlation
-from unpooled.models.describe.results import JointDescription
+from unpooled.models.describe.estimator import JointDescription
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 

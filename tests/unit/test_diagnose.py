@@ -16,8 +16,8 @@ import unpooled
 from unpooled import Bounds, diagnose
 from unpooled.errors import UsageError
 from unpooled.models import load
-from unpooled.models.diagnose import reading
-from unpooled.models.diagnose.reading import Cells
+from unpooled.models.diagnose import fit
+from unpooled.models.diagnose.fit import Cells
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card, Household, Study
@@ -86,7 +86,7 @@ def test_a_calibrated_model_passes_and_another_one_does_not() -> None:
             cells = np.searchsorted(cuts, u, side="right") * 2 + y
             counts = np.bincount(cells, minlength=104).reshape(52, 2) + 5 * rng.normal(size=(52, 2))
             found = Cells(Array.of(counts), 5.0, "logistic", tuple(cuts.tolist()), (), ("a",))
-            values.append(reading.calibration_test(found).p_value)
+            values.append(fit.calibration_test(found).p_value)
     assert np.mean(np.array(p_values[1.0]) < 0.05) <= 0.25
     assert max(p_values[2.5]) < 1e-6
 
@@ -98,12 +98,12 @@ def test_bands_of_cells_hold_the_noise(residual_cuts: tuple[float, ...]) -> None
     width = len(residual_cuts) + 1 if residual_cuts else 2
     exact = np.full((3, width), 300.0) * np.arange(1, width + 1)
     cuts, s = (-1.0, 1.0), 30.0
-    wanted = [c.observed for c in reading.by_cell(Cells(Array.of(exact), 0.0, link, cuts, residual_cuts, ("a",)))]
+    wanted = [c.observed for c in fit.by_cell(Cells(Array.of(exact), 0.0, link, cuts, residual_cuts, ("a",)))]
     held = []
     for _ in range(300):
         noisy = Cells(Array.of(exact + s * rng.normal(size=exact.shape)), s, link, cuts, residual_cuts, ("a",))
         sampling = Cells(Array.of(exact * 1e9), 0.0, link, cuts, residual_cuts, ("a",))
-        for cell, value, free in zip(reading.by_cell(noisy), wanted, reading.by_cell(sampling), strict=True):
+        for cell, value, free in zip(fit.by_cell(noisy), wanted, fit.by_cell(sampling), strict=True):
             assert cell.high - cell.low > free.high - free.low
             # Of the band, the part that the noise alone makes: without it the sampling part would hold fewer.
             held.append(abs(cell.observed - value) <= (cell.high - cell.low) / 2)
@@ -112,7 +112,7 @@ def test_bands_of_cells_hold_the_noise(residual_cuts: tuple[float, ...]) -> None
         abs(cell.observed - value) <= 1.96 * math.sqrt(max(value * (1 - value), 0) / cell.rows)
         for _ in range(100)
         for cell, value in zip(
-            reading.by_cell(Cells(Array.of(exact + s * rng.normal(size=exact.shape)), s, link, cuts, residual_cuts, ("a",))),
+            fit.by_cell(Cells(Array.of(exact + s * rng.normal(size=exact.shape)), s, link, cuts, residual_cuts, ("a",))),
             wanted,
             strict=True,
         )
@@ -153,6 +153,7 @@ def test_what_the_model_s_ranges_cost_belongs_to_its_diagnosis() -> None:
     assert not diagnose(read, X, DAYS).statement_.holds
 
 
+@pytest.mark.guarantee
 def test_counts_of_a_log_link() -> None:
     y = np.minimum(np.random.default_rng(0).poisson(np.exp(0.5 + X[:, 0])), 15)
     model = unpooled.PrivateGLM(epsilon=5.0, delta=1e-5, family="poisson", bounds=(-1, 1), y_bounds=(0, 15), random_state=0)
@@ -199,10 +200,10 @@ def test_the_roc_band_holds_the_curve_of_the_population() -> None:
     low, high = np.exp(-np.linspace(0, 3, 12)), np.exp(np.linspace(-3, 0, 12))
     shares = np.column_stack([low / low.sum(), high / high.sum()])
     at = np.linspace(0.1, 0.9, 9)
-    wanted, held = np.interp(at, *reading.roc(shares)), []
+    wanted, held = np.interp(at, *fit.roc(shares)), []
     for _ in range(80):
         counts = np.column_stack([rng.multinomial(300, own) for own in shares.T]) + 4 * rng.normal(size=shares.shape)
-        band = reading.roc_band(counts, 4.0)
+        band = fit.roc_band(counts, 4.0)
         held.append((np.interp(at, band.false, band.low) <= wanted) & (wanted <= np.interp(at, band.false, band.high)))
     assert 0.93 < np.mean(held) <= 0.995
 
@@ -210,7 +211,7 @@ def test_the_roc_band_holds_the_curve_of_the_population() -> None:
 def test_nothing_but_noise_has_a_band_too() -> None:
     counts = np.random.default_rng(0).normal(size=(5, 2)) * 40
     for own in (counts, np.zeros((5, 2)), -np.abs(counts)):
-        band = reading.roc_band(own, 40.0)
+        band = fit.roc_band(own, 40.0)
         assert np.isfinite([band.low, band.high, band.true]).all()
         assert ((band.low <= band.true) & (band.true <= band.high)).all()
         assert np.mean(band.high - band.low) > 0.5

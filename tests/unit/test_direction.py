@@ -19,9 +19,8 @@ from unpooled.families.logistic import Logistic
 from unpooled.kernels.score_posterior import CELLS, CUTS, DRAWS, Known, ScoreCounts, mean_log_odds, score_posterior
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
-from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_LENGTHS, GlmMethod, schedule_of
-from unpooled.models.glm.rows import Responses
-from unpooled.models.glm.scaling import PROBABILITIES, ScoreCells, ShortRows
+from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_LENGTHS, GlmMethod, schedule_of
+from unpooled.models.glm.rows import PROBABILITIES, Responses, ScoreCells, ShortRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy

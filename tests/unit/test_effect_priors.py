@@ -17,8 +17,7 @@ from unpooled.errors import UsageError
 from unpooled.inference.priors import _DEVIATIONS, EarlierModel, simplex
 from unpooled.models.effects import MODEL
 from unpooled.models.effects.declared import declared_of
-from unpooled.models.effects.earlier import drawn_effect
-from unpooled.models.effects.result import DrawnEffect, EffectNumber
+from unpooled.models.effects.result import DrawnEffect, EffectNumber, drawn_effect
 
 
 def drawn(value: float, error: float, **earlier: float) -> DrawnEffect:

@@ -13,11 +13,9 @@ from treated import KNOWN, people, study
 import unpooled
 from unpooled.errors import UsageError
 from unpooled.models.effects import MODEL
-from unpooled.models.effects.cells import overlap_cells, spread_cuts, spread_of
 from unpooled.models.effects.declared import declared_of
-from unpooled.models.effects.exits import ExitsOfArms
 from unpooled.models.effects.plan import BALANCE, EXITS, OVERLAP, SLOPES, SPREAD, SUMS
-from unpooled.models.effects.sums import Balance, EffectSlopes, Pieces
+from unpooled.models.effects.sums import Balance, EffectSlopes, ExitsOfArms, Pieces, overlap_cells, spread_cuts, spread_of
 from unpooled.privacy.sensitivity import column_moments, contributions_of_arms
 from unpooled.privacy.unit import Adjacency, Unit
 
@@ -314,9 +312,10 @@ def test_the_bound_on_contributions_follows_the_noise() -> None:
     assert overlap_cells(OVERLAP, 0.15).cuts == (0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85)
 
 
+@pytest.mark.guarantee
 def test_requests_with_other_numbers_than_planned_are_refused() -> None:
     from unpooled.errors import PlanMismatch
-    from unpooled.models.effects.values import Models
+    from unpooled.models.effects.plan import Models
 
     design = MODEL.compile(study()).design
     for settings in ((), (1.0,), (math.inf,) * 60, (1e12,) * 60):
@@ -324,13 +323,13 @@ def test_requests_with_other_numbers_than_planned_are_refused() -> None:
             Models.of(design, settings, design.further(SUMS))
 
 
-@pytest.mark.slow_for("{}", "{'estimand': 'ATT'}")
+@pytest.mark.guarantee
+@pytest.mark.slow_for("{}")
 @pytest.mark.parametrize("parameters", [{}, {"estimator": "iptw"}, {"estimand": "ATT"}, {"estimator": "g-formula"}], ids=str)
 @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
 def test_whatever_a_request_carries_no_row_moves_a_sum_farther(parameters: dict[str, Any]) -> None:
     """A dishonest coordinator sends zeros, huge and tiny numbers for bounds, lengths and coefficients: no row becomes longer, and nothing is no number."""
-    from unpooled.models.effects.party import STATISTICS
-    from unpooled.models.effects.values import Models, Rows
+    from unpooled.models.effects.plan import STATISTICS, Models, Rows
 
     design = MODEL.compile(study(parameters)).design
     rng = np.random.default_rng(8)

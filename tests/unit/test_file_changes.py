@@ -14,7 +14,7 @@ from scipy.sparse import csc_array
 
 from unpooled.errors import DataError, UnpooledError
 from unpooled.models import load
-from unpooled.models.describe import party as steps
+from unpooled.models.describe import rows as describe_rows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import Target
@@ -147,14 +147,14 @@ def test_a_change_in_the_middle_of_a_step_is_refused_before_the_debit(world, cha
     """After the values were read and added up."""
     path, config = world
     with open_party(config) as party:
-        plan, sums = opened(party), steps.sums
+        plan, sums = opened(party), describe_rows.sums
 
         def added_up(*arguments, **options):
             total = sums(*arguments, **options)
             change(path)
             return total
 
-        monkeypatch.setattr(steps, "sums", added_up)
+        monkeypatch.setattr(describe_rows, "sums", added_up)
         with pytest.raises(DataError, match="has changed"):
             party.answer(encode(plan, "sums", 0, Nothing()))
         assert spent(party) == 0

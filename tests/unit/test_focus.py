@@ -19,8 +19,7 @@ from unpooled.linear.descent import arrived
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.scales import CountedScales
 from unpooled.models import fitted, load
-from unpooled.models.bayes.belief import believed
-from unpooled.models.bayes.focus import FocusRows
+from unpooled.models.bayes.declared import FocusRows, believed
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy

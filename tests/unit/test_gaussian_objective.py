@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from unpooled import Bounds, PrivateLogisticRegression, PrivateStackingClassifier
 from unpooled.errors import UsageError
-from unpooled.models.stacking.fits import Noise, penalty_of
+from unpooled.models.stacking.declared import Noise, penalty_of
 from unpooled.privacy.accounting import Composition, gaussian_delta
 from unpooled.privacy.events import UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms import GaussianObjective, LossShape, LossSign, ObjectivePerturbation, calibrated

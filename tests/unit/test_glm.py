@@ -27,11 +27,9 @@ from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.kernels import rows as row_kernels
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
-from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.party import STATISTICS
-from unpooled.models.glm.rounds import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
-from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
-from unpooled.models.glm.scaling import ScoreCells, ShortRows
+from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
+from unpooled.models.glm.plan import STATISTICS
+from unpooled.models.glm.rows import BaseRate, DirectionRows, Directions, GlmRows, Responses, ScoreCells, ShortRows
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.sensitivity import unit_sums

@@ -22,10 +22,10 @@ from unpooled.errors import DataError, UsageError
 from unpooled.kernels import rows as class_rows
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
-from unpooled.models.glm import made_up
-from unpooled.models.glm.multinomial import ClassRates, ClassResponses, ClassRows, Softmax
+from unpooled.models.glm.curvature import Contrasts
+from unpooled.models.glm.families import ClassRates, ClassResponses, ClassRows, Softmax
+from unpooled.models.glm.outlook import _RATES_FROM, Assumed, made_up
 from unpooled.models.glm.plan import MOST_ENTRIES
-from unpooled.models.glm.shapes import Contrasts
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -494,7 +494,7 @@ def test_made_up_classes_have_the_assumed_rates(signal: float, rate: float) -> N
     cards = (Card("a", 500, (Column("x", -1.0, 1.0), Column("z", -1.0, 1.0), Column("y", categories=("u", "v", "w")))),)
     study = Study("glm", cards, 1.0, 1e-6, parameters={"response": "y", "family": "multinomial"}, derived=())
     design = load("glm").compile(study).design
-    assumed = made_up.Assumed(signal, rate, 0.3, 4.0, "normal")
-    _, _, means = made_up.made_up(design, made_up._RATES_FROM, assumed, np.random.default_rng(0))
+    assumed = Assumed(signal, rate, 0.3, 4.0, "normal")
+    _, _, means = made_up(design, _RATES_FROM, assumed, np.random.default_rng(0))
     wanted = [rate, (1 - rate) / 2, (1 - rate) / 2]
     assert means.mean(axis=0) == pytest.approx(wanted, abs=1e-6)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unpooled import PrivateGLM
-from unpooled.models.glm import coordinator
+from unpooled.models.glm import fit
 
 N, COLUMNS = 5000, 20
 
@@ -28,7 +28,7 @@ def ratio_of_means() -> float:
 
 def test_predicted_means_are_right_where_rounds_have_not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ratio_of_means() == pytest.approx(1.0, abs=0.06)
-    monkeypatch.setattr(coordinator, "_FARTHER", (1.0,))
+    monkeypatch.setattr(fit, "_FARTHER", (1.0,))
     assert ratio_of_means() > 1.2  # the control: what the noise of the rounds says, and nothing else
 
 
@@ -44,7 +44,7 @@ def test_the_way_is_about_as_good_as_if_its_variance_were_known(farther: float, 
         score = weighted @ way + 3 * rng.normal(size=size)
         believed = weighted * stated
         known = believed.T @ np.linalg.solve(believed @ weighted + met / farther, score)
-        found, left = coordinator._believed_move(weighted, stated, met, score)
+        found, left = fit._believed_move(weighted, stated, met, score)
         errors += [(found - way) @ weighted @ (found - way), (known - way) @ weighted @ (known - way)]
         distances.append((found - way) @ np.linalg.solve(left, found - way) / size)
     assert errors[0] < 1.2 * errors[1]

@@ -21,9 +21,9 @@ from unpooled.inference.life_table import LifeTable
 from unpooled.kernels import rows as person_rows
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import fitted, load
-from unpooled.models.glm.followed import concordance
-from unpooled.models.glm.party import STATISTICS
-from unpooled.models.glm.survival import FOLLOWED, ExitCells, Hazards, PersonResponses, PersonRows
+from unpooled.models.glm.estimator import concordance
+from unpooled.models.glm.families import FOLLOWED, ExitCells, Hazards, PersonResponses, PersonRows
+from unpooled.models.glm.plan import STATISTICS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -12,8 +12,8 @@ import pytest
 from world import calls
 
 from unpooled.errors import ProtocolError
-from unpooled.models.describe.messages import SumsReply
-from unpooled.models.pride.messages import EstimateRequest, Sketch
+from unpooled.models.describe.rows import SumsReply
+from unpooled.models.pride.plan import EstimateRequest, Sketch
 from unpooled.network.signing import open_answer
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

@@ -139,7 +139,7 @@ def statistics(asked: Study, rows: list[dict[str, float]]) -> dict[str, np.ndarr
     table = BoundedTable(Table({name: [row[name] for row in rows] for name in ("x", "z", "y")}), ids, asked.household_rows)
     context = Context("a", table, plan, "", 0, None)  # type: ignore[arg-type]
     if asked.model == "describe":
-        from unpooled.models.describe.party import sums
+        from unpooled.models.describe.rows import sums
 
         design = plan.design
         found["histogram" if design.ranges else "sums"] = (
@@ -147,10 +147,10 @@ def statistics(asked: Study, rows: list[dict[str, float]]) -> dict[str, np.ndarr
         )
         return found
     if asked.model == "pls":
-        from unpooled.models.pls.party import _moments
+        from unpooled.models.pls.declared import _moments
 
         return {"moments": _moments(context, ()), "count": rows_counted(context, ())}
-    from unpooled.models.bayes.party import STATISTICS
+    from unpooled.models.bayes.rows import STATISTICS
 
     design = plan.design
     for name in design.totals:

@@ -11,7 +11,7 @@ from joint_world import ARMS, fitted, joined, mixed, number, of, pooled, standar
 from unpooled.errors import UsageError
 from unpooled.linear.moments import Moments
 from unpooled.linear.standard import FIRST, Standard
-from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

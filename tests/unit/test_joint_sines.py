@@ -19,9 +19,8 @@ from joint_world import study_of as study_of_columns
 from unpooled import PrivateLinearRegression
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted, UnpooledError, UsageError
 from unpooled.linear.standard import Standard
-from unpooled.models.bayes.columns import sines
-from unpooled.models.bayes.columns.plan import design_of
-from unpooled.models.bayes.columns.sines import Descent, SineDesign, imagined_sines, strength
+from unpooled.models.bayes import columns as bayes_columns
+from unpooled.models.bayes.columns import Descent, SineDesign, design_of, imagined_sines, strength
 from unpooled.models.bayes.fitted import fitted
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
@@ -44,7 +43,7 @@ Rounds = tuple[list[tuple[float, ...]], list[np.ndarray]]
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> int:
     """Three rounds in the place of the planned number."""
-    monkeypatch.setattr(sines, "_ROUNDS", ((0.0, 3),))
+    monkeypatch.setattr(bayes_columns, "_ROUNDS", ((0.0, 3),))
     return 3
 
 
@@ -110,7 +109,9 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_the_pooled_row
     assert len(set(at)) == three
     for k, (coefficients, total) in enumerate(zip(at, values, strict=True)):
         assert total.tolist() == exact(plan.design, tables, known, coefficients, k)
-    assert plan.design.frequency(0) < plan.design.frequency(1) == sines.FREQUENCY  # without noise: small angles first
+    assert (
+        plan.design.frequency(0) < plan.design.frequency(1) == bayes_columns.FREQUENCY
+    )  # without noise: small angles first
 
 
 @pytest.mark.guarantee
@@ -173,11 +174,11 @@ def test_the_gradient_is_that_of_the_sines_of_residuals() -> None:
     at = tuple(rng.normal(size=design.columns + 1).tolist())
     z, v = [], 0.0
     for name in design.parties:
-        rows = sines._standardised(design, name, tables[name], known[name])
+        rows = bayes_columns._standardised(design, name, tables[name], known[name])
         z.append(rows[0] / GRID)
         v = v + rows[1]
     whole = np.column_stack([*z, np.full(design.rows, JOINT_CONSTANT)])
-    expected = whole.T @ np.sin(sines.FREQUENCY * (v - whole @ np.array(at)))
+    expected = whole.T @ np.sin(bayes_columns.FREQUENCY * (v - whole @ np.array(at)))
     found = np.array(exact(design, tables, known, at), dtype=float) / GRID**2
     found[-1] *= JOINT_CONSTANT
     assert np.abs(found - expected).max() < 8 * design.rows / GRID
@@ -200,7 +201,7 @@ def test_what_outlooks_add_up_is_what_masked_products_give() -> None:
     whole = np.column_stack(parts)
     one, other = design.shape.terms
     products = whole.T @ whole
-    found = sines._added_up(*(part.astype(float) for part in parts))
+    found = bayes_columns._added_up(*(part.astype(float) for part in parts))
     assert found.tolist() == (products[one] + products[other]).tolist() == exact(design, tables, known, at)
 
 
@@ -214,7 +215,7 @@ def rows_of(columns: int, square: int, *, holds: bool, at: tuple[float, ...]) ->
     layout = MomentsLayout(tuple(number(f"x{j}") for j in range(columns)), number("y"), 1 << 20)
     slopes, constant = np.array(at[:columns]), at[-1]
     part = RowPart("a", columns, square)
-    return SineRows(layout, part, math.isqrt(square), 0, float(holds), slopes, constant, sines.FREQUENCY)
+    return SineRows(layout, part, math.isqrt(square), 0, float(holds), slopes, constant, bayes_columns.FREQUENCY)
 
 
 def turned(rng: np.random.Generator, columns: int, square: int, many: int, *, long: float = 1.0) -> np.ndarray:
@@ -323,7 +324,7 @@ def test_one_value_moves_a_round_farther_than_a_person_who_goes() -> None:
     shape = SineShape.of({"a": (1, square), "b": (1, square)}, 10, 1)
     z = np.full((2, 1), 2 * GRID)
     still = rows_of(1, square, holds=False, at=(0.0, 0.0)).turned(z, np.zeros(2))
-    quarter = math.pi / 2 / sines.FREQUENCY
+    quarter = math.pi / 2 / bayes_columns.FREQUENCY
     moved = rows_of(1, square, holds=True, at=(0.0, 0.0)).turned(z, np.array([quarter, -quarter]))
     added = gradient(shape, still, moved)
     distance = float(np.linalg.norm(added[0] - added[1]))
@@ -559,7 +560,7 @@ def test_a_member_that_leaves_within_the_second_round_can_come_back(step: str, t
 def test_a_run_that_was_cut_within_a_round_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut after every message of two rounds: the result, the debits and what travelled are those of a run without a cut."""
     monkeypatch.setattr(shortened, "_LONGEST", 64)
-    monkeypatch.setattr(sines, "_ROUNDS", ((0.0, 2),))
+    monkeypatch.setattr(bayes_columns, "_ROUNDS", ((0.0, 2),))
     study, tables = a_study()
     plan, calm_record = MODEL.compile(study), Transcript.open(tmp_path / "calm")
     calm = drive(MODEL, plan, in_process(people(study, tables)), calm_record)
@@ -635,8 +636,8 @@ def test_the_method_is_decided_by_the_parties_and_k_before_data(rows: int, parti
     cards = tuple(msgspec.structs.replace(card, rows=rows) for card in cards)
     design = design_of(study_of(cards, method="auto"))
     k = strength(len(design.layout.coding.attribute), rows, JointBudget.of(study_of(cards), parties + 1))
-    assert isinstance(design, SineDesign) == (parties == 2 and k < sines.WORTH_MOMENTS)
-    assert (k < sines.WORTH_MOMENTS) == (rows == 1000)
+    assert isinstance(design, SineDesign) == (parties == 2 and k < bayes_columns.WORTH_MOMENTS)
+    assert (k < bayes_columns.WORTH_MOMENTS) == (rows == 1000)
     assert not isinstance(design_of(study_of(cards, method="moments")), SineDesign)
     assert not isinstance(design_of(study_of(cards, INF, method="auto")), SineDesign)
 
@@ -752,7 +753,7 @@ def test_rounds_without_noise_arrive_at_least_squares() -> None:
 def test_small_angles_first_find_a_rare_level_with_a_large_effect(early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: with the large angle from the first round on, rows three deviations off pull the wrong way."""
     if not early:
-        monkeypatch.setattr(sines, "_EARLY", sines.FREQUENCY)
+        monkeypatch.setattr(bayes_columns, "_EARLY", bayes_columns.FREQUENCY)
     rng = np.random.default_rng(5)
     n = 4000
     rare, x = (rng.random(n) < 0.05).astype(float), rng.normal(size=(n, 3)).clip(-4, 4)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unpooled.errors import DataError, UnpooledError, UsageError
-from unpooled.models.pride.levels import Levels
+from unpooled.models.pride.declared import Levels
 from unpooled.privacy.bounds import Coding, Column, text_of, truth_words
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.table import Table, _is_missing, as_column

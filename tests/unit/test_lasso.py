@@ -17,10 +17,20 @@ from unpooled import Bounds, PrivacyLeakWarning, PrivateLasso
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, ReleaseConflict, StudyAborted, UsageError
 from unpooled.kernels.l1_ball import quadratic_in_balls
 from unpooled.models import load
-from unpooled.models.lasso.coordinator import stepped
-from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
-from unpooled.models.lasso.plan import clip_ceiling, design_of, grids, shortened
-from unpooled.models.lasso.refit import ColumnMoments, shrunk
+from unpooled.models.lasso.frank_wolfe_fit import ColumnMoments, shrunk, stepped
+from unpooled.models.lasso.frank_wolfe_rows import (
+    Bid,
+    ColumnRequest,
+    PickRequest,
+    RefitRequest,
+    ReleasedColumn,
+    Slot,
+    Term,
+    clip_ceiling,
+    design_of,
+    grids,
+    shortened,
+)
 from unpooled.papers.lasso import NoisyMaximum, pick_scale, sketch
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
@@ -477,8 +487,8 @@ def moments_of(
     asked = study(epsilon=math.inf, parameters={"response_bound": 1.0})
     with pytest.MonkeyPatch.context() as patch:
         if weights:
-            patch.setattr("unpooled.models.lasso.party.RESPONSE_WEIGHT", weights[0])
-            patch.setattr("unpooled.models.lasso.party.COLUMNS_WEIGHT", weights[1])
+            patch.setattr("unpooled.models.lasso.frank_wolfe_rows.RESPONSE_WEIGHT", weights[0])
+            patch.setattr("unpooled.models.lasso.frank_wolfe_rows.COLUMNS_WEIGHT", weights[1])
         plan, made = opened(asked, tables)
         made["a"].keeper.keep(plan.hash, "columns", np.array([0]))
         new = tuple(

@@ -14,9 +14,18 @@ from scipy.sparse import csc_array
 
 from unpooled.errors import BudgetRefusal, PlanMismatch, ReleaseConflict, UnpooledError
 from unpooled.kernels.l1_ball import quadratic_in_balls
-from unpooled.models.lasso.messages import Bid, ColumnRequest, PickRequest, RefitRequest, ReleasedColumn, Slot, Term
-from unpooled.models.lasso.plan import design_of, shortened
-from unpooled.models.lasso.refit import ColumnMoments
+from unpooled.models.lasso.frank_wolfe_fit import ColumnMoments
+from unpooled.models.lasso.frank_wolfe_rows import (
+    Bid,
+    ColumnRequest,
+    PickRequest,
+    RefitRequest,
+    ReleasedColumn,
+    Slot,
+    Term,
+    design_of,
+    shortened,
+)
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Scores

@@ -18,7 +18,7 @@ from unpooled import PrivateLassoClassifier
 from unpooled.errors import UsageError
 from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball
 from unpooled.models import fitted, load
-from unpooled.models.lasso.standard_coordinator import _log_odds, _share, _slope
+from unpooled.models.lasso.moments_fit import _log_odds, _share, _slope
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import run_in_process

@@ -11,20 +11,34 @@ import pytest
 from unpooled import PrivateLasso, UtilityWarning
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.models import load
-from unpooled.models.lasso import standard_party
-from unpooled.models.lasso.coordinator import render
-from unpooled.models.lasso.forms import Form, form_of
-from unpooled.models.lasso.in_common import believed_moments
-from unpooled.models.lasso.plan import grids
-from unpooled.models.lasso.standard_fit import OwnMoments, combined, fitting, heard_rows, in_ball, shared_axes, standards_of
-from unpooled.models.lasso.standard_messages import (
+from unpooled.models.lasso import moments_rows
+from unpooled.models.lasso.frank_wolfe_fit import render
+from unpooled.models.lasso.frank_wolfe_rows import grids
+from unpooled.models.lasso.joint import Form, form_of
+from unpooled.models.lasso.moments_fit import (
+    OwnMoments,
+    believed_moments,
+    combined,
+    fitting,
+    heard_rows,
+    in_ball,
+    shared_axes,
+    standards_of,
+)
+from unpooled.models.lasso.moments_rows import (
+    AXIS,
+    CHOOSE,
+    CROSSING,
+    PRODUCTS,
+    SUMS,
     AxisRequest,
     ChooseRequest,
     CrossingRequest,
     ProductsRequest,
+    StandardDesign,
     Standards,
+    design_of,
 )
-from unpooled.models.lasso.standard_plan import AXIS, CHOOSE, CROSSING, PRODUCTS, SUMS, StandardDesign, design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Scores, Vector
 from unpooled.privacy.plan import Card, Study
@@ -87,11 +101,11 @@ def requests(plan, name: str) -> dict:
     axis = AxisRequest(some, tuple(range(kept)), tuple((-1.0) ** j * 3 for j in range(kept)))
     others = RNG.normal(size=(plan.study.parties[0].rows, len(plan.study.parties) - 1)) * 50
     return {
-        SUMS: (standard_party.sums, Nothing()),
-        CHOOSE: (standard_party.choose, ChooseRequest(all_of, ())),
-        PRODUCTS: (standard_party.products, ProductsRequest(some, tuple(range(kept)))),
-        AXIS: (standard_party.axis, axis),
-        CROSSING: (standard_party.crossing, CrossingRequest(axis, Array.of(others))),
+        SUMS: (moments_rows.sums, Nothing()),
+        CHOOSE: (moments_rows.choose, ChooseRequest(all_of, ())),
+        PRODUCTS: (moments_rows.products, ProductsRequest(some, tuple(range(kept)))),
+        AXIS: (moments_rows.axis, axis),
+        CROSSING: (moments_rows.crossing, CrossingRequest(axis, Array.of(others))),
     }
 
 
@@ -142,22 +156,22 @@ def test_controls_that_forget_a_bound_are_caught(release: str, name: str, value,
     plan = load("lasso").compile(study())
     honest = farthest(plan, "p1", release)[1]
     if value is None:
-        original = standard_party._axis
-        monkeypatch.setattr(standard_party, "_axis", lambda *a: original(*a) * 3)
+        original = moments_rows._axis
+        monkeypatch.setattr(moments_rows, "_axis", lambda *a: original(*a) * 3)
     else:
-        monkeypatch.setattr(standard_party, name, value)
+        monkeypatch.setattr(moments_rows, name, value)
     assert farthest(plan, "p1", release)[0] > honest
 
 
 def test_controls_that_forget_to_shorten_or_to_clip_are_caught(monkeypatch) -> None:
     """The control leaves rows three times as long, and a response beyond its bound."""
-    plan, original, shorten = load("lasso").compile(study()), standard_party.response_of, standard_party._shortened
+    plan, original, shorten = load("lasso").compile(study()), moments_rows.response_of, moments_rows._shortened
 
     declared = farthest(plan, "p1", PRODUCTS)[1]
-    monkeypatch.setattr(standard_party, "_shortened", lambda r, y, g, longest, clip: shorten(r, y, g, 3 * longest, clip))
+    monkeypatch.setattr(moments_rows, "_shortened", lambda r, y, g, longest, clip: shorten(r, y, g, 3 * longest, clip))
     assert farthest(plan, "p1", PRODUCTS)[0] > declared
     declared = farthest(plan, "p0", SUMS)[1]
-    monkeypatch.setattr(standard_party, "response_of", lambda *a: original(*a) * 3)
+    monkeypatch.setattr(moments_rows, "response_of", lambda *a: original(*a) * 3)
     assert farthest(plan, "p0", SUMS)[0] > declared
 
 
@@ -511,7 +525,7 @@ def test_requests_beyond_the_plan_are_refused(request_of) -> None:
     rows = np.random.default_rng(0).uniform(-1, 1, (N, 4))
     table = Table(dict(zip(["x0_0", "x0_1", "x0_2", "y"], rows.T, strict=True)))
     with pytest.raises(ProtocolError):
-        getattr(standard_party, steps[type(request)])(Recorder(plan, "p0", table), request)
+        getattr(moments_rows, steps[type(request)])(Recorder(plan, "p0", table), request)
 
 
 @pytest.mark.guarantee
@@ -523,7 +537,7 @@ def test_a_choice_beyond_what_is_kept_is_refused() -> None:
     context = Recorder(plan, "p1", Table(dict(zip([*names, "y"], rows.T, strict=True))))
     numbers = Standards((0.0,) * width, (1.0,) * width, (0.0, 1.0))
     with pytest.raises(ProtocolError, match="as many columns"):
-        standard_party.choose(context, ChooseRequest(numbers, tuple(range(kept))))
+        moments_rows.choose(context, ChooseRequest(numbers, tuple(range(kept))))
 
 
 def test_sums_fit_exact_integers() -> None:

@@ -18,10 +18,9 @@ from unpooled.errors import UsageError
 from unpooled.inference.priors import DrawnTo, Weight, words
 from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball
 from unpooled.models import load
-from unpooled.models.lasso.coordinator import render
-from unpooled.models.lasso.drawn import Agreement, Mixture
-from unpooled.models.lasso.standard_fit import OwnMoments, in_ball, penalised
-from unpooled.models.lasso.standard_plan import CHOOSE, WORTH, WORTH_DRAWN, known_columns, strength
+from unpooled.models.lasso.frank_wolfe_fit import render
+from unpooled.models.lasso.moments_fit import Agreement, Mixture, OwnMoments, in_ball, penalised
+from unpooled.models.lasso.moments_rows import CHOOSE, WORTH, WORTH_DRAWN, known_columns, strength
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning")
 SIZE, RELEVANT = 24, (1, 5, 12, 18, 22)

@@ -20,9 +20,9 @@ import unpooled
 from unpooled import PrivateLasso, PrivateLassoClassifier, UtilityWarning
 from unpooled.errors import StudyError, UsageError
 from unpooled.models import load
-from unpooled.models.lasso.coordinator import LassoResult, fills, render
-from unpooled.models.lasso.forms import Form, form_of
-from unpooled.models.lasso.standard_fit import PENALTY, OwnMoments, penalised
+from unpooled.models.lasso.frank_wolfe_fit import LassoResult, fills, render
+from unpooled.models.lasso.joint import Form, form_of
+from unpooled.models.lasso.moments_fit import PENALTY, OwnMoments, penalised
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy

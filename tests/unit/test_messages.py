@@ -14,7 +14,7 @@ import pytest
 import unpooled
 from unpooled.errors import PlanMismatch, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.models.describe.messages import SumsReply
+from unpooled.models.describe.rows import SumsReply
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.mechanisms import Summand, Vector

@@ -18,8 +18,7 @@ from unpooled.inference.sites import FIXED, PooledTerm
 from unpooled.inference.summary import SummaryTerm
 from unpooled.kernels.between_sites import pooled
 from unpooled.models import load
-from unpooled.models.analyses import apart
-from unpooled.models.analyses import plan as plan_of_analyses
+from unpooled.models.analyses import declared
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Study
@@ -222,8 +221,9 @@ def test_each_site_spends_the_whole_budget_and_nobody_pays_twice(adjacency: str)
 
 def test_fits_on_the_rows_of_all_sites_would_be_paid_by_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: every plan takes the rows of all parties."""
-    monkeypatch.setattr(plan_of_analyses, "names_of", lambda study, one: dict.fromkeys(apart.names_of(study, one), ""))
-    monkeypatch.setattr(plan_of_analyses, "within_budget", lambda _study, parts: parts(1.0))
+    names_of = declared.names_of
+    monkeypatch.setattr(declared, "names_of", lambda study, one: dict.fromkeys(names_of(study, one), ""))
+    monkeypatch.setattr(declared, "within_budget", lambda _study, parts: parts(1.0))
     plan = load("analyses").compile(msgspec.structs.replace(study_of(), trust={}, parameters=_trusting()))
     assert paid(plan, Unit.RECORD, {"lyon": 1.0}) > 1.5 * budget_mu(1.0, 1e-5)
     assert plan.epsilon(1e-5) > 1.5  # and the statement says so

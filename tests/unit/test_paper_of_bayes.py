@@ -14,7 +14,7 @@ from scipy.stats import norm
 from unpooled import Bounds, PrivateLinearRegression
 from unpooled.kernels.noisy import naive_posterior
 from unpooled.linear.moments import Moments
-from unpooled.models.bayes.coordinator import posterior
+from unpooled.models.bayes.fit import posterior
 from unpooled.papers import fit_bayes
 from unpooled.papers.bayes import moments_box_as_published
 from unpooled.privacy.accounting import gaussian_epsilon, gaussian_sigma

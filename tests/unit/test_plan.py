@@ -19,7 +19,7 @@ import pytest
 import unpooled
 from unpooled.errors import PolicyRefusal, UsageError
 from unpooled.models import load
-from unpooled.models.describe.plan import compile_plan
+from unpooled.models.describe.declared import compile_plan
 from unpooled.privacy.accounting import SAFETY, Composition, gaussian_epsilon, gaussian_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
@@ -107,7 +107,7 @@ def test_cards_columns_and_releases_are_found_by_name_or_the_known_ones_are_name
     [({"confidense": 0.9}, "confidense"), ({"confidence": "high"}, "confidence"), ({"confidence": 2.0}, "between 0 and 1")],
 )
 def test_parameters_of_a_model_are_strict(parameters: dict, words: str) -> None:
-    from unpooled.models.describe.plan import Parameters
+    from unpooled.models.describe.declared import Parameters
 
     with pytest.raises(UsageError, match=words):
         check_parameters(study(parameters=parameters), Parameters)
@@ -287,7 +287,7 @@ def test_the_order_of_a_dictionary_and_a_journey_do_not_change_the_hash() -> Non
 @pytest.mark.minutes
 def test_other_processes_compute_the_same_hash() -> None:
     program = """
-from unpooled.models.describe.plan import compile_plan
+from unpooled.models.describe.declared import compile_plan
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 columns = (Column("age", 0.0, 100.0), Column("sex", categories=("f", "m"), missing="absent"))

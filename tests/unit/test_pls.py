@@ -26,11 +26,11 @@ from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusa
 from unpooled.kernels.pls import Centred
 from unpooled.linear.moments import Moments
 from unpooled.models import load
-from unpooled.models.pls.coordinator import render
-from unpooled.models.pls.fit import fit
-from unpooled.models.pls.frame import Frame, basis_steps
-from unpooled.models.pls.plan import design_of
-from unpooled.models.pls.rowwise import RowWise
+from unpooled.models.pls.components import fit
+from unpooled.models.pls.declared import design_of
+from unpooled.models.pls.estimator import RowWise
+from unpooled.models.pls.fit import render
+from unpooled.models.pls.spectra import Frame, basis_steps
 from unpooled.papers.pls import (
     ComponentsLayout,
     EntrustedRows,
@@ -225,6 +225,7 @@ def test_rows_are_shortened_to_the_bound(basis: str) -> None:
     assert trace <= 50 * asked.layout.grid**2
 
 
+@pytest.mark.guarantee
 def test_a_missing_channel_is_refused_by_name() -> None:
     asked = design_of(PrivatePLSRegression(**DECLARED).plan(600, 12).study)
     broken = SMALL.copy()

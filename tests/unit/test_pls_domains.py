@@ -18,9 +18,8 @@ from unpooled import Bounds, PrivateLinearRegression, PrivatePLSRegression
 from unpooled.datasets import make_instruments
 from unpooled.errors import UsageError
 from unpooled.kernels.pls import Centred, domain_pls, kernel_pls, relaxed
-from unpooled.models.pls.domains import one_release
-from unpooled.models.pls.transfers import Transfers
-from unpooled.models.pls.whitening import whitened
+from unpooled.models.pls.instruments import Transfers, one_release
+from unpooled.models.pls.spectra import whitened
 
 RNG = np.random.default_rng(0)
 MIXING = RNG.normal(size=(4, 9))
@@ -233,7 +232,7 @@ def test_what_noise_explains_is_not_penalised(monkeypatch: pytest.MonkeyPatch) -
         return 1 - abs(float(free @ heavy)) / float(np.linalg.norm(free) * np.linalg.norm(heavy))
 
     left = float(np.median([turned(fits[0], other) for other in fits[1:]]))
-    monkeypatch.setattr("unpooled.models.pls.domains.noise_level", lambda variance: 0.0 * float(variance[0, 0]))
+    monkeypatch.setattr("unpooled.models.pls.instruments.noise_level", lambda variance: 0.0 * float(variance[0, 0]))
     broken = float(np.median([turned(fits[0], other) for other in fits[1:]]))
     assert left < broken / 2, (left, broken)
 

@@ -19,11 +19,10 @@ from unpooled.linear.design import lines_of
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
 from unpooled.linear.scales import CountedScales
-from unpooled.models.pls.frame import Frame
+from unpooled.models.pls.declared import PlsDesign, design_of
+from unpooled.models.pls.fit import of_study
 from unpooled.models.pls.outlook import outlook
-from unpooled.models.pls.plan import PlsDesign, design_of
-from unpooled.models.pls.regressed import of_study
-from unpooled.models.pls.whitening import whitened
+from unpooled.models.pls.spectra import Frame, whitened
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.study import Card, Study
 from unpooled.privacy.table import Table

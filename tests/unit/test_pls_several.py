@@ -19,7 +19,7 @@ from unpooled.estimation import outlook as outlooks
 from unpooled.kernels.pls import Centred, kernel_pls, kernel_pls2
 from unpooled.linear.layout import AUGMENTED_WEIGHTS, Geometry, MomentsLayout
 from unpooled.models import load
-from unpooled.models.pls import fit
+from unpooled.models.pls import components as pls_components
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -170,8 +170,8 @@ def test_where_nothing_is_learnt_every_response_has_its_mean(monkeypatch: pytest
         "The response does not vary with the spectra, so every spectrum is given its mean.",
     )
     np.testing.assert_allclose(flat.predict(X), np.full((60, 2), [1.0, -2.0]), atol=1e-5)
-    monkeypatch.setattr(fit, "posterior", lambda moments: (np.ones(12), 0.25, False))
-    monkeypatch.setattr(fit, "chdtri", lambda count, chance: math.inf)
+    monkeypatch.setattr(pls_components, "posterior", lambda moments: (np.ones(12), 0.25, False))
+    monkeypatch.setattr(pls_components, "chdtri", lambda count, chance: math.inf)
     model = PrivatePLSRegression(basis="none", epsilon=0.01, delta=1e-5, bounds=Bounds(norm=2.0), y_bounds=(-4, 4))
     with pytest.warns(UserWarning, match="No response was learnt"):
         model.fit(X, Y)
@@ -260,11 +260,11 @@ def test_above_the_test_of_noise_coefficients_are_a_mean_with_the_posterior(monk
     X, Y = data(2000)
     released = PrivatePLSRegression(3, basis="none", epsilon=5.0, bounds=Bounds(norm=2.0), y_bounds=(-4, 4)).fit(X, Y[:, 0])
     moments = released.moments_
-    monkeypatch.setattr(fit, "posterior", lambda _: (np.full(12, 0.5), 0.1, True))
-    clear = fit.heard(moments, 3)
+    monkeypatch.setattr(pls_components, "posterior", lambda _: (np.full(12, 0.5), 0.1, True))
+    clear = pls_components.heard(moments, 3)
     above = float((clear.centred.cross**2 / clear.noise.cross).sum())
     units = moments.layout.response.half_width / moments.layout.half_widths[:12]
-    alone = fit.chosen(clear.centred, 3, clear.noise)[1].coefficients[:, -1]
+    alone = pls_components.chosen(clear.centred, 3, clear.noise)[1].coefficients[:, -1]
     for level, part in ((0.999 * above, 0.5), (above / 4, 0.25), (1.001 * above, 1.0)):
-        monkeypatch.setattr(fit, "chdtri", lambda *_, level=level: level)
-        np.testing.assert_allclose(fit.heard(moments, 3).slopes, part * 0.5 * units + (1 - part) * alone)
+        monkeypatch.setattr(pls_components, "chdtri", lambda *_, level=level: level)
+        np.testing.assert_allclose(pls_components.heard(moments, 3).slopes, part * 0.5 * units + (1 - part) * alone)

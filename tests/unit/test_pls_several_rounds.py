@@ -21,10 +21,10 @@ from unpooled.linear.design import lines_of
 from unpooled.linear.lines import LineRows
 from unpooled.linear.standard import CONSTANT, public_numbers
 from unpooled.models import load
-from unpooled.models.pls.fit import LEFT, PlsFit
+from unpooled.models.pls.components import LEFT, PlsFit
+from unpooled.models.pls.declared import PlsDesign, design_of
+from unpooled.models.pls.fit import of_studies
 from unpooled.models.pls.outlook import outlook
-from unpooled.models.pls.plan import PlsDesign, design_of
-from unpooled.models.pls.several import of_studies
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import Card, Study
@@ -299,7 +299,7 @@ def test_all_components_are_the_coefficients_of_the_rounds(monkeypatch: pytest.M
         asked[:] = given
         return of_studies(*given)
 
-    monkeypatch.setattr("unpooled.models.pls.coordinator.of_studies", heard)
+    monkeypatch.setattr("unpooled.models.pls.fit.of_studies", heard)
     x, y = spectra(600)
     model = PrivatePLSRegression(**GIVEN, random_state=0).fit(x, y)
     assert model.method_ == "gradient"

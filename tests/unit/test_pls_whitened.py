@@ -14,9 +14,8 @@ from unpooled import Bounds, PrivatePLSRegression
 from unpooled.datasets import make_spectra
 from unpooled.errors import UsageError
 from unpooled.estimation import outlook as outlooks
-from unpooled.models.pls.frame import Frame
-from unpooled.models.pls.plan import PlsDesign, design_of
-from unpooled.models.pls.whitening import whitened
+from unpooled.models.pls.declared import PlsDesign, design_of
+from unpooled.models.pls.spectra import Frame, whitened
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.sensitivity import moments_augmented

@@ -215,7 +215,7 @@ def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:
 @pytest.mark.guarantee
 def test_a_study_says_how_its_models_are_put_together(tmp_path: Path) -> None:
     from unpooled.errors import UsageError
-    from unpooled.models.stacking.parameters import combiner_of, rates_of
+    from unpooled.models.stacking.declared import combiner_of, rates_of
 
     parameters = 'response = "y"\nclasses = ["well", "ill"]\nsplit = "samples"\ncombiner = "log-odds"'
     folder = study(tmp_path, "stacking", parameters, ("y",))

@@ -27,9 +27,8 @@ from unpooled.datasets import make_confounded_field
 from unpooled.errors import DataError, StudyAborted, UsageError
 from unpooled.models import load
 from unpooled.models.pride.local import RegressionCalibration
-from unpooled.models.pride.party import exact_sketch
-from unpooled.models.pride.plan import parts_of
-from unpooled.models.pride.sketch import PublicSketch, low_frequencies
+from unpooled.models.pride.plan import PublicSketch, low_frequencies, parts_of
+from unpooled.models.pride.rows import exact_sketch
 from unpooled.papers.pride import published_sigma, standardised
 from unpooled.privacy.accounting import gaussian_mu, gaussian_sigma
 from unpooled.privacy.bounds import Coding, Column
@@ -415,8 +414,8 @@ def test_estimating_parties_alone_have_coefficients_and_predict_at_home() -> Non
 
 @pytest.mark.guarantee
 def test_a_party_that_only_sends_refuses_to_estimate_and_a_lost_party_ends_the_study() -> None:
-    from unpooled.models.pride.coordinator import PrideResult, render
-    from unpooled.models.pride.messages import EstimateRequest
+    from unpooled.models.pride.fit import PrideResult, render
+    from unpooled.models.pride.plan import EstimateRequest
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy
@@ -493,7 +492,7 @@ def test_global_cross_validation_is_marked_not_private() -> None:
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import PredefinedSplit
 
-    from unpooled.models.pride.coordinator import GLOBAL_PENALTIES
+    from unpooled.models.pride.fit import GLOBAL_PENALTIES
     from unpooled.models.pride.local import random_folds
 
     folds = np.empty(N, dtype=int)
@@ -507,7 +506,7 @@ def test_global_cross_validation_is_marked_not_private() -> None:
 def test_what_global_cross_validation_sends_is_refused_under_every_other_plan() -> None:
     """A coordinator that asks for raw predictions, or sends a penalty of its own, under a sound plan gets nothing."""
     from unpooled.errors import PlanMismatch
-    from unpooled.models.pride.messages import EstimateRequest, FoldsRequest, PredictRequest, ScoreRequest
+    from unpooled.models.pride.plan import EstimateRequest, FoldsRequest, PredictRequest, ScoreRequest
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy
@@ -870,7 +869,7 @@ def test_penalties_are_chosen_sensibly(alpha: str) -> None:
 @pytest.mark.guarantee
 def test_what_another_party_is_said_to_have_released_is_held_against_the_plan() -> None:
     from unpooled.errors import ProtocolError
-    from unpooled.models.pride.messages import EstimateRequest, Received
+    from unpooled.models.pride.plan import EstimateRequest, Received
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.privacy.policy import Policy

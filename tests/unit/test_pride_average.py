@@ -11,11 +11,19 @@ from sklearn.linear_model import LinearRegression
 
 from unpooled import PrideRegressor
 from unpooled.kernels.ridge import RidgePath
-from unpooled.models.pride import average
-from unpooled.models.pride.average import FACTORS, AverageMember, averaged, fades, home_members, kernels, weights
-from unpooled.models.pride.curve import Observed, sketches_likelihood
-from unpooled.models.pride.gram import GramPath, Heard, Kernel
-from unpooled.models.pride.local import GramProblem, RegressionCalibration
+from unpooled.models.pride import local
+from unpooled.models.pride.gram import GramPath, Heard, Kernel, Observed, sketches_likelihood
+from unpooled.models.pride.local import (
+    FACTORS,
+    AverageMember,
+    GramProblem,
+    RegressionCalibration,
+    averaged,
+    fades,
+    home_members,
+    kernels,
+    weights,
+)
 
 
 def problem(noise: float = 0.7) -> tuple[GramProblem, np.ndarray]:
@@ -103,7 +111,7 @@ def test_energies_that_were_fitted_to_the_sketches_pay_for_it() -> None:
     found, _ = problem()
     (unused, _), (fitted, _), *_ = kernels(found, fit_intercept=True)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(average, "FITTED", 0.0)
+        patched.setattr(local, "FITTED", 0.0)
         (same, _), (free, _), *_ = kernels(found, fit_intercept=True)
     assert (same, free - fitted) == (unused, pytest.approx(3.0))
 
@@ -255,7 +263,7 @@ def test_error_does_not_rise_with_epsilon_and_stays_near_the_own_model(kind: str
 @pytest.mark.slow
 def test_without_the_average_near_copies_are_predicted_worse_with_more_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the rule before."""
-    monkeypatch.setattr(average, "averages", lambda *_: False)
+    monkeypatch.setattr(local, "averages", lambda *_: False)
     joint, _, own = errors("near copies")
     assert joint.mean(axis=0).max() > 1.05 * own.mean()
 
@@ -269,7 +277,7 @@ def test_fits_of_before_the_average_still_predict_at_home_and_reliability_is_sho
     assert {name: values.size for name, values in fit.reliability_.items()} == {f"party{k}": 8 for k in range(3)}
     assert all(((values >= 0) & (values < 1)).all() and (np.diff(values) <= 0).all() for values in fit.reliability_.values())
     for kept in fit.kept_.values():
-        del kept[average.NOISE]
+        del kept[local.NOISE]
     assert np.isfinite(fit.predict_at("party0", X[:40])).all()
     exact = PrideRegressor(parties, epsilon=math.inf, bounds=(-1, 1)).fit(X, y)
     assert exact.reliability_ == {}

@@ -20,9 +20,8 @@ from unpooled.families.gamma import Gamma
 from unpooled.families.poisson import Poisson
 from unpooled.kernels.newton import MoreauEnvelope, NewtonPath
 from unpooled.models import load
-from unpooled.models.pride.joint import JointFamily
+from unpooled.models.pride.declared import CLASSES, NUMBERS, JointFamily, Parameters
 from unpooled.models.pride.local import DesignProblem, path_of
-from unpooled.models.pride.parameters import CLASSES, NUMBERS, Parameters
 from unpooled.models.pride.plan import coefficients_reach, parts_of, unit_of
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.policy import Policy
@@ -529,6 +528,7 @@ def test_what_makes_no_sense_is_refused_before_any_data(family: str, options: di
         PrideGLM(family, bounds=(-1, 1), **options).plan(50, 4)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("family", "response", "more"),
     [

@@ -15,18 +15,21 @@ from unpooled.kernels.newton import MoreauEnvelope
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import load
 from unpooled.models.pride import gram
-from unpooled.models.pride.curve import (
+from unpooled.models.pride.declared import automatic_size
+from unpooled.models.pride.gram import (
     OTHERS,
     Belief,
+    GramNewtonPath,
+    GramPath,
+    Heard,
+    Kernel,
     OwnColumns,
     calibrated_weight,
     energies_inside,
     energy_outside,
     expected_energies,
 )
-from unpooled.models.pride.gram import GramNewtonPath, GramPath, Heard, Kernel
 from unpooled.models.pride.local import RegressionCalibration, random_folds
-from unpooled.models.pride.parameters import automatic_size
 from unpooled.privacy.plan import Card, Study
 
 SHAPES = [(40, 30, 5), (30, 70, 4), (25, 25, 1), (30, 40, 9), (60, 8, 3), (30, 1, 2), (24, 10, 40), (60, 3, 4), (50, 2, 3)]

@@ -24,12 +24,25 @@ from unpooled.families.logistic import Logistic
 from unpooled.families.poisson import Poisson
 from unpooled.kernels.newton import NewtonPath, OffsetLoss
 from unpooled.models import load
-from unpooled.models.pride.average import FACTORS, drawn, home_members, kernels, share_members, weights
-from unpooled.models.pride.drawn import OFF, Centre, centres, loosenings, points
 from unpooled.models.pride.gram import GramPath, Heard
-from unpooled.models.pride.local import DesignProblem, GramProblem
-from unpooled.models.pride.messages import Received
-from unpooled.models.pride.nearest import nearest_at_home, nearest_share
+from unpooled.models.pride.local import (
+    FACTORS,
+    OFF,
+    Centre,
+    DesignProblem,
+    GramProblem,
+    centres,
+    drawn,
+    home_members,
+    kernels,
+    loosenings,
+    nearest_at_home,
+    nearest_share,
+    points,
+    share_members,
+    weights,
+)
+from unpooled.models.pride.plan import Received
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -11,8 +11,7 @@ import pytest
 from unpooled import PrideRegressor
 from unpooled.errors import PlanMismatch, UsageError
 from unpooled.models import load
-from unpooled.models.pride.messages import Folds, PenaltyLosses, Predicted, Sketch
-from unpooled.models.pride.plan import Parameters, parts_of
+from unpooled.models.pride.plan import Folds, Parameters, PenaltyLosses, Predicted, Sketch, parts_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
 from unpooled.privacy.policy import Policy
@@ -166,7 +165,7 @@ def test_the_only_party_that_estimates_pays_nothing_and_the_others_need_less_noi
 
 @pytest.mark.guarantee
 def test_only_who_is_named_predicts() -> None:
-    from unpooled.models.pride.messages import PredictRequest
+    from unpooled.models.pride.plan import PredictRequest
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.noise import KeySource
     from unpooled.protocol.conversation import OpenRequest

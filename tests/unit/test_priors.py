@@ -628,7 +628,7 @@ def test_rounds_of_times_tell_nothing_of_how_intervals_differ() -> None:
     """The law of what rounds find: their covariance is that of the slopes and of one level that all intervals share."""
     from unpooled.inference.life_table import LifeTable
     from unpooled.models import load
-    from unpooled.models.glm.intervals import Intervals
+    from unpooled.models.glm.curvature import Intervals
 
     own: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "bounds": (-1, 1), "y_bounds": (0, 365), "cuts": [90, 180]}
     design = load("glm").compile(PrivateGLM("survival", random_state=0, **own).plan(400, 2).study).design
@@ -747,7 +747,7 @@ def test_spectra_are_drawn_to_public_ones_with_responses() -> None:
     """The public rows that make the basis have responses, too: they are the first earlier model of a small study."""
     from unpooled import Bounds, PrivatePLSRegression
     from unpooled.datasets import make_spectra
-    from unpooled.models.pls.whitening import whitened
+    from unpooled.models.pls.spectra import whitened
 
     public, new = make_spectra(60, kind="corn", seed=100), make_spectra(1000, kind="corn", seed=999)
     basis, reference, norm = whitened(public.spectra)

@@ -18,7 +18,7 @@ from unpooled.formula import Formula
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.profiles import POINTS, Profile, curved, panels, profile
 from unpooled.models.bayes import MODEL as BAYES
-from unpooled.models.bayes.coordinator import BayesResult
+from unpooled.models.bayes.fit import BayesResult
 from unpooled.models.glm import MODEL as GLM
 from unpooled.report import figures
 

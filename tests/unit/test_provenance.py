@@ -34,7 +34,7 @@ from unpooled.errors import BudgetRefusal, StudyError, UsageError
 from unpooled.estimation.base import StudyEstimator
 from unpooled.inference.saving import pack, unpack
 from unpooled.models import load
-from unpooled.models.analyses.coordinator import Failed
+from unpooled.models.analyses.fit import Failed
 from unpooled.privacy.events import Kind
 from unpooled.privacy.origin import INPUT_WORDS, PastEvent, ReleasedInput
 from unpooled.privacy.plan import Card, Plan, Study

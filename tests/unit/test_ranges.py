@@ -11,7 +11,7 @@ import pytest
 import unpooled
 from unpooled import Bounds, Budget, PrivateBayesianRegression
 from unpooled.errors import UsageError
-from unpooled.models.describe.ranges import BINS, EDGES, FARTHEST, RangesLayout, bins_of
+from unpooled.models.describe.declared import BINS, EDGES, FARTHEST, RangesLayout, bins_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

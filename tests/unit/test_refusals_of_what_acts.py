@@ -19,7 +19,7 @@ from unpooled.estimation import columns as linking
 from unpooled.estimation.outlook import Imagined
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.models import load
-from unpooled.models.pride.average import own_decisions
+from unpooled.models.pride.local import own_decisions
 from unpooled.products import design, masking
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Array, Sealed

@@ -36,7 +36,7 @@ from unpooled.linear.schedule import (
 )
 from unpooled.linear.standard import CONSTANT, WIDEST, Scales, StandardRows, public_numbers
 from unpooled.models import load
-from unpooled.models.bayes.party import STATISTICS
+from unpooled.models.bayes.rows import STATISTICS
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.sensitivity import clipped_products, standardising_sums

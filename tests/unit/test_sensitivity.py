@@ -11,8 +11,8 @@ from scipy import optimize
 from world import drawn
 
 from unpooled.linear.layout import Geometry, MomentsLayout
-from unpooled.models.describe.party import sums
-from unpooled.models.describe.plan import WEIGHTS, Parameters, SumsLayout, layout, mechanism
+from unpooled.models.describe.declared import WEIGHTS, Parameters, SumsLayout, layout, mechanism
+from unpooled.models.describe.rows import sums
 from unpooled.papers.bayes import moments_as_published, moments_box_as_published
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.mechanisms import GaussianRelease

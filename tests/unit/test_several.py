@@ -19,7 +19,7 @@ from commands import PARTIES, approve, command, two_parties
 import unpooled
 from unpooled.errors import BudgetRefusal, DataError, PlanMismatch, PolicyRefusal, ProtocolError, UnpooledError, UsageError
 from unpooled.models import load
-from unpooled.models.analyses import coordinator
+from unpooled.models.analyses import fit as analyses_fit
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -364,7 +364,7 @@ def test_random_shares_of_random_models_cost_what_was_asked_and_ledgers_say_what
 @pytest.mark.slow
 def test_an_analysis_without_a_result_leaves_the_others(monkeypatch: pytest.MonkeyPatch, world: Path) -> None:
     """Its budget is spent, its table says why, and everything else goes on."""
-    real = coordinator.load
+    real = analyses_fit.load
 
     def broken(name: str):
         model = real(name)
@@ -377,7 +377,7 @@ def test_an_analysis_without_a_result_leaves_the_others(monkeypatch: pytest.Monk
 
         return replace(model, coordinate=coordinate)
 
-    monkeypatch.setattr(coordinator, "load", broken)
+    monkeypatch.setattr(analyses_fit, "load", broken)
     approve(world)
     shown = command(world, "run", "study.toml", *PARTIES, "--force")
     assert "no result: this cannot be computed" in shown
@@ -626,7 +626,7 @@ def test_shares_that_are_no_numbers_are_refused_in_words() -> None:
 
 
 def test_an_analysis_that_failed_says_so_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = coordinator.load
+    real = analyses_fit.load
 
     def broken(name: str):
         def coordinate(plan):
@@ -635,7 +635,7 @@ def test_an_analysis_that_failed_says_so_when_it_is_asked_for(monkeypatch: pytes
 
         return real(name) if name != "describe" else replace(real(name), coordinate=coordinate)
 
-    monkeypatch.setattr(coordinator, "load", broken)
+    monkeypatch.setattr(analyses_fit, "load", broken)
     study = unpooled.Study({"b": baseline, "stay": stay()}, random_state=0).fit(frame(300))
     assert study.failed_ == {"b": "no result follows from these replies"}
     with pytest.raises(UnpooledError, match="analysis 'b' has no result"):

@@ -17,11 +17,10 @@ from unpooled import Bounds, PrivateLogisticRegression, PrivateStackingClassifie
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
 from unpooled.kernels.logistic import softmax_minimum
 from unpooled.models import load
-from unpooled.models.stacking.coordinator import StackingResult
-from unpooled.models.stacking.messages import Claim, RankedRequest, Score, Weights, ranks_of
-from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.plan import design_of
-from unpooled.models.stacking.ranking import default_ranks, longest, release_of, score_of
+from unpooled.models.stacking.declared import Outcomes, meta_rows
+from unpooled.models.stacking.fit import StackingResult
+from unpooled.models.stacking.low_level import default_ranks, longest, release_of, score_of
+from unpooled.models.stacking.plan import Claim, RankedRequest, Score, Weights, design_of, ranks_of
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.classes import places

@@ -7,7 +7,7 @@ import pytest
 
 from unpooled import PrivateGLM
 from unpooled.kernels.score_posterior import averaged_rounds, believed_length, believed_slopes
-from unpooled.models.glm import coordinator
+from unpooled.models.glm import fit
 
 
 @pytest.mark.parametrize(("rounds", "step"), [(1, 0.3), (15, 0.286), (40, 0.1), (80, 1.0)])
@@ -89,5 +89,5 @@ def test_counts_that_depend_on_nothing_get_next_to_no_slopes(monkeypatch: pytest
 
     shrunken = length()
     assert model.method_ == "gradient"
-    monkeypatch.setattr(coordinator, "believed_slopes", lambda found, *_: found)
+    monkeypatch.setattr(fit, "believed_slopes", lambda found, *_: found)
     assert shrunken < 0.5 * length()

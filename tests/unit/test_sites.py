@@ -23,8 +23,8 @@ from unpooled.kernels.noisy import noise_level
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import CONSTANT, Scales, StandardRows
 from unpooled.models import load
-from unpooled.models.bayes.coordinator import coordinate
-from unpooled.models.bayes.party import STATISTICS
+from unpooled.models.bayes.fit import coordinate_rows as coordinate
+from unpooled.models.bayes.rows import STATISTICS
 from unpooled.models.glm.curvature import curvature, curvature_of_sites
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study

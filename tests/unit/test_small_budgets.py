@@ -30,7 +30,7 @@ from unpooled.linear.schedule import (
     schedule_of,
 )
 from unpooled.linear.standard import CAP, CONSTANT, StandardRows, public_numbers
-from unpooled.models.bayes.plan import BayesDesign
+from unpooled.models.bayes.declared import BayesDesign
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Unit

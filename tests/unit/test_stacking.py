@@ -24,11 +24,10 @@ from unpooled.families import FAMILIES, Family
 from unpooled.kernels import logistic
 from unpooled.kernels.logistic import logistic_minimum
 from unpooled.models import load
-from unpooled.models.stacking import fits as sound
-from unpooled.models.stacking import party as steps
-from unpooled.models.stacking.fits import Fit
-from unpooled.models.stacking.messages import MetaRequest
-from unpooled.models.stacking.plan import design_of
+from unpooled.models.stacking import declared as stacking_declared
+from unpooled.models.stacking import rows as stacking_rows
+from unpooled.models.stacking.declared import Fit
+from unpooled.models.stacking.plan import MetaRequest, design_of
 from unpooled.papers import stacking as published
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
@@ -106,7 +105,7 @@ GRID = np.concatenate([np.linspace(-60, 60, 1601), np.linspace(-2000, 2000, 401)
 
 
 def fits(asked: Study, sizes: list[Fit], epsilon: float) -> list[ObjectivePerturbation]:
-    return sound.fits(asked, sizes, asked.parameters.get("penalty", 0.01), epsilon)
+    return stacking_declared.fits(asked, sizes, asked.parameters.get("penalty", 0.01), epsilon)
 
 
 def log_density(
@@ -144,7 +143,7 @@ def worst_loss(mechanism: ObjectivePerturbation, adjacency: str = "replace") -> 
 def test_the_privacy_loss_of_a_perturbed_fit_never_exceeds_its_event(rows, penalty, epsilon, adjacency, calibration) -> None:
     """Theorem S.1."""
     asked = study(parameters={"penalty": penalty}, adjacency=adjacency, calibration=calibration)
-    form = published if calibration == "published" else sound
+    form = published if calibration == "published" else stacking_declared
     (mechanism,) = form.fits(asked, [Fit(1, rows, 1.0)], penalty, epsilon)
     cost = mechanism.event(Unit.RECORD).value
     assert cost == pytest.approx(epsilon, rel=1e-6)
@@ -660,7 +659,7 @@ def test_rows_of_the_high_level_are_at_most_one_long_whatever_the_coordinator_se
     """Theorem S.5."""
     wild = [np.array([1e9, -1e9, np.nan, np.inf, 0.5]), np.array([0.2, 3.0, -np.inf, 1.0, 0.0])]
     for intercept in (True, False):
-        rows = steps.meta_rows(wild, intercept=intercept)
+        rows = stacking_rows.meta_rows(wild, intercept=intercept)
         assert np.isfinite(rows).all()
         assert np.linalg.norm(rows, axis=1).max() <= 1.0
 
@@ -747,7 +746,7 @@ def test_no_extreme_study_ends_without_a_debit(penalty: float, epsilon: float) -
 @pytest.mark.guarantee
 def test_a_fit_over_other_rows_than_planned_is_refused(monkeypatch) -> None:
     plan, made = opened(study())
-    monkeypatch.setattr(steps, "_part", lambda *_: np.arange(5))
+    monkeypatch.setattr(stacking_rows, "_part", lambda *_: np.arange(5))
     refused(plan, made["a"], PlanMismatch, "as many as", "block")
 
 

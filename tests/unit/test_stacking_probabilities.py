@@ -19,8 +19,9 @@ from unpooled import PrivateStackingClassifier
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.kernels.score_posterior import ANY, CELLS, CUTS, ScoreCounts, score_counts, score_posterior
 from unpooled.models import fitted, load
-from unpooled.models.stacking import calibrating
-from unpooled.models.stacking.calibrating import (
+from unpooled.models.stacking import low_level
+from unpooled.models.stacking.fit import StackingResult
+from unpooled.models.stacking.low_level import (
     BELIEVED,
     COMMON,
     PROBABILITIES,
@@ -33,9 +34,7 @@ from unpooled.models.stacking.calibrating import (
     factor_of,
     place_and_width,
 )
-from unpooled.models.stacking.coordinator import StackingResult
-from unpooled.models.stacking.messages import CountsReply, ScoresRequest
-from unpooled.models.stacking.plan import design_of
+from unpooled.models.stacking.plan import CountsReply, ScoresRequest, design_of
 from unpooled.privacy.accounting import Composition
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
@@ -432,7 +431,7 @@ def test_columns_that_tell_nothing_cost_little_over_the_base_rate(parties: int) 
 def test_the_outlook_plays_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = PrivateStackingClassifier(3, epsilon=1.0, **OPTIONS)
     made = []
-    original = calibrating.calibrated
+    original = low_level.calibrated
     module = sys.modules["unpooled.models.stacking.outlook"]
     monkeypatch.setattr(module, "calibrated", lambda *given: made.append(given) or original(*given))
     found = model.outlook(5000, 6)

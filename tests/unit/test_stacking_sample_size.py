@@ -7,7 +7,7 @@ import math
 import pytest
 
 from unpooled.errors import UsageError
-from unpooled.models.stacking.sample_size import rows_wanted
+from unpooled.models.stacking.estimator import rows_wanted
 
 ASKED = {"excess": 0.1, "epsilon": 1.0, "delta": 0.05}
 

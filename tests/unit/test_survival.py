@@ -14,8 +14,8 @@ import unpooled
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.inference.life_table import LifeTable
 from unpooled.kernels import survival as survival_tests
-from unpooled.models.survival import MODEL, plan
-from unpooled.models.survival.plan import ExitsLayout
+from unpooled.models.survival import MODEL, declared
+from unpooled.models.survival.declared import ExitsLayout
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
@@ -69,7 +69,7 @@ def kaplan_meier(data: pd.DataFrame, at: np.ndarray) -> np.ndarray:
 
 
 def test_an_event_after_the_end_of_follow_up_has_not_happened_at_the_end() -> None:
-    layout = plan.design_of(study()).layout
+    layout = declared.design_of(study()).layout
     end = {"days": [100.0, 100.0, 250.0], "died": [1.0, 0.0, 1.0], "arm": ["new"] * 3, "stage": ["one"] * 3}
     table = Table({name: np.array(values) for name, values in end.items()})
     exits = layout.counted(table.blocks(tuple(column.name for column in layout.columns))).reshape(layout.shape)[0, 1]
@@ -351,7 +351,7 @@ def test_the_null_law_has_the_size_that_it_says() -> None:
 def test_what_a_study_says_of_itself() -> None:
     compiled = MODEL.compile(study())
     assert "2 strata, 3 arms" in compiled.notes[0]
-    assert plan.EXITS in {release.name for release in compiled.releases}
+    assert declared.EXITS in {release.name for release in compiled.releases}
     text = msgspec.json.encode(compiled.study.parameters)
     assert b"stage" in text
 

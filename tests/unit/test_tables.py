@@ -14,12 +14,9 @@ import unpooled
 from unpooled import Bounds
 from unpooled.errors import BudgetRefusal, UsageError
 from unpooled.models import load
-from unpooled.models.tables.coordinator import read
-from unpooled.models.tables.layout import TableLayout
-from unpooled.models.tables.party import cells
-from unpooled.models.tables.plan import TablesDesign, mechanism
-from unpooled.models.tables.result import Contingency, Effect
-from unpooled.models.tables.terms import foot, panels, render
+from unpooled.models.tables.declared import TableLayout, TablesDesign, cells, mechanism
+from unpooled.models.tables.fit import read
+from unpooled.models.tables.result import Contingency, Effect, foot, panels, render
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Household, Plan, Study
 from unpooled.privacy.table import Table
@@ -85,6 +82,7 @@ def test_cells_are_counted_exactly() -> None:
     np.testing.assert_array_equal(cells(table_of(records[::-1]), LAYOUT, block_rows=7), found)
 
 
+@pytest.mark.guarantee
 def test_bins_have_names_that_differ() -> None:
     close = TableLayout((Column("x", 0.0, 1.0),), ((0.12345678, 0.12345679),))
     assert close.levels == (("[0, 0.12345678)", "[0.12345678, 0.12345679)", "[0.12345679, 1]"),)
@@ -141,6 +139,7 @@ def test_a_statement_prices_a_row_and_a_value() -> None:
 # --- refusals -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -9,12 +9,20 @@ import pytest
 from numpy.typing import NDArray
 
 from unpooled.models import load
-from unpooled.models.tables.coordinator import read
-from unpooled.models.tables.counts import Counts, nearest
-from unpooled.models.tables.effects import _FORMS, _solved, _weight, effects
-from unpooled.models.tables.independence import _noise_part, independence, statistics
-from unpooled.models.tables.quantiles import quantiles
-from unpooled.models.tables.shares import shares
+from unpooled.models.tables.fit import (
+    _FORMS,
+    Counts,
+    _noise_part,
+    _solved,
+    _weight,
+    effects,
+    independence,
+    nearest,
+    quantiles,
+    read,
+    shares,
+    statistics,
+)
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Plan, Study
 

@@ -11,7 +11,7 @@ from world import sized
 
 from unpooled import PrivateGLM, PrivateLinearRegression
 from unpooled.linear import residuals as residual_cells
-from unpooled.models.glm import coordinator
+from unpooled.models.glm import fit as glm_fit
 
 N, SLOPES = 20_000, np.array([0.4, 0.0, -0.2])
 OWN: dict[str, Any] = {"bounds": (-4, 4), "delta": 1e-5}
@@ -45,7 +45,7 @@ def test_counts_that_vary_more_than_poissons() -> None:
 @pytest.mark.slow
 def test_a_step_that_takes_the_old_means_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        coordinator,
+        glm_fit,
         "_at_new_level",
         lambda fit, gram, variance, score, move, noise: (
             1.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unpooled.models.pride.sketch import PublicSketch
+from unpooled.models.pride.plan import PublicSketch
 
 RNG = np.random.default_rng(0)
 

@@ -12,8 +12,8 @@ from unpooled.errors import DataError, UsageError
 from unpooled.kernels.threads import processors
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import Scales, StandardRows
-from unpooled.models.describe.party import sums
-from unpooled.models.describe.plan import compile_plan
+from unpooled.models.describe.declared import compile_plan
+from unpooled.models.describe.rows import sums
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table

@@ -26,7 +26,7 @@ from unpooled.errors import (
 )
 from unpooled.linear.moments import Moments
 from unpooled.models import load
-from unpooled.models.bayes.plan import design_of
+from unpooled.models.bayes.declared import design_of
 from unpooled.privacy.accounting import budget_rho
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger

@@ -17,7 +17,7 @@ from unpooled import PrivateLinearRegression
 from unpooled.errors import UsageError
 from unpooled.kernels.noisy import KnownDirections, SecondMoments, first_stage, first_stage_covariance, second_stage
 from unpooled.linear.instruments import WEAK, tables_of
-from unpooled.models.bayes.columns.plan import design_of
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table

@@ -21,7 +21,7 @@ from unpooled.families import ROW_FAMILIES
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import SQUARE_STEPS, Scales, StandardRows
 from unpooled.models import fitted, load
-from unpooled.models.glm.multinomial import ClassResponses, ClassRows, Softmax
+from unpooled.models.glm.families import ClassResponses, ClassRows, Softmax
 from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Reach

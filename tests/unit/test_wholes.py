@@ -19,8 +19,8 @@ from unpooled import Budget, PrivateLinearRegression, describe, meta_analysis
 from unpooled import Study as Together
 from unpooled.errors import PolicyRefusal, UsageError
 from unpooled.models import load
-from unpooled.models.describe import plan as plan_of_describe
-from unpooled.models.describe.plan import Parameters, layout
+from unpooled.models.describe import declared
+from unpooled.models.describe.declared import Parameters, layout
 from unpooled.privacy.accounting import budget_mu, gaussian_epsilon
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import Event, Kind
@@ -140,7 +140,7 @@ def test_rows_of_an_id_that_move_from_one_site_to_another_are_paid_for(
     if adjacency == "replace":  # zero-out compares with an id that has no rows anywhere: nothing moves
         assert 0.85 * stated < worst_of_sites(plan, 10) <= stated
         # Broken on purpose: a price for rows that stay where they are.
-        monkeypatch.setattr(plan_of_describe, "household_row", lambda one, appears, *_, **__: max(one, appears))
+        monkeypatch.setattr(declared, "household_row", lambda one, appears, *_, **__: max(one, appears))
         broken = describe(frame, (0, 1), epsilon=1.0, delta=DELTA, random_state=0, **asked).plan_
         assert worst_of_sites(broken, 10) > 1.2 * broken.release("a", "sums").event(Unit.HOUSEHOLD).value
     assert "declare that no id" not in str(plan.statement)

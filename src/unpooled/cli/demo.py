@@ -164,7 +164,7 @@ def _spectra(folder: Path, seed: int, console: Console) -> dict[str, Any]:
 
     from unpooled.datasets import make_spectra
     from unpooled.models import fitted
-    from unpooled.models.pls.whitening import whitened
+    from unpooled.models.pls.spectra import whitened
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.unit import Target
 

@@ -16,9 +16,8 @@ from unpooled.linear.layout import Geometry, MomentsLayout, blocks_of
 from unpooled.linear.moments import Moments
 from unpooled.linear.schedule import Method
 from unpooled.models import bayes
-from unpooled.models.bayes.coordinator import coefficients_of, posterior
-from unpooled.models.bayes.declared import ABSOLUTE, KEPT, NAIVE, Parameters
-from unpooled.models.bayes.plan import DEVIATIONS, MOMENTS, design_of, plan_of
+from unpooled.models.bayes.declared import ABSOLUTE, DEVIATIONS, KEPT, MOMENTS, NAIVE, Parameters, design_of, plan_of
+from unpooled.models.bayes.fit import coefficients_of, posterior
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.sensitivity import moments_box
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.linear.fit import LinearFit
-    from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.models.bayes.declared import BayesDesign
     from unpooled.protocol.registry import Conversation
 
 #: Sums and noise of so many deviations stay below this; a grid that is coarser than the other is none.

@@ -20,9 +20,21 @@ from unpooled.errors import UsageError
 from unpooled.kernels.columns import scores
 from unpooled.models import lasso
 from unpooled.models.lasso.declared import LARGEST, SQUARED, Coupling, Parameters, check
-from unpooled.models.lasso.messages import ColumnReply, ColumnRequest, Pick, PickRequest
-from unpooled.models.lasso.party import coded_columns, next_column, predictions_of, response_of
-from unpooled.models.lasso.plan import COLUMN, PICK, LassoDesign, grids, widths_of
+from unpooled.models.lasso.frank_wolfe_rows import (
+    COLUMN,
+    PICK,
+    ColumnReply,
+    ColumnRequest,
+    LassoDesign,
+    Pick,
+    PickRequest,
+    coded_columns,
+    grids,
+    next_column,
+    predictions_of,
+    response_of,
+    widths_of,
+)
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy.accounting import gaussian_epsilon

@@ -15,10 +15,17 @@ import numpy as np
 
 from unpooled.errors import ProtocolError, UsageError
 from unpooled.models import pls
-from unpooled.models.pls.coordinator import PlsResult, stored
-from unpooled.models.pls.fit import PlsFit
-from unpooled.models.pls.frame import NONE
-from unpooled.models.pls.plan import ALONE, PUBLIC, SIGMA, Parameters, PlsDesign, design_of
+from unpooled.models.pls.components import PlsFit
+from unpooled.models.pls.declared import (
+    ALONE,
+    PUBLIC,
+    SIGMA,
+    Parameters,
+    PlsDesign,
+    design_of,
+)
+from unpooled.models.pls.fit import PlsResult, stored
+from unpooled.models.pls.spectra import NONE
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced
 from unpooled.privacy import noise

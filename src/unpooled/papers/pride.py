@@ -12,23 +12,25 @@ from unpooled.errors import UsageError, listed
 from unpooled.families.logistic import Logistic
 from unpooled.kernels.ridge import RidgePath
 from unpooled.models import pride
-from unpooled.models.pride import party
-from unpooled.models.pride.messages import Estimated, EstimateRequest, Sketch
-from unpooled.models.pride.parameters import Parameters, check_sizes
-from unpooled.models.pride.party import sent
+from unpooled.models.pride import rows
+from unpooled.models.pride.declared import Parameters, check_sizes
 from unpooled.models.pride.plan import (
     DUALITY_GAP,
     ESTIMATE,
     SKETCH,
+    Estimated,
+    EstimateRequest,
     Own,
     Part,
     PrideDesign,
+    Sketch,
     check,
     coded,
     parts_of,
     plan_of,
     widths_of,
 )
+from unpooled.models.pride.rows import sent
 from unpooled.papers.sdca import sdca
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.papers.unpriced import Unpriced
@@ -186,7 +188,7 @@ def _kept(context: Context, name: str, fitted: str) -> NDArray[np.float64]:
 def sketch(context: Context[PrideDesign], request: Nothing) -> Sketch:  # noqa: ARG001 - the request is no more than its name
     """Z_k = X_k Pi_k + W_k of standardised columns; theta is the largest range of one of them, in the rows of the fit."""
     if context.design.parameters.fitted is None:
-        part = party.part_of(context)
+        part = rows.part_of(context)
         own = standardised(part, context.table)
         for name, values in ((MEANS, own.mean), (DEVIATIONS, own.deviation), (RANGE, _largest_range(own))):
             context.keep(name, values)
@@ -206,7 +208,7 @@ def _statistic(context: Context[PrideDesign], part: Part) -> Vector:
 
 def estimate(context: Context, request: EstimateRequest) -> Estimated:
     """Step 5 as printed: stochastic dual coordinate ascent at the penalty that was chosen."""
-    return party.estimate(context, request, ascend)
+    return rows.estimate(context, request, ascend)
 
 
 def ascend(context: Context, path: RidgePath | NewtonPath, alpha: float) -> tuple[NDArray[np.float64], float]:

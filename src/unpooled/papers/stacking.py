@@ -10,9 +10,8 @@ import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.models import stacking
-from unpooled.models.stacking import fits as sound_fits
-from unpooled.models.stacking.fits import Fit, expm1
-from unpooled.models.stacking.parameters import COMBINERS, META_ROLE, SCALE, Meta, Parameters
+from unpooled.models.stacking import declared
+from unpooled.models.stacking.declared import COMBINERS, META_ROLE, SCALE, Fit, Meta, Parameters, expm1
 from unpooled.models.stacking.plan import compile_plan as sound_plan
 from unpooled.papers.settings import lacking, settings_of, with_settings
 from unpooled.privacy.classes import DEFAULT
@@ -36,7 +35,7 @@ _VOIDS = (
 def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> list[ObjectivePerturbation]:
     """Eps' = eps - sum 2 ln(1 + q^2 / (4 n lambda)); where nothing is left, eps' = eps / 2 and the penalty that this takes."""
     if epsilon == math.inf:
-        return sound_fits.fits(study, sizes, penalty, epsilon)
+        return declared.fits(study, sizes, penalty, epsilon)
     rate, penalties = epsilon - math.fsum(2 * math.log1p(fit.bend / penalty) for fit in sizes), [penalty] * len(sizes)
     if rate <= 0:
         rate, penalties = epsilon / 2, [fit.bend / expm1(epsilon * fit.weight / 4) for fit in sizes]

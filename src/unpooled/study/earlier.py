@@ -13,7 +13,7 @@ from unpooled.errors import StudyError, UsageError, listed
 from unpooled.estimation.earlier import CitedRun
 from unpooled.inference.priors import EarlierModel
 from unpooled.models import REGISTRY, load
-from unpooled.models.analyses.coordinator import Failed
+from unpooled.models.analyses.fit import Failed
 from unpooled.privacy.origin import OTHERS, PRIOR, SAME, SOURCE, ReleasedInput
 from unpooled.study.data import read_table
 from unpooled.study.record import RECORD, read_record

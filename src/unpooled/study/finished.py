@@ -13,7 +13,7 @@ import msgspec
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError, listed
 from unpooled.models import load
-from unpooled.models.analyses.coordinator import coordinate
+from unpooled.models.analyses.fit import coordinate
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.ledger.spending import UNBOUNDED_WORD
 from unpooled.protocol.conversation import OPEN, open_request

@@ -13,7 +13,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.estimation.running import Waiting, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
-from unpooled.models.analyses.apart import pooled_of
+from unpooled.models.analyses.declared import pooled_of
 from unpooled.privacy.plan import default_delta
 from unpooled.privacy.study import ANALYSES, Analysis
 from unpooled.protocol.terms import ResultTerm, as_html

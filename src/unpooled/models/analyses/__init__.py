@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING
 
 from unpooled.estimation.contained import steps_under
 from unpooled.models import load
-from unpooled.models.analyses.coordinator import coordinate, foot, panels, parts, result_of, tables, terms
-from unpooled.models.analyses.plan import compile_plan
+from unpooled.models.analyses.declared import compile_plan
+from unpooled.models.analyses.fit import (
+    coordinate,
+    foot,
+    panels,
+    parts,
+    result_of,
+    tables,
+    terms,
+)
 from unpooled.protocol.registry import Model, ResultReading
 
 if TYPE_CHECKING:

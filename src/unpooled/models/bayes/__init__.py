@@ -2,12 +2,10 @@
 
 from unpooled.estimation.earlier import linear
 from unpooled.linear.releases import JOINT, ROUNDS
-from unpooled.models.bayes.coordinator import BayesResult
+from unpooled.models.bayes.declared import TEMPLATE
+from unpooled.models.bayes.fit import BayesResult, compile_plan, coordinate, foot, panels, predicting, tables, terms
 from unpooled.models.bayes.outlook import outlook
-from unpooled.models.bayes.party import STEPS
-from unpooled.models.bayes.splits import compile_plan, coordinate
-from unpooled.models.bayes.template import TEMPLATE
-from unpooled.models.bayes.terms import foot, panels, predicting, tables, terms
+from unpooled.models.bayes.rows import STATISTICS, STEPS
 from unpooled.products.plan import STEPS as COLUMN_STEPS
 from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
@@ -35,3 +33,6 @@ MODEL = Model(
     says="a linear regression: how a number depends on other columns",
     earlier=linear("bayes"),
 )
+
+#: ``STATISTICS``, what a party adds up by the name of the total, is for studies that contain this model and play it before data.
+__all__ = ["MODEL", "STATISTICS"]

@@ -1,18 +1,55 @@
-"""The parameters of a Bayes study, and what is refused of them by themselves."""
+"""What a Bayes study declares, and its plan: standardised rounds, or one release of moments; and the rows of a study with a focus (THEORY.md, section 11)."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
-from unpooled.errors import UsageError
-from unpooled.inference.printed_terms import TREATMENT
-from unpooled.inference.priors import EarlierModel
-from unpooled.inference.sites import SiteEffects
-from unpooled.linear.layout import Geometry
-from unpooled.linear.residuals import Covariance
-from unpooled.linear.schedule import ROUNDS, Method
+from unpooled.errors import UsageError, listed
+from unpooled.inference.coding import check_formula
+from unpooled.inference.printed_terms import TREATMENT, check_coding
+from unpooled.inference.priors import EarlierModel, assumed, check_models, directions, rows_of
+from unpooled.inference.sites import SiteEffects, sites_of
+from unpooled.kernels import rows as row_kernels
+from unpooled.linear.design import gradients, left_over, lines, noise_of, opened_rows
+from unpooled.linear.layout import Geometry, MomentsLayout
+from unpooled.linear.releases import release_notes
+from unpooled.linear.residuals import MEAT_SHARE, Covariance, SignedCells, covariance_of, without_meat
+from unpooled.linear.scales import CountedScales
+from unpooled.linear.schedule import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
+from unpooled.linear.standard import Scales, StandardRows
+from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.mechanisms import Block, Reach
+from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.privacy.sensitivity import clipped_products, column_moments
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.protocol.registry import COLUMNS, ROWS, Template
+from unpooled.totals.modes import aggregation_of
+from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.totals.total import Aggregation, Summed
+from unpooled.totals.weights import Weighting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from unpooled.linear.standard import Standard
+    from unpooled.privacy.sentence import Sentence
+    from unpooled.privacy.table import Table
+    from unpooled.totals.total import Total
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------------------
+# The parameters of a Bayes study, and what is refused of them by themselves.
 
 AWARE, NAIVE = "noise-aware", "naive"
 #: What is done with a Gram matrix that noise made indefinite: the supplement says nothing, the authors' program takes absolute eigenvalues.
@@ -170,3 +207,493 @@ def paper_parameters(parameters: Parameters) -> list[str]:
         "noise_precision": parameters.noise_precision != ESTIMATE,
     }
     return [name for name, used in own.items() if used]
+
+
+# --- Belief ----------------------------------------------------------------------------------------------------------------
+# Coefficients of which noise is about as large as they may be: their posterior under a prior for the variance that they explain.
+
+#: The most of a variance that coefficients are believed to explain; of a relation its root is as likely anywhere below.
+MOST_EXPLAINED = 0.6
+_STEPS = 60
+
+
+def believed(
+    square: float, noise: float, free: int, explains: int, *, most: float = 0.0, likely: bool = False
+) -> tuple[float, float]:
+    """Return (the factor by which released coefficients are multiplied, the mean square of what is then wrong with each).
+
+    ``square`` is the sum of squares of ``free`` released coefficients with noise of variance ``noise`` each, and ``explains`` the number of
+    coefficients that explain one variance of 1 together; ``likely``: the share that they explain, and not its root, is as likely
+    anywhere. The factor is that of the posterior mean, plus ``most`` of what it lacks to 1.
+    """
+    prior = np.linspace(0.0, 1.0, _STEPS + 1) ** 2 * MOST_EXPLAINED / max(explains, 1)
+    noise = max(noise, 1e-12)
+    log = -(free * np.log(prior + noise) + square / (prior + noise)) / 2
+    weights = np.exp(log - log.max())
+    if likely:
+        weights *= np.sqrt(prior)  # the density of the share, over its root
+    weights /= weights.sum()
+    kept = prior / (prior + noise)
+    mean = float(weights @ kept)
+    factor = mean + most * (1 - mean)
+    return factor, mean * noise + float(weights @ np.square(kept - factor)) * square / max(free, 1)
+
+
+# --- Rows of a focus -------------------------------------------------------------------------------------------------------
+# A study whose budget goes to some declared terms: the others are nuisance (THEORY.md, section 11).
+#
+# Rounds give coefficients b of all columns. One release of the products of the focused columns z_F with the others z_N says how they are related
+# (G, drawn to 0 as far as its noise says), and the last round is over the rows (z_F - G z_N, w) and the residuals at b. Errors of b and of G enter the
+# answer as their product alone, because each of them is orthogonal to the score of the other.
+
+#: The products of focused columns with the others.
+CROSS = "cross"
+#: The variances of columns, by which a relation would be divided, are known up to this part of them.
+_SCALE = 0.35
+#: A relation is drawn to 0 half as far as its posterior mean: confounding that is left is a bias, noise is none.
+_OPEN = 0.5
+#: The bound on |z_F||z_N| in lengths of typical rows.
+_LONGEST = 1.3
+
+
+@dataclass(frozen=True)
+class FocusRows(StandardRows):
+    """Sums over the rows of focused columns, from which the others are taken out; ``layout`` has the focused columns alone."""
+
+    #: All columns, and the places of the focused ones and of the others among those that are coded.
+    whole: MomentsLayout = field(kw_only=True)
+    focused: tuple[int, ...] = field(kw_only=True)
+    others: tuple[int, ...] = field(kw_only=True)
+
+    @classmethod
+    def of(cls, whole: MomentsLayout, names: tuple[str, ...], rows: int) -> FocusRows:
+        """Return the rows of the features of these names; refuse a name that is none, and all of them."""
+        known = [column.name for column in whole.features]
+        for name in names:
+            if name not in known:
+                msg = f"focus names {name!r}, which is none of the columns {listed(known)}"
+                raise UsageError(msg)
+        if len(set(names)) >= len(known) or not whole.intercept:
+            raise UsageError("focus names some of the columns of a model with an intercept; the others are nuisance")
+        layout = replace(whole, features=tuple(column for column in whole.features if column.name in names))
+        place = [whole.features[at].name in names for at in whole.coding.attribute]
+        focused, others = (tuple(k for k, own in enumerate(place) if own is which) for which in (True, False))
+        return cls(layout, rows, 1.0, whole=whole, focused=focused, others=others)
+
+    @property
+    def nuisance(self) -> tuple[str, ...]:
+        """Return the names of the columns that are no focus."""
+        return tuple(column.name for column in self.whole.features if column not in self.layout.features)
+
+    @cached_property
+    def full(self) -> StandardRows:
+        """Return the rows of all columns, on the grid of these ones."""
+        return StandardRows(self.whole, self.rows, self.longest, stretch=self.stretch)
+
+    @cached_property
+    def grid(self) -> int:
+        """Return steps per unit: those of the rows of all columns."""
+        return self.full.grid
+
+    @property
+    def cells_of_all(self) -> SignedCells:
+        """Return the histogram of residuals, in deviations of the response."""
+        return SignedCells()
+
+    def residuals_of_all(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats) -> Ints:
+        """Return the exact counts of the residuals that all columns leave."""
+        total = np.zeros(self.cells_of_all.count, dtype=np.int64)
+        for _, residual, _ in self.full._left(blocks, start):  # noqa: SLF001 - the same rows
+            total += self.cells_of_all.added_up(residual)
+        return total
+
+    @property
+    def _most_product(self) -> int:
+        """Return the bound on |z_F||z_N| in squared steps, rounded down."""
+        return int(_LONGEST * math.sqrt(len(self.focused) * len(self.others)) * self.grid**2)
+
+    def cross(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return the products of focused columns with the others (Theorem B.5: a matrix is as long as the product of its two vectors)."""
+        count, most = len(self.focused) * len(self.others), self._most_product
+        reach = {who: Reach(clipped_products(1.0, how), count) for who, how in self.moves(adjacency).items()}
+        return Summed(CROSS, (Block(count, float(most)),), reach, most, share)
+
+    def blocks(self, table, standard):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as of all columns
+        """(rows of all columns on the grid, standardised responses), block by block."""
+        return self.full.blocks(table, standard)
+
+    def products_of_columns(self, blocks: Iterator[tuple[Floats, Floats]]) -> Ints:
+        """Return the exact products of focused columns with the others."""
+        first, second, most = list(self.focused), list(self.others), self._most_product
+        total = np.zeros((len(first), len(second)), dtype=np.int64)
+        exact = max(1, (1 << 53) // most)
+        for rows, _ in blocks:
+            own, rest = np.array(rows[:, first], order="F"), np.asfortranarray(rows[:, second])
+            row_kernels.shorten_products(own, rest, most)
+            for at in range(0, own.shape[0], exact):  # sums of this many products are exact in any order
+                part = slice(at, at + exact)
+                total += (own[part].T @ rest[part]).astype(np.int64)
+        return total.ravel()
+
+    def _left(
+        self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, *, whole: bool = False, longer: bool = False
+    ) -> Iterator[tuple[Floats, Floats, Floats]]:
+        """(rows of focused columns without what the others say of them, residuals at all coefficients, squared lengths).
+
+        ``start`` holds the coefficients of all columns, and after them those by which the others are taken out.
+        """
+        d, second = self.whole.size, list(self.others)
+        taken = start[d:].reshape(len(self.focused), len(second))
+        for rows, residual, _ in self.full._left(blocks, start[:d], whole=whole, longer=longer):  # noqa: SLF001 - the same rows
+            own = np.empty((residual.size, self.layout.size), order="F")
+            rest, unused = np.asfortranarray(rows[:, second]), np.empty(residual.size)
+            for k, at in enumerate(self.focused):
+                row_kernels.leave(rest, np.ascontiguousarray(rows[:, at]), taken[k], 1.0, own[:, k], unused)
+            own[:, -1] = rows[:, -1]
+            own = np.trunc(own)
+            yield own, residual, np.square(own).sum(axis=1)
+
+    def related(self, total: Total, standard: Standard) -> tuple[Floats, float, float]:
+        """Return how the others are related to the focused columns, the mean square of each entry's error, and the squared length of a row's noise."""
+        unit = float(self.grid) ** 2 * self.rows
+        found, variance = total.values / unit, float(total.deviations.max() / unit) ** 2
+        found, free = self._without_still(found.reshape(len(self.focused), len(self.others)), standard)
+        square = float(np.square(found).sum())
+        kept, left = believed(square, variance, free, len(self.others), most=_OPEN)
+        left += (_SCALE * kept) ** 2 * max(square - variance * free, 0.0) / max(free, 1)
+        return found * kept, left, kept**2 * variance * len(self.others)
+
+    def _without_still(self, found: Floats, standard: Standard) -> tuple[Floats, int]:
+        """Return the same without its noise along the levels of a column, which add up to the constant; and how many entries are free."""
+        own = self.levels(standard)
+        return found - own @ (own.T @ found), (found.shape[0] - own.shape[1]) * found.shape[1]
+
+    def levels(self, standard: Standard) -> Floats:
+        """Return orthonormal directions of focused columns along which levels add up to the constant, in standardised columns."""
+        scale = np.concatenate([np.asarray(standard.width)[list(self.focused)], [1.0]])
+        still = scale[:, None] * self.layout.still
+        return np.linalg.qr(still[:-1])[0] if still.size else np.empty((len(self.focused), 0))
+
+
+# --- Plan ------------------------------------------------------------------------------------------------------------------
+# Plan of a Bayes study: standardised rounds, or one release of moments (and before it the deviations of Algorithm 2).
+
+_CROSS_TOLD = "sums of products of the focused columns with the others, by which the others are taken out"
+MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
+#: A focus whose noise moves its coefficient by more deviations of the response than this is refused.
+_MOST_ERROR = 1.0
+#: Share of the squared budget for the sum of y^2, from which precisions are estimated.
+_SQUARE_SHARE = 0.03
+
+
+@dataclass(frozen=True)
+class BayesDesign:
+    """A study, understood."""
+
+    parameters: Parameters
+    aggregation: Aggregation
+    layout: MomentsLayout
+    schedule: Schedule
+    #: What is added up, by name and in this order.
+    totals: dict[str, Summed]
+    standard: StandardRows
+    covariance: Covariance = Covariance.MODEL
+    #: The rows of the focused columns; None without a focus.
+    focus: FocusRows | None = None
+    #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
+    multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def seen(self, table: Table) -> Table:
+        """Return a party's table with the columns that the formula makes."""
+        return self.layout.seen(table)
+
+    def at_site(self, table: Table, party: str) -> Table:
+        """Return a party's table with the column of sites, where they have constants of their own."""
+        return table if self.layout.sites is None else self.layout.sites.seen(table, party)
+
+    @property
+    def weighting(self) -> Weighting | None:
+        """Return the declared weights of rows; None where every row counts alike."""
+        return self.layout.weighting
+
+    @property
+    def models(self) -> tuple[EarlierModel, ...]:
+        """Return the earlier models to which the fit is drawn."""
+        return self.parameters.prior
+
+    @property
+    def method(self) -> Method:
+        """Return the method, which says how the budget is spent."""
+        return self.schedule.method
+
+    @property
+    def mean_only(self) -> bool:
+        """Return True if "auto" buys the mean of the response alone."""
+        return self.schedule.method is Method.MEAN and self.parameters.method == Method.AUTO
+
+    @property
+    def moments(self) -> Summed:
+        """Return the one release of moments."""
+        return self.totals[MOMENTS]
+
+    @property
+    def deviations(self) -> Summed | None:
+        """Return the deviations by which Algorithm 2 narrows ranges; None where there are none."""
+        return self.totals.get(DEVIATIONS)
+
+    @property
+    def last(self) -> StandardRows:
+        """Return the rows of the last round: of all columns, or of those of a focus."""
+        return self.standard if self.focus is None else self.focus
+
+    @property
+    def scales(self) -> Scales:
+        """Return the sums by which columns are standardised."""
+        return CountedScales(self.layout) if self.schedule.counted else Scales(self.layout)
+
+    @property
+    def projected(self) -> tuple[Column, ...]:
+        """Return the columns whose ranges Algorithm 2 narrows: numeric features, then the response."""
+        return (*(c for c in self.layout.features if c.categories is None), self.layout.response)
+
+    @property
+    def coding(self) -> Coding:
+        """Return the code of those columns, whose sums and sums of squares are released."""
+        return Coding(self.projected, self.layout.grid)
+
+    def narrowed(self, settings: tuple[float, ...]) -> MomentsLayout:
+        """Return the layout with the ranges (low, high, low, high ..) that came out of the deviations."""
+        if not settings:
+            return self.layout
+        columns = self.projected
+        if len(settings) != 2 * len(columns):
+            msg = f"{len(settings)} projection bounds where {len(columns)} columns need two each"
+            raise UsageError(msg)
+        narrow = {
+            column.name: msgspec.structs.replace(column, low=low, high=high)
+            for column, low, high in zip(columns, settings[::2], settings[1::2], strict=True)
+        }
+        features = tuple(narrow.get(column.name, column) for column in self.layout.features)
+        layout = self.layout
+        return MomentsLayout(
+            features, narrow[layout.response.name], layout.grid, layout.geometry, layout.norm, layout.intercept
+        )
+
+
+def design_of(study: Study, method: str | None = None, grid: int | None = None) -> BayesDesign:
+    """Return the checked design that the study asks for; ``method`` for a form that has one only, ``grid`` for one whose noise needs a coarser one."""
+    parameters = check_parameters(study, Parameters)
+    first = study.one_card_for_all()
+    check_values(parameters)
+    if method is None and (parameters.indefinite != AUTO or parameters.projection_delta is not None):
+        raise UsageError(
+            "indefinite and projection_delta are of the published form: leave them out, or set calibration = 'published'"
+        )
+    aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
+    rows = sum(card.rows for card in study.parties)
+    layout = MomentsLayout.of(
+        first.columns,
+        parameters.response,
+        rows,
+        geometry=Geometry(parameters.geometry),
+        norm=parameters.norm,
+        intercept=parameters.fit_intercept,
+        formula=parameters.formula,
+        weights=parameters.weights,
+        sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
+    )
+    layout = layout if grid is None else replace(layout, grid=grid)
+    check_formula(parameters.formula, (parameters.response,))
+    if layout.made is not None and layout.made.derived.offset_column is not None:
+        raise UsageError("a linear model has no offset: subtract it from the response")
+    check_coding(parameters.coding, parameters.reference, {factor.name: factor.levels for factor in layout.terms.factors})
+    check_models(parameters.prior, layout.names, intercept=layout.intercept)
+    wanted = Method.MOMENTS if paper_parameters(parameters) else Method.FOCUS if parameters.focus else parameters.method
+    if layout.sites is not None and wanted == Method.AUTO:  # a table is what sites are for
+        wanted = Method.MOMENTS if study.epsilon == math.inf else Method.REFINEMENT
+    design = _spent(study, parameters, aggregation, layout, Method(method or wanted))
+
+    def vectors(adjacency: Adjacency) -> Iterator[Summed]:
+        if design.method is Method.MOMENTS:
+            return _moments(design, adjacency, estimates=method is None)
+        return _rounds(design, adjacency)
+
+    return replace(design, totals=totals_of(study, vectors, layout.weighting))
+
+
+def _spent(
+    study: Study, parameters: Parameters, aggregation: Aggregation, layout: MomentsLayout, wanted: Method
+) -> BayesDesign:
+    """Return the design without its totals: how the budget is spent, and on which rows."""
+    rows = sum(card.rows for card in study.parties)
+    covariance = covariance_of(parameters.covariance, study)
+    meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
+    coefficients = layout.unit_columns + 1 + (layout.sites is not None)
+    strong = strength(study, aggregation, layout.weighting)
+    lengths = layout.intercept and not parameters.prior
+    schedule = schedule_of(
+        wanted,
+        strong / coefficients,
+        coefficients,
+        parameters.max_passes,
+        meat,
+        known=_known(parameters, layout),
+        lengths=lengths,
+    )
+    used = layout
+    if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:
+        msg = f"method 'direction' reads the data {schedule.passes} times: max_passes must be at least that"
+        raise UsageError(msg)
+    if schedule.method in {Method.MEAN, Method.DIRECTION}:
+        if not layout.intercept and wanted is not Method.AUTO:
+            msg = f"method {str(wanted)!r} begins with the mean of the response: it goes without fit_intercept=False"
+            raise UsageError(msg)
+        if not layout.intercept:
+            schedule = schedule_of(Method.GRADIENT, strong / coefficients, coefficients, parameters.max_passes)
+        elif schedule.method is Method.MEAN:
+            used = replace(layout, features=())
+    if not schedule.meat:
+        covariance = without_meat(parameters.covariance, schedule.method, Method.REFINEMENT)
+    clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
+    standard = StandardRows(used, rows, schedule.longest, square=schedule.square, clusters=clusters)
+    design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
+    adjacency = Adjacency(study.adjacency)
+    if schedule.cross:
+        if study.epsilon == math.inf:
+            raise UsageError("focus says where a budget goes, and epsilon = inf has none: leave it out")
+        focus = replace(FocusRows.of(layout, parameters.focus, rows), longest=schedule.longest, clusters=clusters)
+        noise = noise_of(focus, strong, schedule.products, adjacency)
+        _check_focus(schedule, noise, rows)
+        stretch = stretch_of(noise, rows)
+        return replace(design, focus=replace(focus, stretch=stretch), standard=replace(standard, stretch=stretch))
+    schedule, standard = opened_rows(schedule, standard, strong, adjacency)
+    return replace(design, schedule=schedule, standard=standard)
+
+
+def _known(parameters: Parameters, layout: MomentsLayout) -> int:
+    """Return the number of directions that the earlier models span."""
+    return len(directions(rows_of(parameters.prior, layout.names, intercept=False))) if parameters.prior else 0
+
+
+def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
+    """Refuse a focus whose answer would be noise: an error of more than one deviation of the response, from noise alone."""
+    error = clip_of_focus(noise) * noise
+    if error > _MOST_ERROR:
+        msg = (
+            f"{schedule.method}: with {rows} rows and this epsilon the noise alone moves a coefficient by {error:.2g} standard deviations of the "
+            "response per standard deviation of its column: ask for more rows or a larger epsilon"
+        )
+        raise UsageError(msg)
+
+
+def _rounds(design: BayesDesign, adjacency: Adjacency) -> Iterator[Summed]:
+    """Means and deviations, gradients, and what standard errors need."""
+    schedule, rows = design.schedule, design.standard
+    if schedule.method in {Method.DIRECTION, Method.WEIGHTS}:
+        yield from lines(schedule, rows, adjacency)
+        return
+    if schedule.scales:
+        yield design.scales.vector(schedule.scales, adjacency)
+    yield from gradients(schedule, rows, adjacency)
+    if design.focus is not None:
+        focus = design.focus
+        if schedule.spread:
+            yield rows.spread(schedule.spread)
+        yield focus.cells_of_all.vector(schedule.cells, focus.moves(adjacency))
+        yield focus.cross(schedule.cross, adjacency)
+        yield focus.residual(schedule.products, adjacency)
+    elif schedule.products:
+        yield from left_over(schedule, rows, adjacency)
+    if schedule.meat:
+        yield design.last.meat.vector(schedule.meat, rows.moves(adjacency))
+
+
+def _moments(design: BayesDesign, adjacency: Adjacency, *, estimates: bool) -> Iterator[Summed]:
+    """One release of moments, before it the deviations of Algorithm 2, and the sum of y^2 where a precision is to be estimated."""
+    parameters, layout = design.parameters, design.layout
+    estimates = estimates and ESTIMATE in {parameters.prior_precision, parameters.noise_precision}
+    square = _SQUARE_SHARE if estimates and layout.geometry is not Geometry.AUGMENTED else 0.0
+    rest = (1 - parameters.projection) * (1 - square)
+    if parameters.projection:
+        count, unit = len(design.projected), float(layout.grid**2)
+        distance = math.sqrt(count) * column_moments(0.0, 1.0, 1.0, adjacency, may_be_absent=False) * unit
+        yield Summed(
+            DEVIATIONS,
+            (Block(count, 1 / layout.grid), Block(count, 1.0)),
+            # One person moves all columns at once, one value moves one of them.
+            {Unit.RECORD: Reach(distance, 2 * count), Unit.ATTRIBUTE: Reach(distance / math.sqrt(count), 2)},
+            layout.grid**2,
+            parameters.projection,
+        )
+    if square:  # y^2 lies between 0 and 1 in coded units, under both adjacencies
+        reach = {unit: Reach(float(layout.grid**2), 1) for unit in ROWWISE}
+        yield Summed(SQUARE, (Block(1, 1.0),), reach, layout.grid**2, (1 - parameters.projection) * square)
+    yield layout.vector(MOMENTS, adjacency, rest)
+
+
+def compile_plan(study: Study) -> Plan:
+    """Return the releases of a Bayes study."""
+    return plan_of(study, design_of(study))
+
+
+def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
+    """Return the plan that adds up what this setup says."""
+    passes = max(design.schedule.passes, len(design.totals))
+    notes = (*passes_note(design.method, passes), *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}))
+    if design.focus is not None:
+        notes = (*notes, _focus_note(design))
+    return plan_of_totals(study, design, assumptions=assumed(study, design.models), voids=voids, notes=notes)
+
+
+def _focus_note(design: BayesDesign) -> str:
+    """Return the plan's note on what a focus costs the other terms."""
+    focus = design.focus
+    assert focus is not None
+    others, part = len(focus.nuisance), design.schedule.products + design.schedule.cross
+    return (
+        f"focus on {listed(list(design.parameters.focus))}: {part:.0%} of the squared budget is for these terms. The other {others} columns and the "
+        "intercept have coefficients for predictions, and no standard errors"
+    )
+
+
+# --- The new study file ----------------------------------------------------------------------------------------------------
+# The new study file of linear regression.
+
+_COLUMNS = Template(
+    "Linear regression over columns of several parties, from joint sums: with standard errors, or small errors of predictions.",
+    COLUMNS,
+    "record",
+    """\
+response = "y"                      # a declared column of one party, with a range
+split = "columns"                   # the parties hold columns of the same people
+# check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
+# method = "auto"                   # decided before data; "moments": standard errors; "sines": two parties, predictions alone
+# tolerate = 0                      # members that may know each other's noise, or stay silent about their own
+# level = 0.95                      # of the intervals
+# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
+# coding = "treatment"              # or "sum": levels are compared with the mean of all
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
+# formula = ""                      # what the model is a function of, as "age + log(dose)"; every term is of columns of one party""",
+)
+
+TEMPLATE = Template(
+    "Linear regression with standard errors, from totals that a secure sum opens.",
+    ROWS,
+    "record",
+    """\
+response = "y"                      # a declared column, with a range
+# fit_intercept = true
+# weights = ""                      # a declared column of numbers from 0 on: by what a row's part of every sum is multiplied
+# method = "auto"                   # decided before data; "refinement", "gradient", "direction", "mean", "moments"; with prior also "weights"
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
+# covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
+# focus = []                        # columns to which the budget of a small study goes, as ["arm"]: the others get no standard errors
+# site_effects = "pooled"           # or "fixed": a constant for every party; "random": constants drawn around a mean
+# tolerate = 0                      # parties that may collude or drop out
+# level = 0.95                      # of the intervals
+# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
+# coding = "treatment"              # or "sum": levels are compared with the mean of all
+# formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is
+# projection_delta and indefinite are not for this form""",
+    with_helpers=_COLUMNS,
+)

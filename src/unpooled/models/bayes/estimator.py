@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, Declared, LinearRegressor
+from unpooled.estimation.columns import held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.fitted import Profiled
 from unpooled.estimation.parameters import (
     LIST,
@@ -23,20 +26,22 @@ from unpooled.estimation.parameters import (
     site_tables,
     taking,
 )
-from unpooled.estimation.priors import PRIORS, SAVED, Prior
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import RESPONSE, part, weights_of
+from unpooled.formula import Formula
+from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.sites import SiteEffects, asked_effects
-from unpooled.linear.drawn import drawn_fit
+from unpooled.linear.drawn import drawn_fit, drawn_tables
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import ESTIMATE, NARROWED, Moments
 from unpooled.linear.schedule import ROUNDS
 from unpooled.models.bayes import MODEL
-from unpooled.models.bayes.columns.estimating import ColumnSplit
+from unpooled.models.bayes.columns import SINES
 from unpooled.models.bayes.declared import AUTO, NAIVE
-from unpooled.models.bayes.following import Following
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
-from unpooled.privacy.study import PROOF
+from unpooled.privacy.study import COLUMNS, PROOF
+from unpooled.protocol.local import columns_of_parties
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
 
 if TYPE_CHECKING:
@@ -46,10 +51,245 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.columns import On
     from unpooled.inference.tables import Anova, Contrast, JointTest
-    from unpooled.linear.inference import LinearSummary
+    from unpooled.linear.inference import LinearSummary, LinearTables, PrincipalComponents
+    from unpooled.linear.instruments import TwoStageTables
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
+
+
+# --- Other models from the same moments ------------------------------------------------------------------------------------
+# The part of the regression estimator that released second moments make: other models, free of charge.
+
+
+class Following(Earlier):
+    """The part of an estimator that has other models of the same moments."""
+
+    noise_precision: float | str
+    method_: str
+    _fit_: LinearFit
+    #: Moments of all columns; absent where the method releases none, and where a focus releases those of some columns.
+    moments_: Moments
+    focused_: Moments
+
+    def _forget(self) -> None:
+        """Take away what a fit before released."""
+        for name in ("moments_", "focused_", "drawn_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _released(self) -> Moments:
+        """Return the moments of all columns, or raise an error that says which method has some."""
+        check_is_fitted(self)
+        if hasattr(self, "moments_"):
+            return self.moments_
+        if hasattr(self, "focused_"):
+            names = listed([column.name for column in self.focused_.layout.features])
+            msg = (
+                f"a focus on {names} released second moments of that alone: summary() and contrast() have its standard errors, and there are "
+                "no errors of predictions and no other models. Without focus there are"
+            )
+            raise UsageError(msg)
+        others = "'moments'" if self.method_ == SINES else "'refinement' or 'moments'"
+        msg = (
+            f"method {self.method_!r} released no second moments, so there are no standard errors and no other models: with "
+            f"method={others} there are (and the noise of each coefficient grows)"
+        )
+        raise UsageError(msg)
+
+    def _tables(self) -> LinearTables:
+        check_is_fitted(self)
+        moments = self.focused_ if hasattr(self, "focused_") else self._released()
+        plan = getattr(self, "plan_", None)  # none where the moments come from a file
+        given = getattr(getattr(plan, "design", None), "parameters", None)
+        models = self._earlier(moments.layout.names)
+        return drawn_tables(moments, models, getattr(given, "reference", None), getattr(given, "coding", TREATMENT))
+
+    def submodel(self, columns: Sequence[str]) -> Self:
+        """Return a fitted model of some of the columns alone, free of charge."""
+        estimator: Any = type(self)
+        found: Self = estimator.from_moments(self._released().submodel(columns))
+        return found
+
+    def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
+        """Return lower and upper ends for every coefficient."""
+        check_is_fitted(self)
+        return self._fit_.interval(level)
+
+    def ridge(self, alpha: float = 1.0) -> LinearFit:
+        """Ridge regression (scikit-learn's ``alpha``) with intervals from the same moments, free of charge."""
+        return self._released().ridge(alpha, self.noise_precision)
+
+    def ols(self) -> LinearFit:
+        """Return ordinary least squares with intervals from the same moments, free of charge."""
+        return self._released().ols(self.noise_precision)
+
+    def lasso(self, alpha: float) -> LinearFit:
+        """Return the lasso (scikit-learn's ``alpha``) from the same moments, free of charge."""
+        return self._released().lasso(alpha)
+
+    def two_stage(self, endogenous: str, instruments: Sequence[str]) -> TwoStageTables:
+        """Return two-stage least squares from the same moments, free of charge: ``.summary()`` and ``.contrast(...)``.
+
+        ``endogenous``: a column that depends on what the model leaves out, such as a dose that doctors chose. ``instruments``: columns that move
+        it and move the response in no other way. All other columns are exogenous.
+        """
+        from unpooled.linear.instruments import tables_of
+
+        return tables_of(self._released(), endogenous, instruments)
+
+    def correlation(self) -> NDArray[np.float64]:
+        """Return correlations of the features, free of charge."""
+        return self._released().correlation()
+
+    def pca(self) -> PrincipalComponents:
+        """Return principal components of the standardised features, free of charge."""
+        return self._released().pca()
+
+    def vif(self) -> Vector:
+        """Return variance inflation of every coefficient, free of charge."""
+        return self._released().vif()
+
+
+# --- Columns of several parties --------------------------------------------------------------------------------------------
+# The part of the estimator of linear regression that fits columns of several parties: studies, tables, and moments in the order of the data.
+
+#: Parameters that are of rows at several parties, with the values that leave them out.
+_OF_ROWS: dict[str, Any] = {
+    "rows_per_household": 1,
+    "aggregation": "distributed",
+    "nodes": (),
+    "geometry": "ball",
+    "posterior": "noise-aware",
+    "projection": None,
+    "projection_delta": None,
+    "multiple": None,
+    "indefinite": "auto",
+    "covariance": "auto",
+    "focus": (),
+    "weights_bounds": None,
+    "site_effects": "pooled",
+    "fit_intercept": True,
+}
+
+
+# ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
+
+
+class ColumnSplit:
+    """Columns of the same people at several parties, whose joint moments are released."""
+
+    parties: Any
+    helpers: int
+    response_at: str | None
+    check: str
+    tolerate: int
+    method: str
+    plan_: Plan
+
+    @property
+    def _response_stays(self) -> bool:
+        """Return True if no party is handed the response of another."""
+        return True
+
+    def _columns_study(self, rows: int, declared: Declared, holder: str | None = None) -> Study:
+        """Return the study of a fit of columns that several parties hold; ``holder`` has the response, else whom the parameters say."""
+        self._refuse_rows_only()
+        estimator: Any = self  # an estimator has more than this part of it says
+        groups: dict[str, list[str]] = self._held(declared.names)
+        cards = joint_cards(
+            groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
+        )
+        parameters = {
+            "response": RESPONSE,
+            "split": COLUMNS,
+            "method": self.method,
+            "tolerate": int(self.tolerate),
+            "check": self.check,
+            **estimator._formula_parameter,
+            **estimator._prior_parameter(declared.columns),
+        }
+        return helped(estimator._asked(cards, parameters, declared.derived), self.helpers)
+
+    def _held(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Return who holds which of these columns: all that are declared, or those that a formula reads."""
+        estimator: Any = self
+        if not estimator._formula_parameter:
+            return cast("dict[str, list[str]]", estimator._groups(names))
+        linkage = vars(self).get("linkage_")
+        who = self.parties if linkage is None else linkage.columns
+        if isinstance(who, int):
+            return columns_of_parties(who, names)
+        found = {party: [str(name) for name in own if str(name) in set(names)] for party, own in who.items()}
+        holder = holder_of(found, self.response_at) if linkage is None else None
+        if empty := [party for party, own in found.items() if not own and party != holder and linkage is None]:
+            msg = f"formula: no term is of columns of {empty[0]!r}: name one, or leave the party out"
+            raise UsageError(msg)
+        return found
+
+    def _fit_columns(self, X: Any, y: Any, on: On | None, formula: str | None, of_rows: Mapping[str, Any]) -> None:  # noqa: ANN401 - whatever a user passes
+        """Release the joint sums of columns at several parties."""
+        if given := [name for name, value in of_rows.items() if value is not None]:
+            msg = f"{given[0]} goes with rows that are split: with parties= or on= the columns are"
+            raise UsageError(msg)
+        estimator: Any = self
+        formula = formula if formula is not None else estimator.formula
+        if on is not None and y is None and formula is not None and len(Formula.parse(formula).response) == 1:
+            (y,) = Formula.parse(formula).response
+        holder = self.response_at if on is None else held_by(X, y, self.response_at)
+        joined, response_of, *_ = estimator._joined(X, y, on)
+        if on is not None and formula is not None:  # the response was taken out of its frame
+            formula = str(replace(Formula.parse(formula), response=()))
+        asked = estimator._framed(joined, response_of, formula)
+        features, declared, response = estimator._numeric(asked.X, asked.y)
+        study = self._columns_study(features.n_rows, declared, holder)
+        result = estimator._run(study, joint_tables(study, features, response)).outcome.result
+        estimator.projection_, estimator.method_ = result.projection, result.method
+        estimator._forget()
+        if result.moments is not None:
+            moments = Moments.of(result.moments).of_run(self.plan_)
+            estimator._from(moments if moments.layout.formula else in_order(moments, features.names))
+            return
+        estimator._columns = declared.columns
+        coef = np.array([c.value for c in result.coefficients])[_places(estimator.plan_.design.layout, features.names)]
+        estimator._take(LinearFit.without_errors(coef, result.intercept, has_intercept=True))
+
+    def _refuse_rows_only(self) -> None:
+        """Refuse parameters that are of rows at several parties."""
+        for name, left in _OF_ROWS.items():
+            given = getattr(self, name)
+            if (tuple(given) if isinstance(left, tuple) else given) != left:
+                msg = f"{name} goes with rows that are split: with parties= the columns are, so leave it at {left!r}"
+                raise UsageError(msg)
+
+
+def _places(layout: MomentsLayout, names: Sequence[str]) -> NDArray[np.intp]:
+    """Return the places of the coded columns of these features, in the order of the names."""
+    attribute = np.array(layout.coding.attribute)
+    first = {column.name: np.flatnonzero(attribute == k) for k, column in enumerate(layout.features)}
+    return np.concatenate([first[name] for name in names])
+
+
+def in_order(moments: Moments, names: Sequence[str]) -> Moments:
+    """Return the same moments with the features in this order."""
+    layout = moments.layout
+    features = {column.name: column for column in layout.features}
+    coded = _places(layout, names)
+    at = np.concatenate([coded, np.arange(coded.size, moments.gram.shape[0])])
+    frame, own = moments.frame, at[: layout.size]
+    frame = replace(frame, widths=frame.widths[own], centres=frame.centres[own], start=frame.start[own])
+    return replace(
+        moments,
+        layout=replace(layout, features=tuple(features[name] for name in names)),
+        gram=moments.gram[np.ix_(at, at)],
+        variance=moments.variance[np.ix_(at, at)],
+        standard=frame,
+    )
+
+
+# --- Estimator -------------------------------------------------------------------------------------------------------------
+# ``PrivateLinearRegression`` (``PrivateBayesianRegression``): a thin scikit-learn estimator over the Bayes study, run in process.
 
 
 class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor):
@@ -203,7 +443,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         | taking("helpers", WHOLE)
         | taking("parties", WHOLE, MAPPING, NONE)
     )
-    _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)  # noqa: SLF001 - its base
+    _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)
 
     def __init__(
         self,

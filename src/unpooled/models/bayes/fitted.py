@@ -13,8 +13,8 @@ from unpooled.models.bayes.estimator import PrivateLinearRegression
 from unpooled.products.design import ColumnsDesign
 
 if TYPE_CHECKING:
-    from unpooled.models.bayes.coordinator import BayesResult
-    from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.models.bayes.declared import BayesDesign
+    from unpooled.models.bayes.fit import BayesResult
     from unpooled.privacy.plan import Plan
 
 

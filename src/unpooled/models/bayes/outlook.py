@@ -24,17 +24,17 @@ from unpooled.estimation.outlook import (
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.schedule import Method
-from unpooled.models.bayes.columns.outlook import outlook as of_columns
-from unpooled.models.bayes.coordinator import coordinate
-from unpooled.models.bayes.party import STATISTICS
-from unpooled.models.bayes.plan import compile_plan
+from unpooled.models.bayes.columns import outlook as of_columns
+from unpooled.models.bayes.declared import compile_plan
+from unpooled.models.bayes.fit import coordinate_rows as coordinate
+from unpooled.models.bayes.rows import STATISTICS
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.study import COLUMNS
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
-    from unpooled.models.bayes.coordinator import BayesResult
-    from unpooled.models.bayes.plan import BayesDesign
+    from unpooled.models.bayes.declared import BayesDesign
+    from unpooled.models.bayes.fit import BayesResult
     from unpooled.privacy.plan import Plan, Study
 
 #: New rows that are predicted.

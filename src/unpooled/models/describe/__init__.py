@@ -2,22 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unpooled.linear.releases import JOINT
-from unpooled.models.describe.compared import ArmsSummary
-from unpooled.models.describe.coordinator import JointSummary, Summary
+from unpooled.models.describe import declared, fit
+from unpooled.models.describe.declared import TEMPLATE, Range
+from unpooled.models.describe.fit import ArmsSummary, JointSummary, Summary, terms
 from unpooled.models.describe.outlook import outlook
-from unpooled.models.describe.party import STEPS
-from unpooled.models.describe.ranges import Range
-from unpooled.models.describe.splits import compile_plan, coordinate, panels, render
-from unpooled.models.describe.template import TEMPLATE
-from unpooled.models.describe.terms import terms
-from unpooled.protocol.registry import Model, ResultReading
+from unpooled.models.describe.rows import STEPS
+from unpooled.protocol.registry import Model, Panel, ResultReading
 
 if TYPE_CHECKING:
-    from unpooled.privacy.plan import Plan
-    from unpooled.protocol.registry import Step
+    from unpooled.privacy.plan import Plan, Study
+    from unpooled.protocol.registry import Conversation, Step
+
+
+# --- Either split ----------------------------------------------------------------------------------------------------------
+# Descriptions of either split: rows at different parties, or columns of the same rows at different parties, whose kernels are imported late.
+
+
+def compile_plan(study: Study) -> Plan:
+    """Return the releases of a study: of joint moments where it says how the data are split, else of every party's sums."""
+    if "split" not in study.parameters:
+        return declared.compile_plan(study)
+    from unpooled.models.describe.columns import compile_columns
+
+    return compile_columns(study)
+
+
+def coordinate(compiled: Plan) -> Conversation:
+    """Return the conversation of a study of either split."""
+    if not compiled.joint and compiled.design.arms is not None:
+        return (yield from fit.coordinate_arms(compiled))
+    if not compiled.joint:
+        return (yield from fit.coordinate(compiled))
+    from unpooled.models.describe.columns import coordinate_columns
+
+    return (yield from coordinate_columns(compiled))
+
+
+def render(result: Any) -> str:  # noqa: ANN401 - summaries, ranges, or both splits' own
+    """Return a result as a table."""
+    if isinstance(result, ArmsSummary):
+        return fit.render_arms(result)
+    if not isinstance(result, JointSummary):
+        return fit.render(result)
+    from unpooled.models.describe.columns import render as render_columns
+
+    return render_columns(result)
+
+
+def panels(compiled: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401 - as for ``render``
+    """Return the means and counts, and the correlations with their intervals."""
+    if isinstance(result, ArmsSummary):
+        return fit.panels_of_arms(result)
+    if not isinstance(result, JointSummary):
+        return fit.panels(compiled, result)
+    found = fit.panels(compiled, result.summaries)
+    if not result.correlations:
+        return found
+    names = tuple(f"{c.first}, {c.second}" for c in result.correlations)
+    values, low, high = zip(*((c.value.value, c.value.low, c.value.high) for c in result.correlations), strict=True)
+    return (*found, Panel("correlations", names, values, low, high))
+
+
+# --- The row ---------------------------------------------------------------------------------------------------------------
+# Private counts, means and standard deviations of declared columns, per party and pooled; correlations where parties hold different columns.
 
 
 def _of_columns(plan: Plan | None) -> tuple[Step, ...]:  # noqa: ARG001 - for a study of any columns
@@ -46,10 +96,10 @@ MODEL = Model(
     },
     more_steps=_of_columns,
     saved=(
-        "unpooled.models.describe.results:ArmsDescription",
-        "unpooled.models.describe.results:DescribedBounds",
-        "unpooled.models.describe.results:Description",
-        "unpooled.models.describe.results:JointDescription",
+        "unpooled.models.describe.estimator:ArmsDescription",
+        "unpooled.models.describe.estimator:DescribedBounds",
+        "unpooled.models.describe.estimator:Description",
+        "unpooled.models.describe.estimator:JointDescription",
     ),
     says="counts, means and standard deviations of columns",
 )

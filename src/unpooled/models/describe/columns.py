@@ -11,7 +11,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.linear.inference import centred
-from unpooled.models.describe.coordinator import (
+from unpooled.models.describe.fit import (
     Correlation,
     Estimate,
     JointSummary,

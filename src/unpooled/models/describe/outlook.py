@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from unpooled.estimation.outlook import EPSILONS, Expected, Outlook, Range, check_range, in_words
-from unpooled.models.describe.plan import RELEASE, compile_plan
+from unpooled.models.describe.declared import RELEASE, compile_plan
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card, Household, Study, default_delta

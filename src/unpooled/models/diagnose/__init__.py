@@ -1,11 +1,7 @@
 """Diagnosis of a released model's fit: one noisy histogram of fitted values and classes, or residuals, over public cells."""
 
-from unpooled.models.diagnose.coordinator import coordinate, panels, render
-from unpooled.models.diagnose.party import STEPS
-from unpooled.models.diagnose.plan import compile_plan
-from unpooled.models.diagnose.reading import Cells
-from unpooled.models.diagnose.template import TEMPLATE
-from unpooled.models.diagnose.terms import terms
+from unpooled.models.diagnose.declared import STEPS, TEMPLATE, compile_plan
+from unpooled.models.diagnose.fit import Cells, coordinate, panels, render, terms
 from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(

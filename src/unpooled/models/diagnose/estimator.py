@@ -18,11 +18,9 @@ from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
 from unpooled.inference.coding import coded_by
 from unpooled.inference.summary import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
-from unpooled.models.diagnose import MODEL, reading
-from unpooled.models.diagnose.coordinator import render
-from unpooled.models.diagnose.plan import Link
-from unpooled.models.diagnose.reading import Cells
-from unpooled.models.diagnose.terms import terms
+from unpooled.models.diagnose import MODEL, fit
+from unpooled.models.diagnose.declared import Link
+from unpooled.models.diagnose.fit import Cells, render, terms
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, ReleasedInput, origins_of
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.models.diagnose.reading import Banded, CalibrationTest, CellReading, RocBand
+    from unpooled.models.diagnose.fit import Banded, CalibrationTest, CellReading, RocBand
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
 
@@ -77,30 +75,30 @@ class Diagnosis(PlannedResult):
     def auc(self) -> Banded:
         """Return the area under the ROC curve with its interval (of two classes)."""
         self._of_classes()
-        return reading.area(self.cells_.counts.numpy(), self.cells_.deviation)
+        return fit.area_under(self.cells_.counts.numpy(), self.cells_.deviation)
 
     @property
     def roc(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (shares of false positives, of true positives) as the threshold falls."""
         self._of_classes()
-        return reading.roc(self.cells_.counts.numpy())
+        return fit.roc(self.cells_.counts.numpy())
 
     @property
     def roc_band(self) -> RocBand:
         """Return the ROC curve with a pointwise 95 % band that holds sampling and noise (of two classes)."""
         self._of_classes()
-        return reading.roc_band(self.cells_.counts.numpy(), self.cells_.deviation)
+        return fit.roc_band(self.cells_.counts.numpy(), self.cells_.deviation)
 
     @property
     def calibration_test(self) -> CalibrationTest:
         """Test observed shares against those that the model predicts (Hosmer and Lemeshow's test, with the noise in its variance)."""
         self._of_classes()
-        return reading.calibration_test(self.cells_)
+        return fit.calibration_test(self.cells_)
 
     @property
     def by_cell(self) -> list[CellReading]:
         """Observed shares, or mean residuals, by fitted value: the calibration curve, or the residual plot."""
-        return reading.by_cell(self.cells_)
+        return fit.by_cell(self.cells_)
 
     def curves_as_lists(self) -> dict[str, dict[str, list[float]]]:
         """Return the cells of the calibration curve, or of the residual plot, as data; of two classes the ROC curve too, and its area."""

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 from unpooled.estimation.contained import steps_under
 from unpooled.models import load
-from unpooled.models.effects.coordinator import coordinate
-from unpooled.models.effects.earlier import earlier
+from unpooled.models.effects.declared import TEMPLATE
+from unpooled.models.effects.fit import coordinate
 from unpooled.models.effects.outlook import outlook
-from unpooled.models.effects.party import STEPS
-from unpooled.models.effects.plan import compile_plan
-from unpooled.models.effects.result import EffectResult
-from unpooled.models.effects.template import TEMPLATE
-from unpooled.models.effects.terms import foot, panels, terms
+from unpooled.models.effects.plan import STEPS, compile_plan
+from unpooled.models.effects.result import EffectResult, earlier, foot, panels, terms
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 if TYPE_CHECKING:

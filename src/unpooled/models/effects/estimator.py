@@ -31,9 +31,17 @@ from unpooled.formula.arithmetic import quoted
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.priors import DrawnTo
 from unpooled.models.effects import MODEL
-from unpooled.models.effects.figures import figure
-from unpooled.models.effects.result import BalanceLine, DrawnEffect, EffectNumber, EffectResult, Overlap
-from unpooled.models.effects.terms import effect_line, foot, terms
+from unpooled.models.effects.result import (
+    BalanceLine,
+    DrawnEffect,
+    EffectNumber,
+    EffectResult,
+    Overlap,
+    effect_line,
+    figure,
+    foot,
+    terms,
+)
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.protocol.messages import Array

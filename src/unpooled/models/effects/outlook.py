@@ -26,10 +26,9 @@ from unpooled.estimation.outlook import (
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.inference.summary import ACCENT, OTHER, SOFT
-from unpooled.models.effects.coordinator import coordinate
 from unpooled.models.effects.declared import OutcomeFamily
-from unpooled.models.effects.party import STATISTICS
-from unpooled.models.effects.plan import compile_plan
+from unpooled.models.effects.fit import coordinate
+from unpooled.models.effects.plan import STATISTICS, compile_plan
 from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def play(plan: Plan[EffectDesign], table: Table, rng: np.random.Generator) -> Ef
     """Return the result of one study of these rows with the noise that its plan has."""
     parts = {}
     for name, part in plan.parts.items():
-        statistics = importlib.import_module(f"unpooled.models.{part.study.model}.party").STATISTICS
+        statistics = importlib.import_module(f"unpooled.models.{part.study.model}").STATISTICS
         own = Imagined(
             part.design.aggregation.parties, 0, table=part.design.seen(table), real=part, rng=rng, statistics=statistics
         )

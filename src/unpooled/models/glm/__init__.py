@@ -1,13 +1,12 @@
 """Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
 
 from unpooled.linear.releases import ROUNDS
-from unpooled.models.glm.coordinator import coordinate
+from unpooled.models.glm.declared import TEMPLATE
 from unpooled.models.glm.families import earlier
+from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.outlook import outlook
-from unpooled.models.glm.party import STEPS
-from unpooled.models.glm.plan import compile_plan
+from unpooled.models.glm.plan import STATISTICS, STEPS, compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
-from unpooled.models.glm.template import TEMPLATE
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 MODEL = Model(
@@ -25,3 +24,6 @@ MODEL = Model(
     says="a regression for yes or no, counts, rates or times until an event",
     earlier=Citing(earlier),
 )
+
+#: ``STATISTICS``, what a party adds up by the name of the total, is for studies that contain this model and play it before data.
+__all__ = ["MODEL", "STATISTICS"]

@@ -1,7 +1,10 @@
-"""The columns that the parameters of a generalised linear model name: response, exposure, offset, weights, event; and the family that they fit."""
+"""What a study of a generalised linear model declares, and which form it takes, with how many rounds of which size: decided before data."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,16 +16,277 @@ from unpooled.inference.printed_terms import TREATMENT, class_terms
 from unpooled.inference.priors import ESTIMATE, EarlierModel, check_models
 from unpooled.inference.sites import SiteEffects
 from unpooled.linear.residuals import Covariance
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL, TWO_CLASSES, check_family
-from unpooled.models.glm.multinomial import ClassResponses, Softmax
-from unpooled.models.glm.rounds import GlmMethod
+from unpooled.linear.schedule import AFFORDED, AMPLE, opened
+from unpooled.models.glm.families import (
+    LOGISTIC,
+    MULTINOMIAL,
+    SURVIVAL,
+    TWO_CLASSES,
+    ClassResponses,
+    Hazards,
+    PersonResponses,
+    Softmax,
+    check_family,
+)
 from unpooled.models.glm.rows import Responses
-from unpooled.models.glm.survival import Hazards, PersonResponses
+from unpooled.protocol.registry import ROWS, Template
 from unpooled.totals.weights import weighting_of
 
 if TYPE_CHECKING:
     from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.bounds import Column
+
+
+# --- Rounds ----------------------------------------------------------------------------------------------------------------
+# Which form a study takes, and with how many rounds of which size: decided before data, from the noise per row and the columns.
+#
+# Everything follows from k = n mu / D, as for the regression: rows times the root of the privacy budget in mu (less what distributed noise
+# costs), per coefficient. The numbers were fixed by simulating declared shapes (THEORY.md, section 4, which says where real data prompted a simulation).
+
+
+class GlmMethod(StrEnum):
+    """Ways to spend the budget."""
+
+    AUTO = "auto"
+    #: Rounds of gradients, then one Newton step from a released Hessian: standard errors. Without noise: Newton steps to convergence.
+    NEWTON = "newton"
+    #: Rounds of gradients alone: the smallest error of predictions where there is little to learn, no standard errors.
+    GRADIENT = "gradient"
+    #: Rounds for the direction of the slopes, then one histogram for their length: a direction that predicts nothing gives the base rate.
+    DIRECTION = "direction"
+    #: The direction of the slopes from one release of second moments, and rounds for their length: the best ranking of rows of one length.
+    MOMENTS = "moments"
+    #: The base rate alone.
+    MEAN = "mean"
+
+
+#: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
+WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
+#: Below this k the direction of the slopes of two classes is learnt, and then their length.
+WORTH_LENGTHS = 40.0
+#: Share of the base rate, by which its noise is 1/16 or less from n mu = 22.6 on; and shares of the rest for scales, rounds and the histogram.
+_LEAST_BASE, _MOST_BASE, _BASE_STRENGTH = 0.04, 0.5, 16.0
+#: Of rounds of gradients: the least share, and as above of counts and amounts, whose mean is a small part of their largest.
+_LEAST_ROUNDS_BASE, _TAILED_STRENGTH, _GRADIENT_SHARES = 0.06, 32.0, (0.1 / 0.94, 0.84 / 0.94)
+_DIRECTION_SHARES = (0.104, 0.625, 0.271)
+#: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
+_DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
+_DIRECTION_STEP = 16.0
+#: The share of the histogram where rounds estimated the length.
+_CALIBRATION = 0.05
+#: The length of the slopes that rounds estimated is in doubt by 40 / k, and by no more than this.
+_MOST_DOUBT = 3.0
+#: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
+ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
+#: Newton steps without noise, and when they have converged.
+EXACT_ROUNDS, CONVERGED = 60, 1e-11
+#: Below this a step that is not half of the one before is rounding.
+ROUNDED = 1e-7
+#: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
+SHORT, LONG = 0.6, 1.0
+#: From this k on fewer rows are scaled down in the Newton step, up to so much: noise is small beside what that costs.
+_LONGER_FROM, _LONGEST = 200.0, 2.0
+#: Beyond that rows are longer as far as the noise of the score stays below half of the sampling error, for a record whose bound on most pulls is
+#: this many of their deviations. Where the budget is ample, a second Newton step is affordable.
+_MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
+#: Shares (base rate, scales, rounds, histogram, score, information) where the budget is ample: rounds arrive with little.
+_AMPLE_SHARES = (0.03, 0.03, 0.08, 0.03, 0.71, 0.12)
+#: Rows of second moments are longer while their noise stays below this part of a typical eigenvalue.
+_HIDING = 0.005
+#: The length of a step along a gradient, at most.
+_STEP, _STEP_PER_COLUMN = 0.3, 6.0
+#: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
+PRIOR = 0.5
+#: Rounds along one direction.
+_ALONG = 30
+#: Passes of a Newton step in addition to its rounds.
+_BESIDE = 5
+#: Fewer rounds than this do not arrive.
+_FEWEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GlmSchedule:
+    """The rounds of a study; shares are of the squared budget."""
+
+    method: GlmMethod
+    #: Without noise.
+    exact: bool = False
+    #: Sums of responses, and of what they are exposed to.
+    base: float = 1.0
+    #: Means and deviations of the columns.
+    scales: float = 0.0
+    descent: float = 0.0
+    moments: float = 0.0
+    #: Histogram of classes along the score.
+    probabilities: float = 0.0
+    #: Histogram of residuals, gradients and second derivatives of Newton steps, second moments of scores.
+    cells: float = 0.0
+    score: float = 0.0
+    information: float = 0.0
+    meat: float = 0.0
+    rounds: int = 0
+    steps: int = 0
+    step: float = 0.0
+    #: How much the length that rounds estimated is in doubt, where the histogram corrects it.
+    doubt: float = 0.0
+    #: The bound on a pull times its row in a round for the direction, in lengths of the longest row.
+    clip: float = 0.0
+    #: As ``LONG``, of this study's Newton step, and the same for the rows of its second moments.
+    long: float = LONG
+    stretch: float = LONG
+
+    @property
+    def passes(self) -> int:
+        """Return the number of times that every party's data are read."""
+        beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat, self.probabilities))
+        return 1 + beside + self.rounds + 2 * self.steps
+
+    def calibrated(self, k: float, *, drawn: bool) -> GlmSchedule:
+        """Return the schedule with a histogram of classes along its score, for which everything else gives a part of its budget.
+
+        Earlier models (``drawn``) tell the direction where rounds tell little, and the histogram how far to go in it.
+        """
+        share = _DIRECTION_SHARES[2] if drawn and k < WORTH_LENGTHS else _CALIBRATION
+        names = ("base", "scales", "descent", "cells", "score", "information", "meat")
+        less = {name: (1 - share) * getattr(self, name) for name in names}
+        return replace(self, probabilities=share, doubt=min(_MOST_DOUBT, WORTH_LENGTHS / k), **less)
+
+
+def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
+    """Return the rounds for the direction of the slopes, and the histogram for their length."""
+    base = min(_MOST_BASE, max(_LEAST_BASE, (_BASE_STRENGTH / (k * coefficients)) ** 2))
+    scales, descent, probabilities = ((1 - base) * share for share in _DIRECTION_SHARES)
+    _, rounds, clip = [each for each in _DIRECTION_ROUNDS if k >= each[0]][-1]
+    return GlmSchedule(
+        GlmMethod.DIRECTION,
+        base=base,
+        scales=scales,
+        descent=descent,
+        probabilities=probabilities,
+        rounds=max(1, min(rounds, max_passes - 3)),
+        step=_DIRECTION_STEP,
+        clip=clip,
+    )
+
+
+def _chosen(k: float, max_passes: int, *, calibrates: bool, drawn: bool) -> GlmMethod:
+    """Return the method that serves a study of this k best; with earlier models slopes are worth rounds at any k."""
+    if max_passes < _FEWEST + 2 + calibrates and not drawn:
+        return GlmMethod.MEAN
+    if drawn and k < WORTH_ERRORS:
+        return GlmMethod.GRADIENT
+    if calibrates and k < WORTH_LENGTHS:
+        return GlmMethod.DIRECTION
+    if k < WORTH_SLOPES:
+        return GlmMethod.MEAN
+    return GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + _BESIDE + calibrates else GlmMethod.GRADIENT
+
+
+def schedule_of(
+    method: GlmMethod,
+    k: float,
+    coefficients: int,
+    max_passes: int,
+    *,
+    rows: int = 1,
+    tailed: bool = False,
+    wider: float = 1.0,
+    meat: float = 0.0,
+    calibrates: bool = False,
+    drawn: bool = False,
+) -> GlmSchedule:
+    """Return the rounds of this method, or of the one that serves a study of this k best.
+
+    ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study;
+    ``drawn``: there are earlier models; ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells.
+    """
+    if method is GlmMethod.MEAN:
+        return GlmSchedule(method)
+    if method is GlmMethod.MOMENTS:
+        rounds = max(1, min(_ALONG, max_passes - 2))
+        return GlmSchedule(method, base=0.05, moments=0.75, descent=0.2, rounds=rounds, step=_STEP)
+    if k == math.inf:  # every way of learning slopes is the exact one
+        return GlmSchedule(
+            GlmMethod.NEWTON,
+            exact=True,
+            base=0.2,
+            score=0.4,
+            information=0.4 - meat,
+            meat=meat,
+            steps=min(EXACT_ROUNDS, max(1, max_passes // 2)),
+        )
+    if method is GlmMethod.AUTO:
+        method = _chosen(k, max_passes, calibrates=calibrates, drawn=drawn)
+    if method is GlmMethod.MEAN:
+        return GlmSchedule(method)
+    if method is GlmMethod.DIRECTION:
+        return _toward(k, coefficients, max_passes)
+    left = max_passes - calibrates
+    if method is GlmMethod.NEWTON:
+        found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat)
+    else:
+        found = _along_gradients(k, coefficients, left - 2, tailed=tailed)
+    return found.calibrated(k, drawn=drawn) if calibrates else found
+
+
+def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) -> GlmSchedule:
+    """Return rounds of gradients alone; the base rate gets the more of the budget the less of it there is."""
+    strength = _TAILED_STRENGTH if tailed else _BASE_STRENGTH
+    base = min(_MOST_BASE, max(_LEAST_ROUNDS_BASE, (strength / (k * coefficients)) ** 2))
+    scales, descent = ((1 - base) * share for share in _GRADIENT_SHARES)
+    rounds = _rounds(k, most)
+    return GlmSchedule(
+        GlmMethod.GRADIENT, base=base, scales=scales, descent=descent, rounds=rounds, step=_step(coefficients)
+    )
+
+
+def _rounds(k: float, most: int) -> int:
+    return max(1, min([count for least, count in ROUNDS if k >= least][-1], most))
+
+
+def _step(coefficients: int) -> float:
+    return min(_STEP, _STEP_PER_COLUMN / coefficients)
+
+
+def _refined(
+    k: float, coefficients: int, max_passes: int, *, rows: int, tailed: bool, wider: float, meat: float
+) -> GlmSchedule:
+    """Return rounds of gradients and the Newton steps after them."""
+    rounds = _rounds(k, max_passes - _BESIDE - (meat > 0))
+    shares = (0.04, 0.08, 0.28, 0.05, 0.4, 0.15) if wider > 1 else (0.04, 0.1, 0.34, 0.03, 0.34, 0.15)
+    base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
+    # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
+    afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
+    steps, wide = 1, opened(afforded)
+    if afforded >= AMPLE:
+        base, scales, descent, cells, score, information = (s * (1 - meat) for s in _AMPLE_SHARES)
+        steps = _MANY_STEPS
+        wide *= wider if wider > 1 or tailed else 1.4  # where bounds on pulls grow with the mean, rows count for more
+    once = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3)))
+    long = max(once * wider, wide)
+    # The noise of second moments hides directions: its operator norm is sqrt(2 D) 1.4 stretch^2 D / (n mu sqrt share).
+    quiet = math.sqrt(_HIDING * k * math.sqrt(information / coefficients) / 2)
+    stretch = min(max(once, quiet), long)
+    return GlmSchedule(
+        GlmMethod.NEWTON,
+        base=base,
+        scales=scales,
+        descent=descent,
+        cells=cells,
+        score=score,
+        information=information,
+        meat=meat,
+        rounds=min(rounds, max(1, max_passes - _BESIDE - (meat > 0) - 2 * (steps - 1))),
+        steps=steps,
+        step=_step(coefficients),
+        long=long,
+        stretch=stretch,
+    )
+
+
+# --- Parameters ------------------------------------------------------------------------------------------------------------
+# The columns that the parameters of a generalised linear model name: response, exposure, offset, weights, event; and the family that they fit.
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
 #: The most passes over the data, where nothing else is asked.
@@ -66,7 +330,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     norm: float | None = None
     rows: str = SHORTEN
     fit_intercept: bool = True
-    #: "auto" is decided before data (``rounds.py``).
+    #: "auto" is decided before data (``schedule_of``).
     method: str = GlmMethod.AUTO
     #: The most passes over the data.
     max_passes: int = MOST_PASSES
@@ -203,3 +467,34 @@ def estimated(parameters: Parameters) -> bool:
         msg = f"dispersion must be a positive number or {ESTIMATE!r}, not {parameters.dispersion!r}"
         raise UsageError(msg)
     return parameters.dispersion == ESTIMATE
+
+
+# --- The new study file ----------------------------------------------------------------------------------------------------
+# The new study file of a generalised linear model.
+
+TEMPLATE = Template(
+    "Logistic, multinomial, Poisson, gamma, negative binomial or survival regression with standard errors, by rounds through a secure sum.",
+    ROWS,
+    "record",
+    """\
+response = "y"                      # a declared column: two categories (logistic), two or more (multinomial), or a range
+family = "logistic"                 # or "multinomial", "poisson", "gamma", "negative-binomial", "survival"
+# exposure = ""                     # a declared column that the mean is in proportion to
+# offset = ""                       # a declared column that is added to the linear predictor
+# weights = ""                      # a declared column of numbers from 0 on: by what a record's part of every sum is multiplied
+# dispersion = "estimate"           # of counts, from released residuals; or a number: variance / mean (poisson), k of mean + k mean^2
+# covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
+# site_effects = "pooled"           # or "fixed": a constant for every party
+# event = ""                        # survival: a declared column, 0 or 1, or two categories of which the second is the event (response: the
+                                    # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change
+# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.02 }, intercept = -1 }
+# ridge = 0.0                       # L2 penalty of the mean loss
+# fit_intercept = true
+# method = "auto"                   # decided before data; "newton", "gradient", "direction" (logistic), "mean"
+# tolerate = 0                      # parties that may collude or drop out
+# level = 0.95                      # of the intervals
+# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
+# coding = "treatment"              # or "sum": levels are compared with the mean of all
+# formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is""",
+    offsets=True,
+)

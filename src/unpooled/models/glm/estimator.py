@@ -1,4 +1,4 @@
-"""``PrivateGLM``: a thin scikit-learn estimator over the study of generalised linear models, run in process."""
+"""``PrivateGLM``: a thin scikit-learn estimator over the study of generalised linear models, run in process; and its answers for new rows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
+from unpooled.estimation.fitted import Tabled
 from unpooled.estimation.parameters import (
     NONE,
     NUMBER,
@@ -25,11 +28,13 @@ from unpooled.estimation.parameters import (
 )
 from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
 from unpooled.estimation.tables import RESPONSE, part, weights_of
+from unpooled.families import Response
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import KaplanMeier, LifeTable
 from unpooled.inference.sites import SiteEffects, asked_effects
+from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
-from unpooled.models.glm.declared import MOST_PASSES
+from unpooled.models.glm.declared import MOST_PASSES, GlmMethod
 from unpooled.models.glm.families import (
     LOGISTIC,
     MULTINOMIAL,
@@ -39,11 +44,7 @@ from unpooled.models.glm.families import (
     check_family,
     public_estimator,
 )
-from unpooled.models.glm.followed import EVENT, times_and_events
-from unpooled.models.glm.predicting import GlmPredictions
-from unpooled.models.glm.result import GlmCoefficient, GlmResult
-from unpooled.models.glm.rounds import GlmMethod
-from unpooled.models.glm.shifted import EXPOSURE, OFFSET
+from unpooled.models.glm.result import GlmCoefficient, GlmResult, tables
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
@@ -56,12 +57,298 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
+    from unpooled.inference.tables import Tables
     from unpooled.privacy.budget import Budget
 
+    Given = tuple[ArrayLike | None, tuple[float, float] | None]
     Vector = NDArray[np.float64]
 
 
-class PrivateGLM(Earlier, GlmPredictions):
+# --- Exposures and offsets -------------------------------------------------------------------------------------------------
+# Exposures and offsets as a caller of the estimator gives them: a number for each row, inside a declared range.
+
+#: Columns of the in-process parties that no feature can be called like.
+EXPOSURE, OFFSET = "(exposure)", "(offset)"
+
+
+def shifts(rows: int, exposure: Given, offset: Given) -> dict[str, NDArray[np.float64]]:
+    """Exposures and offsets as columns, where they are declared."""
+    found = {}
+    for name, (values, bounds) in ((EXPOSURE, exposure), (OFFSET, offset)):
+        word = name.strip("()")
+        if (values is None) != (bounds is None):
+            msg = f"{word} and {word}_bounds go together: a number for each row, and the declared range of such numbers"
+            raise UsageError(msg)
+        if values is not None:
+            column = np.asarray(values, dtype=np.float64)
+            if column.shape != (rows,) or not np.isfinite(column).all():
+                msg = f"{word} must have a finite number for each of the {rows} rows"
+                raise DataError(msg)
+            found[name] = column
+    return found
+
+
+# --- Answers of survival models --------------------------------------------------------------------------------------------
+# Answers of a fitted survival model: hazards, survival curves, and the concordance of its ranking with times.
+
+#: The column of the in-process parties that says whether there was an event; no feature can be called so.
+EVENT = "(event)"
+#: Pairs that are compared at a time.
+_PAIRS = 1 << 22
+
+
+def _has_hazards(estimator: Followed) -> bool:
+    return estimator.family == SURVIVAL
+
+
+class Followed:
+    """The part of ``PrivateGLM`` for times to an event."""
+
+    family: str
+
+    def _take_hazards(self, result: GlmResult, table: LifeTable) -> None:
+        """Set the hazards of a result as attributes."""
+        self.hazard_ratios_ = np.exp([c.value for c in result.coefficients])
+        self.baseline_hazard_ = np.exp(np.array(result.log_hazards))
+        self.intervals_ = np.array([0.0, *table.edges])
+        self.kaplan_meier_ = table.kaplan_meier(result.level)
+
+    @available_if(_has_hazards)  # type: ignore[untyped-decorator]
+    def cumulative_hazard(self, times: ArrayLike) -> Vector:
+        """Return the hazards of a row of zeros, added up to these times; none is after the declared end of follow-up."""
+        check_is_fitted(self)
+        asked = np.asarray(times, dtype=np.float64)
+        if not ((asked >= 0) & (asked <= self.intervals_[-1])).all():
+            msg = f"times lie between 0 and {self.intervals_[-1]:g}, the declared end of follow-up"
+            raise DataError(msg)
+        within = np.clip(asked[..., None] - self.intervals_[:-1], 0.0, np.diff(self.intervals_))
+        return np.asarray(within @ self.baseline_hazard_)
+
+    @available_if(_has_hazards)  # type: ignore[untyped-decorator]
+    def predict_survival(self, X: ArrayLike, times: ArrayLike) -> Vector:
+        """Return the probability of no event until each of these times: a row for every row of ``X``, a column for every time."""
+        risks = np.exp(self.predict(X))  # type: ignore[attr-defined]
+        return np.asarray(
+            np.exp(-risks[:, None] * self.cumulative_hazard(np.atleast_1d(np.asarray(times, dtype=np.float64))))
+        )
+
+
+def times_and_events(y: Any, event: Any) -> tuple[Vector, Vector]:  # noqa: ANN401 - array-likes
+    """Times and events (0 or 1) as callers give them: two arrays, or one whose records are (event, time)."""
+    given = np.asarray(y)
+    if given.dtype.names is not None:
+        if len(given.dtype.names) != 2 or event is not None:  # noqa: PLR2004
+            raise UsageError("a structured y has two fields, the event and then the time, and goes without event=")
+        first, second = given.dtype.names
+        given, event = given[second], given[first]
+    if event is None:
+        raise UsageError(
+            "survival needs to know who had the event: event= with one truth value for each time, or a structured y"
+        )
+    happened = np.asarray(event)
+    if happened.shape != given.shape or happened.ndim != 1:
+        raise DataError("y and event have one time and one truth value for every row")
+    if happened.dtype.kind not in "biuf" or not np.isin(happened, (0, 1)).all():
+        raise DataError("event holds True and False, or 1 and 0, and nothing else")
+    times = given.astype(np.float64)
+    if not np.isfinite(times).all() or (times < 0).any():
+        raise DataError("times are finite numbers from 0 on")
+    return times, happened.astype(np.float64)
+
+
+def concordance(risk: Vector, time: Vector, happened: Vector) -> float:
+    """Return the concordance: of the pairs where one had the event and the other was followed longer, the share where that one's risk was higher.
+
+    >>> round(concordance(np.array([2.0, 1.0, 0.0]), np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 0.0])), 2)
+    1.0
+    """
+    right = pairs = 0.0
+    events = np.flatnonzero(happened > 0)
+    for some in np.array_split(events, max(1, events.size * time.size // _PAIRS)):
+        later = time[None, :] > time[some, None]
+        gap = risk[some, None] - risk[None, :]
+        right += float(((gap > 0) & later).sum()) + 0.5 * float(((gap == 0) & later).sum())
+        pairs += float(later.sum())
+    return right / pairs if pairs else 0.5
+
+
+# --- Predictions -----------------------------------------------------------------------------------------------------------
+# Answers of a fitted generalised linear model: linear predictors, means, classes, probabilities, scores, and its summary.
+
+
+def _has_classes(estimator: _GlmPredictions) -> bool:
+    return estimator.family in {*TWO_CLASSES, MULTINOMIAL}
+
+
+class _GlmPredictions(Tabled, Followed, StudyEstimator):
+    """The part of ``PrivateGLM`` that needs nothing but its result."""
+
+    family: str
+    exposure_bounds: tuple[float, float] | None
+    offset_bounds: tuple[float, float] | None
+    _result: GlmResult
+
+    @property
+    def shifted_by(self) -> dict[str, str]:
+        """Return the columns of the study that predictions need as ``exposure`` and ``offset``, by these words."""
+        check_is_fitted(self)
+        responses = self.plan_.design.responses
+        given = self.plan_.design.parameters.offset  # that of a formula follows from other columns
+        found = (("exposure", responses.exposure), ("offset", responses.offset if given else None))
+        return {word: column.name for word, column in found if column is not None}
+
+    @property
+    def _fitted_family(self) -> Response:
+        """Return the family with the range that was declared of the response."""
+        check_is_fitted(self)
+        family: Response = self.plan_.design.family
+        return family
+
+    def linear_predictor(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> Vector:
+        """``X @ coef_ + intercept_`` (multinomial: of every class), with the logarithm of the exposure and the offset where there are any.
+
+        Where sites have constants, ``sites`` says at which site each row is; without it the rows are at the mean of all sites.
+        With method "direction" the log odds of the mean probability over several lengths of the slopes, of which ``coef_`` is the mean.
+        """
+        u = self._lengthened(X) if self._by_direction else self._predictors(X, sites)
+        made = self._made
+        if made is not None and made.derived.offset_column is not None:
+            u = u + made.derived.offset(self._new(X))
+        if self.family == SURVIVAL:
+            return u
+        u = mean_log_odds(u, self._lines)
+        shifts = self._shifts(u.shape[0], exposure, offset)
+        if EXPOSURE in shifts:
+            if not (shifts[EXPOSURE] > 0).all():
+                raise DataError("exposure must be positive")
+            u = u + np.log(shifts[EXPOSURE])
+        return np.asarray(u + shifts[OFFSET]) if OFFSET in shifts else u
+
+    def _predictors(self, X: ArrayLike, sites: ArrayLike | None) -> Vector:
+        check_is_fitted(self)
+        rows = self._natural(X, sites)
+        if np.ndim(self.coef_) == 1:
+            return np.asarray(rows @ self.coef_ + np.ravel(self.intercept_)[0])
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+    def _shifts(self, rows: int, exposure: ArrayLike | None, offset: ArrayLike | None) -> dict[str, Vector]:
+        return shifts(rows, (exposure, self.exposure_bounds), (offset, self.offset_bounds))
+
+    @property
+    def _by_direction(self) -> bool:
+        """Return True if rows count by their direction alone: a study asked for one length of all of them."""
+        check_is_fitted(self)
+        directions = self.plan_.design.directions
+        return directions is not None and directions.unit
+
+    def _lengthened(self, X: ArrayLike) -> Vector:
+        directions, new = self.plan_.design.directions, self._new(X)
+        rows = directions.lengthened([new[name] for name in directions.layout.coding.names])
+        return np.asarray(rows @ self.coef_ + self.intercept_)
+
+    def predict(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> NDArray[Any]:
+        """Return the expected response; of classes the most likely one; of times to an event the log hazard ratio to a row of zeros."""
+        u = self.linear_predictor(X, exposure, offset, sites=sites)
+        if self.family == SURVIVAL:
+            return u
+        if self.family == MULTINOMIAL:
+            return np.asarray(self.classes_[u.argmax(axis=1)])
+        if self.family in TWO_CLASSES:
+            return np.asarray(self.classes_[(u > 0).astype(int)])
+        return self._fitted_family.mean(u)
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def decision_function(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> Vector:
+        """Return the linear predictor; positive means ``classes_[1]`` (of more than two classes: one per class, of which the largest wins)."""
+        u = self.linear_predictor(X, exposure, offset, sites=sites)
+        return u[:, 1] - u[:, 0] if u.ndim > 1 and u.shape[1] == 2 else u  # noqa: PLR2004 - as scikit-learn has it
+
+    @available_if(_has_classes)  # type: ignore[untyped-decorator]
+    def predict_proba(
+        self,
+        X: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        *,
+        sites: ArrayLike | None = None,
+    ) -> Vector:
+        """Return probabilities of the classes, in the order of ``classes_``."""
+        positive = self._fitted_family.mean(self.linear_predictor(X, exposure, offset, sites=sites))
+        if self.family == MULTINOMIAL:
+            return positive
+        return np.column_stack([1 - positive, positive])
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        exposure: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        event: ArrayLike | None = None,
+    ) -> float:
+        """Return the share of right classes, the part of the deviance that the fit explains (D^2), or of times to an event the concordance."""
+        if self.family == SURVIVAL:
+            return concordance(self.predict(X), *times_and_events(y, event))
+        predicted, told = self.predict(X, exposure, offset), np.asarray(y)
+        if _has_classes(self):
+            return float(np.mean(predicted == told))
+        family, mean = self._fitted_family, np.full(told.size, float(told.mean()))
+        return 1 - float(family.deviance(told, predicted).sum() / family.deviance(told, mean).sum())
+
+    def _tables(self) -> Tables:
+        check_is_fitted(self)
+        found = tables(self.plan_, self._result)
+        if found is None:
+            msg = (
+                f"method {self.method_!r} released no second moments, so there are no standard errors: with method='newton' there are "
+                "(and the noise of each coefficient grows)"
+            )
+            raise UsageError(msg)
+        return found
+
+    def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
+        """Return scikit-learn's ``LogisticRegression`` with these coefficients (logistic and multinomial family), predicting the same.
+
+        Of method "direction" it is a ``VotingClassifier`` of one for each length of the slopes.
+        """
+        if not _has_classes(self) or self._shifted or self._by_direction:
+            raise UsageError(
+                "to_sklearn is for the logistic family (and the multinomial), without exposure and offset, of rows as they are: use coef_ and intercept_"
+            )
+        return super().to_sklearn()
+
+    @property
+    def _shifted(self) -> tuple[str, ...]:
+        given = ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
+        return tuple(name for name, bounds in given if bounds is not None)
+
+
+# --- Estimator -------------------------------------------------------------------------------------------------------------
+# ``PrivateGLM``: a thin scikit-learn estimator over the study of generalised linear models, run in process.
+
+
+class PrivateGLM(Earlier, _GlmPredictions):
     """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 
     Parameters

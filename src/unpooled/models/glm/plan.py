@@ -1,4 +1,4 @@
-"""Plan of a generalised linear model: the base rate, what standardises, rounds of gradients, Newton steps."""
+"""Plan of a generalised linear model: the base rate, what standardises, rounds of gradients, Newton steps; and the sums that a party makes for each."""
 
 from __future__ import annotations
 
@@ -15,29 +15,75 @@ from unpooled.inference.priors import assumed
 from unpooled.inference.sites import SiteEffects, sites_of
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.releases import release_notes
-from unpooled.linear.residuals import MEAT_SHARE, Covariance, covariance_of, without_meat
-from unpooled.linear.standard import LARGEST_SQUARE, SPREAD, Scales
-from unpooled.models.glm.declared import SHORTEN, UNIT_ROWS, UNSHIFTED, Parameters, check_prior, estimated, responses_of
-from unpooled.models.glm.directions import DirectionRows, Directions
-from unpooled.models.glm.families import LOGISTIC, MULTINOMIAL, SURVIVAL
-from unpooled.models.glm.multinomial import ClassRates, ClassRows, Softmax
-from unpooled.models.glm.rounds import LONG, SHORT, GlmMethod, GlmSchedule, schedule_of
-from unpooled.models.glm.rows import BaseRate, GlmRows, Responses
-from unpooled.models.glm.scaling import HISTOGRAM, PROBABILITIES, ScoreCells, ShortRows
-from unpooled.models.glm.survival import ExitCells, Hazards, PersonRows
+from unpooled.linear.residuals import CELLS, MEAT, MEAT_SHARE, Covariance, covariance_of, without_meat
+from unpooled.linear.standard import LARGEST_SQUARE, SCALES, SPREAD, Scales, public_numbers, remembered
+from unpooled.models.glm.declared import (
+    LONG,
+    SHORT,
+    SHORTEN,
+    UNIT_ROWS,
+    UNSHIFTED,
+    GlmMethod,
+    GlmSchedule,
+    Parameters,
+    check_prior,
+    estimated,
+    responses_of,
+    schedule_of,
+)
+from unpooled.models.glm.families import (
+    LOGISTIC,
+    MULTINOMIAL,
+    SURVIVAL,
+    ClassRates,
+    ClassRows,
+    ExitCells,
+    Hazards,
+    PersonRows,
+    Softmax,
+)
+from unpooled.models.glm.rows import (
+    BASE,
+    HISTOGRAM,
+    INFORMATION,
+    MOMENTS,
+    PROBABILITIES,
+    SCORE,
+    BaseRate,
+    DirectionRows,
+    Directions,
+    GlmRows,
+    Responses,
+    ScoreCells,
+    ShortRows,
+)
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
-from unpooled.totals.modes import aggregation_of
+from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
-from unpooled.totals.weights import WEIGHTS
+from unpooled.totals.secure_sum import KEYS
+from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
+from unpooled.totals.weights import WEIGHTS, weights_added_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Adjacency
+    from unpooled.protocol.context import Context
     from unpooled.totals.total import Aggregation, Summed
     from unpooled.totals.weights import Weighting
+
+    Floats = NDArray[np.float64]
+    Blocks = Iterator[tuple[Floats, Floats]]
+    Settings = tuple[float, ...]
+
+
+# --- Plan ------------------------------------------------------------------------------------------------------------------
+# Plan of a generalised linear model: the base rate, what standardises, rounds of gradients, Newton steps.
 
 #: Part of the Newton step's budget that a dispersion gets, where squares tell it.
 _DISPERSION = 0.1
@@ -367,3 +413,93 @@ def compile_plan(study: Study) -> Plan:
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
     )
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)
+
+
+# --- The party's steps -----------------------------------------------------------------------------------------------------
+# The only part of this model that touches raw data: sums of responses, of columns, and over standardised rows.
+
+
+def _base(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
+    no_settings(settings)
+    return design.base.statistic(context.table)
+
+
+def _scales(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
+    no_settings(settings)
+    return design.scales.statistic(context.table)
+
+
+def _descent(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
+    if design.directions is None:
+        return design.short.descend(*_asked(context, design.short, settings))
+    rows = design.along
+    slopes, start, units = rows.numbers(settings)
+    by = (context.plan.hash, slopes.tobytes())
+    return rows.gradients(remembered(context.table, by, rows.width, lambda: rows.along(context.table, slopes)), start, units)
+
+
+def _moments(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    design = context.design
+    no_settings(settings)
+    assert design.directions is not None  # it has no such total
+    return design.directions.statistic(context.table)
+
+
+def _score(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.gradients(*_asked(context, rows, settings))
+
+
+def _information(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.weighted(*_asked(context, rows, settings))
+
+
+def _spread(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.squared_residuals(*_asked(context, rows, settings))
+
+
+def _cells(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.cells_of_pulls(*_asked(context, rows, settings))
+
+
+def _meat(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    return rows.meat.added_up(rows.scores_of_pulls(*_asked(context, rows, settings)), context.table)
+
+
+def _probabilities(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long
+    blocks, start, _ = _asked(context, rows, settings)
+    return context.design.outcomes.added_up(rows, blocks, start)
+
+
+def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
+    """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
+    standard, start, units = public_numbers(rows.layout, settings, 3, responses=0, coefficients=rows.width)
+    by = (context.plan.hash, type(rows), rows.grid, standard[0].tobytes(), standard[1].tobytes())
+    return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
+
+
+#: What a party adds up, by the name of the total.
+STATISTICS = {
+    COUNT: rows_counted,
+    WEIGHTS: weights_added_up,
+    BASE: _base,
+    SCALES: _scales,
+    MOMENTS: _moments,
+    DESCENT: _descent,
+    SCORE: _score,
+    INFORMATION: _information,
+    SPREAD: _spread,
+    CELLS: _cells,
+    MEAT: _meat,
+    PROBABILITIES: _probabilities,
+}
+
+STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

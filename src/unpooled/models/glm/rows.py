@@ -1,14 +1,4 @@
-r"""The rows of a generalised linear model, and everything that is summed over them.
-
-A record has a coded row of features, a response y and an offset o (the logarithm of its exposure, a declared number, or both). z is its row
-standardised by released numbers (``linear/standard.py``), u = o + z.b its linear predictor at released coefficients b. Summed are
-
-* ``base``: y as a part of its largest value, and the exposure likewise (Theorem G.1);
-* ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z), which keeps the root (Theorem G.4), and cut until \|h r z\| <= C (Theorem G.2);
-* ``information``: h w zz' with its weight w, h w \|z\|^2 <= R^2 (Theorem G.3);
-* ``spread``: e^2 of the Pearson residual e = r / sqrt w, at most 3^2 (Theorem B.6), for gamma, and without noise for counts;
-* ``cells``: the cell of (scaled down or not) x e (Theorem F.2); ``meat``: (h r z)(h r z)' (Theorem F.9.4), or of their sums over an id (Theorem B.12).
-"""
+"""What is summed over the rows of a generalised linear model, with its reach: base rates, gradients, second derivatives, moments, histograms along a score."""
 
 from __future__ import annotations
 
@@ -19,9 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.errors import PlanMismatch
 from unpooled.families import Response, RowFamily
+from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels import rows as row_kernels
+from unpooled.kernels import rows as standard_rows
 from unpooled.kernels.moments import add_gram
+from unpooled.kernels.rows import NOTHING
+from unpooled.kernels.score_posterior import CELLS, score_counts
 from unpooled.linear.residuals import COUNT_CUTS, Meat, ResidualCells, steps_within
 from unpooled.linear.standard import (
     CAP,
@@ -34,21 +29,35 @@ from unpooled.linear.standard import (
 )
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
-from unpooled.privacy.sensitivity import moments_augmented, unit_sums
+from unpooled.privacy.sensitivity import category_counts, moments_augmented, moments_ball, unit_sums
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.totals.total import Summed
 from unpooled.totals.weights import Weighting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.table import Table
     from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
+
+
+# --- Rows ------------------------------------------------------------------------------------------------------------------
+# The rows of a generalised linear model, and everything that is summed over them.
+#
+# A record has a coded row of features, a response y and an offset o (the logarithm of its exposure, a declared number, or both). z is its row
+# standardised by released numbers (``linear/standard.py``), u = o + z.b its linear predictor at released coefficients b. Summed are
+#
+# * ``base``: y as a part of its largest value, and the exposure likewise (Theorem G.1);
+# * ``descent``, ``score``: h r z with the record's pull r, scaled down by h(u, z), which keeps the root (Theorem G.4), and cut until \|h r z\| <= C (Theorem G.2);
+# * ``information``: h w zz' with its weight w, h w \|z\|^2 <= R^2 (Theorem G.3);
+# * ``spread``: e^2 of the Pearson residual e = r / sqrt w, at most 3^2 (Theorem B.6), for gamma, and without noise for counts;
+# * ``cells``: the cell of (scaled down or not) x e (Theorem F.2); ``meat``: (h r z)(h r z)' (Theorem F.9.4), or of their sums over an id (Theorem B.12).
 
 BASE, SCORE, INFORMATION = "base", "score", "information"
 #: Rows that are worked on at a time.
@@ -355,3 +364,230 @@ class GlmRows(StandardRows):
         """Return rows as they are coded, nothing released."""
         p = len(self.layout.coding.attribute)
         return Standard(np.zeros(p), np.ones(p), 0.0, (math.nan, math.nan))
+
+
+# --- Direction, then scale -------------------------------------------------------------------------------------------------
+# Direction, then scale: rounds on shortened rows tell in which direction the slopes point, and one histogram along it how long they are.
+#
+# A record's standardised row is shortened to a bound and gets a constant of 1. In a round its pull times that row is cut to a short length
+# (Theorem G.2), so that a record of either class counts about as much as any other: the sum points in the direction of the slopes, and says nothing of
+# their length. The length comes from one histogram of (cell of the score t = z.b) x class, z the row without shortening (Theorem G.11): there is
+# nothing to clip. Where rounds estimated a length already, the same histogram corrects it.
+
+#: The name of the histogram.
+PROBABILITIES = "probabilities"
+#: The words of a plan for it.
+HISTOGRAM = (
+    f"how many rows of each class have a score in each of {CELLS} cells, from which the probabilities of the classes follow"
+)
+#: Rows are shortened to this part of a typical row's length, and get a constant of this length.
+SHORTENED, SHORTENED_CONSTANT = 0.6, 1.0
+
+
+@dataclass(frozen=True)
+class ShortRows(GlmRows):
+    """Sums over standardised rows that are shortened; pulls are cut and not scaled down."""
+
+    @property
+    def bound(self) -> tuple[float, float]:
+        """Return infinite bounds: nothing is scaled down before it is cut."""
+        return math.inf, math.inf
+
+    @property
+    def far(self) -> float:
+        """Return the length to which the columns of a row are shortened."""
+        return SHORTENED * math.sqrt(len(self.layout.coding.attribute))
+
+    @cached_property
+    def radius(self) -> float:
+        """R: the largest length of a row with its constant."""
+        return math.hypot(self.far, SHORTENED_CONSTANT * self.layout.intercept)
+
+    def blocks(self, table: Table, standard: tuple[Floats, Floats]) -> Iterator[tuple[Floats, Floats]]:
+        """(shortened rows on the grid as floats that hold integers, a column each of responses and offsets), block by block."""
+        columns = len(self.layout.coding.attribute)
+        for rows, beside in super().blocks(table, standard):
+            standard_rows.shorten_columns(rows, columns, self.far * self.grid)
+            rows[:, columns:] = math.trunc(SHORTENED_CONSTANT * self.grid)
+            yield rows, beside
+
+
+@dataclass(frozen=True)
+class ScoreCells:
+    """Counts of rows by (class, cell of the score)."""
+
+    @staticmethod
+    def vector(share: float, moves: Mapping[Unit, Adjacency]) -> Summed:
+        """Return the counts with their noise: a row is in one cell, and whatever changes in it may move it to another (Theorem G.11)."""
+        reach = {who: Reach(category_counts(how), 2 * CELLS) for who, how in moves.items()}
+        return Summed(PROBABILITIES, (Block(2 * CELLS, 1.0),), reach, 1, share)
+
+    @staticmethod
+    def added_up(rows: GlmRows, blocks: Iterable[tuple[Floats, Floats]], start: Floats) -> Ints:
+        """Return the exact counts of these standardised rows: cells of the first class from the lowest score to the highest, then of the second."""
+        total = np.zeros(2 * CELLS, dtype=np.int64)
+        for block, other in blocks:
+            for at in range(0, other.shape[0], _CACHED):
+                second = other[at : at + _CACHED, 0] > 0
+                back, square = np.empty((2, second.size))
+                # Record after record: 0 less the product, in the order of columns.
+                standard_rows.leave_from(block, at, np.zeros(second.size), start, float(rows.grid), back, square)
+                total += score_counts(-back, second)
+        return total
+
+    @staticmethod
+    def decode(total: Total) -> tuple[Floats, float]:
+        """Return (released counts, a line for each class; the deviation of their noise)."""
+        return total.values.reshape(2, CELLS), float(total.deviations.max())
+
+
+# --- Directions from second moments ----------------------------------------------------------------------------------------
+# A logistic model from second moments: the direction of its slopes from one release, and then their length from a few rounds.
+#
+# A row x is shortened to a bound, or scaled to one length, and gets a constant: z, \|z\| <= 1. Released are sum zz' and sum zs, s = +-1
+# (Theorem F.9.3); b = (sum zz' + ridge)^-1 sum zs ranks rows as a logistic model does, but its slopes are too short. So the scalar z.b,
+# standardised by what was released, is the one column of rounds as in ``rows.py``.
+
+MOMENTS = "moments"
+#: The constant beside a row of length 1.
+_CONSTANT = 0.5
+#: The ridge, in noise levels of the released moments.
+_RIDGE = 0.5
+#: Public numbers of a request are below this.
+_LARGEST = 1e6
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Rows of bounded length, and the moments that are summed over them."""
+
+    layout: MomentsLayout
+    responses: Responses
+    rows: int
+    #: Whether every row gets the same length.
+    unit: bool
+
+    @property
+    def size(self) -> int:
+        """Columns, and the constant."""
+        return self.layout.size
+
+    @property
+    def columns(self) -> int:
+        """Return columns alone."""
+        return self.size - self.layout.intercept
+
+    @property
+    def longest(self) -> float:
+        """Return the length of a coded row that becomes 1."""
+        return 1.0 if self.layout.norm is not None else math.sqrt(len(self.layout.features))
+
+    @property
+    def share(self) -> float:
+        """Return the largest part of z's length that its columns can have."""
+        return 1 / math.sqrt(1 + (_CONSTANT * self.layout.intercept) ** 2)
+
+    @cached_property
+    def grid(self) -> int:
+        """Return steps per unit: sums of products stay inside 64 bits, and blocks of thousands of them are exact in float64."""
+        return integer_grid(self.rows, 2)
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return second moments of rows, and their products with classes of +-1."""
+        d, off = self.size, self.size * (self.size - 1) // 2
+        unit = float(self.grid**2)
+        middle = (Block(off, unit * math.sqrt(0.5)),) if off else ()
+        moved = {Unit.RECORD: adjacency, Unit.ATTRIBUTE: Adjacency.REPLACE}  # one value makes another row, not none
+        reach = {who: Reach(moments_ball(1.0, 1.0, how), d + off + d) for who, how in moved.items()}
+        return Summed(MOMENTS, (Block(d, unit), *middle, Block(d, unit)), reach, self.grid**2, share)
+
+    # --- at a party ------------------------------------------------------------------------------------------------------
+
+    def blocks(self, table: Table) -> Iterator[tuple[Floats, Floats]]:
+        """(rows on the grid, classes of 0 and 1), block by block."""
+        coding = self.layout.coding
+        for block in table.blocks((*coding.names, *self.responses.names)):
+            y, _ = self.responses.read(block[len(coding.names) :])
+            yield self.scaled(block[: len(coding.names)]), y
+
+    def scaled(self, features: Sequence[NDArray[np.float64]]) -> Floats:
+        """Raw columns as rows on the grid."""
+        coded = self.layout.coding.real(features)
+        out = np.empty((coded.shape[0], self.size), order="F")
+        constant = _CONSTANT * self.layout.intercept
+        row_kernels.scaled_rows(coded, self.longest, self.unit, constant, self.grid, out)
+        return out
+
+    def lengthened(self, features: Sequence[NDArray[np.float64]]) -> Floats:
+        """Raw columns as coded rows of the length that became 1: what the coefficients of such rows are multiplied with."""
+        coded = self.layout.coding.real(features)
+        length = np.sqrt((coded**2).sum(axis=1))
+        factor = self.longest / np.where(self.unit & (length > NOTHING), length, np.maximum(length, self.longest))
+        found: Floats = coded * factor[:, None]
+        return found
+
+    def statistic(self, table: Table) -> Ints:
+        """Return the exact moments of one party's rows: diagonal, above it, products with classes."""
+        d = self.size
+        total = np.zeros((d + 1, d + 1), dtype=np.int64)
+        for rows, y in self.blocks(table):
+            both = np.empty((y.size, d + 1), order="F")
+            both[:, :d], both[:, d] = rows, self.grid * (2 * y - 1)
+            add_gram(both, self.grid, total)
+        return np.concatenate([total.diagonal()[:d], total[:d, :d][np.triu_indices(d, 1)], total[:d, d]])
+
+    # --- from the total --------------------------------------------------------------------------------------------------
+
+    def decode(self, total: Total, rows: int) -> Floats:
+        """Return the slopes whose products with a row of the rounds have variance 1; zeros where there is nothing but noise."""
+        d, unit = self.size, float(self.grid) ** 2
+        upper = np.triu_indices(d, 1)
+        gram, variance = np.empty((2, d, d))
+        flat, noise = total.values / unit, total.deviations / unit
+        gram[np.diag_indices(d)], variance[np.diag_indices(d)] = flat[:d], noise[:d] ** 2
+        gram[upper], variance[upper] = flat[d:-d], noise[d:-d] ** 2
+        gram.T[upper], variance.T[upper] = gram[upper], variance[upper]
+        level = _RIDGE * noisy_gram.noise_level(variance) + 1e-9 * rows
+        found = np.linalg.solve(noisy_gram.psd_part(gram) + level * np.eye(d), flat[-d:])[: self.columns]
+        square = float(found @ noisy_gram.psd_part(gram[: self.columns, : self.columns]) @ found) / rows
+        return np.asarray(found / math.sqrt(square)) if square > 0 else np.zeros(self.columns)
+
+
+@dataclass(frozen=True)
+class DirectionRows(GlmRows):
+    """The rounds over the one column z.b."""
+
+    directions: Directions | None = None
+
+    @property
+    def width(self) -> int:
+        """Return the slope, and the constant."""
+        return 1 + self.layout.intercept
+
+    @cached_property
+    def radius(self) -> float:
+        """Return the length of a typical row."""
+        return math.sqrt(1 + CONSTANT**2 * self.layout.intercept)
+
+    def along(self, table: Table, slopes: Floats) -> Iterator[tuple[Floats, Floats]]:
+        """((z.b clipped to +-4, the constant) on the grid, (classes, no offset)), block by block."""
+        assert self.directions is not None
+        for rows, y in self.directions.blocks(table):
+            back, square = np.empty((2, y.size))
+            # Record after record: 0 less the product, in the order of columns.
+            row_kernels.leave(rows[:, : slopes.size], np.zeros(y.size), slopes, float(self.directions.grid), back, square)
+            out = np.empty((y.size, self.width), order="F")
+            out[:, 0] = np.trunc(np.clip(-back, -CAP, CAP) * self.grid)
+            out[:, 1:] = math.trunc(CONSTANT * self.grid)
+            yield out, np.column_stack([y, np.zeros(y.size)])
+
+    def numbers(self, settings: tuple[float, ...]) -> tuple[Floats, Floats, Floats]:
+        """Return (slopes of z.b, coefficients, units) of a request; refuse another count of numbers, or wild ones."""
+        assert self.directions is not None
+        p = self.directions.columns
+        found = np.asarray(settings, dtype=np.float64)
+        if found.size != p + self.width + 3 or not (np.abs(found) <= _LARGEST).all() or not (found[-3:] > 0).all():
+            msg = f"a request for rounds along one direction carries {p + self.width + 3} finite numbers, the last three positive"
+            raise PlanMismatch(msg)
+        slopes, start, units = np.split(found, [p, p + self.width])
+        return slopes, start, units

@@ -1,15 +1,12 @@
 """LASSO on column-split data: moments of privately standardised columns, or private block-coordinate Frank-Wolfe."""
 
 from unpooled.linear.releases import JOINT
-from unpooled.models.lasso.coordinator import LassoResult, panels, render
-from unpooled.models.lasso.declared import earlier
-from unpooled.models.lasso.forms import compile_plan, coordinate
-from unpooled.models.lasso.notes import notes
+from unpooled.models.lasso.declared import TEMPLATE, earlier, notes
+from unpooled.models.lasso.frank_wolfe_fit import LassoResult, panels, render, terms
+from unpooled.models.lasso.frank_wolfe_rows import STEPS
+from unpooled.models.lasso.joint import compile_plan, coordinate
+from unpooled.models.lasso.moments_rows import STANDARD_STEPS
 from unpooled.models.lasso.outlook import outlook
-from unpooled.models.lasso.party import STEPS
-from unpooled.models.lasso.standard_party import STANDARD_STEPS
-from unpooled.models.lasso.template import TEMPLATE
-from unpooled.models.lasso.terms import terms
 from unpooled.privacy.unit import Unit
 from unpooled.products.plan import ALONE as COLUMN_STEPS
 from unpooled.protocol.registry import RELEASED, Citing, Model, ModelForm, ResultReading
@@ -39,7 +36,7 @@ MODEL = Model(
     notes=notes,
     coefficients=RELEASED,
     form=ModelForm(renamed={"radius": "radius_in_half_ranges"}),
-    saved=("unpooled.models.lasso.estimator:PrivateLasso", "unpooled.models.lasso.classifier:PrivateLassoClassifier"),
+    saved=("unpooled.models.lasso.estimator:PrivateLasso", "unpooled.models.lasso.estimator:PrivateLassoClassifier"),
     says="a regression that uses few columns",
     earlier=Citing(earlier),
 )

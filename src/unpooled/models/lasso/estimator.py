@@ -1,40 +1,280 @@
-"""``PrivateLasso``: a thin scikit-learn estimator over the LASSO study, run in process."""
+"""``PrivateLasso`` and ``PrivateLassoClassifier``: thin scikit-learn estimators over the LASSO study, run in process."""
 
 from __future__ import annotations
 
 import math
+import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, LinearRegressor, cards_of, tables_of
-from unpooled.estimation.columns import JOINING
-from unpooled.estimation.parameters import FLAG, NONE, NUMBER, NUMBERS, SHARED, WHOLE, WORD, taking
-from unpooled.estimation.priors import PRIORS, SAVED, Prior
+from unpooled.errors import UsageError, UtilityWarning
+from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, LinearRegressor, cards_of, tables_of
+from unpooled.estimation.columns import JOINING, held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.parameters import (
+    FLAG,
+    NONE,
+    NUMBER,
+    NUMBERS,
+    SHARED,
+    WHOLE,
+    WORD,
+    taking,
+)
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior, log_odds
 from unpooled.estimation.tables import RESPONSE
+from unpooled.kernels.columns import Columns, scores
+from unpooled.linear.moments import Moments
 from unpooled.models.lasso import MODEL
-from unpooled.models.lasso.before_rounds import BeforeRounds
-from unpooled.models.lasso.forms import Form
-from unpooled.models.lasso.in_process import bound_of, duality_gap, in_place, walked, warn_if_full
-from unpooled.models.lasso.joining import Joining
-from unpooled.models.lasso.plan import LassoDesign
-from unpooled.privacy.bounds import Bounds
+from unpooled.models.lasso.declared import LOGISTIC, Coupling
+from unpooled.models.lasso.frank_wolfe_fit import stepped
+from unpooled.models.lasso.frank_wolfe_rows import RESPONSE_WEIGHT, LassoDesign, Term
+from unpooled.models.lasso.frank_wolfe_rows import design_of as rounds_of
+from unpooled.models.lasso.joint import Form
+from unpooled.models.lasso.outlook import VARIANCE, ScoreOutlook, outlook_of_rounds, recommend
+from unpooled.privacy.bounds import Bounds, Coding, Column
 from unpooled.privacy.study import PROOF
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from unpooled.estimation.columns import On
+    from unpooled.estimation.columns import Frames, On
+    from unpooled.models.lasso.frank_wolfe_rows import Slot
     from unpooled.privacy.budget import Budget
-    from unpooled.privacy.plan import Study
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
+
+
+# --- Before rounds ---------------------------------------------------------------------------------------------------------
+# Rounds of ``PrivateLasso`` before any data are touched: their noise, their expected results, and good settings.
+
+
+class BeforeRounds:
+    """The methods of an estimator whose study may take the form of rounds."""
+
+    plan: Callable[[int, int], Plan]
+
+    def predicted_noise(self, n_samples: int, n_features: int) -> dict[str, float]:
+        """Return the noise of the rounds (``method="frank-wolfe"``) compared with the signal, before any data are touched.
+
+        ``column``: its standard deviation in a released column, whose values lie in [-1, 1]; ``pick``: the Gumbel scale of a pick, and ``score``: the
+        deviation of a score, both as parts of the largest score there can be (radius + half width of y); ``refit``: the deviation of a
+        chosen column's mean product with y, as a part of the largest there can be (half width of y); ``clip``: where
+        predictions of a full-sized iterate are clipped.
+        """
+        design: LassoDesign = rounds_of(self._rounds(n_samples, n_features))
+        largest = design.eta + design.parameters.response_bound
+        end = design.clip((Term("", 0, design.eta),))
+        reach = 2 * (end + design.parameters.response_bound) / n_samples
+        return {
+            "column": design.column_scale,
+            "pick": 2 * reach / design.choice_epsilon / largest,
+            "score": design.score_multiplier * reach / largest,
+            "refit": 2 * design.refit_multiplier / (RESPONSE_WEIGHT * n_samples),
+            "clip": end,
+        }
+
+    def recommended(
+        self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
+    ) -> dict[str, Any]:
+        """``rounds``, ``refit`` and ``shares`` for data of this shape, for :meth:`set_params`: no data are touched.
+
+        A simulation chooses them (:mod:`unpooled.models.lasso.outlook`): independent columns, of which ``relevant`` carry half of the response's
+        variance. ``variance`` is what you expect of a column scaled to [-1, 1]: (standard deviation / half width of its range) squared. Ranges
+        much wider than four standard deviations make it small, and everything harder: then say so. :meth:`outlook` tells what it expects of
+        the settings as they are.
+
+        Examples
+        --------
+        >>> from unpooled import PrivateLasso
+        >>> model = PrivateLasso(4, bounds=(-1, 1), y_bounds=(-2, 2))
+        >>> sorted(model.recommended(20_000, 50))
+        ['refit', 'rounds', 'shares']
+
+        """
+        return recommend(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)[0]
+
+    def rounds_outlook(
+        self, n_samples: int, n_features: int, relevant: int = 6, *, variance: float = VARIANCE
+    ) -> ScoreOutlook:
+        """Return the relative excess risk that a simulation expects of the rounds (``method="frank-wolfe"``), and how many relevant columns they find."""
+        return outlook_of_rounds(self._rounds(n_samples, n_features), relevant=relevant, variance=variance)
+
+    def _rounds(self, n_samples: int, n_features: int) -> Study:
+        """Return the study of these parameters in the form of rounds."""
+        study = self.plan(n_samples, n_features).study
+        return msgspec.structs.replace(study, parameters={**study.parameters, "method": Form.ROUNDS.value})
+
+
+# --- Results in process ----------------------------------------------------------------------------------------------------
+# Results for an estimator of parties in one process: coefficients in place, iterates, and the noise-free duality gap.
+
+
+def bound_of(radius: float | None, half_range: float, renamed: Mapping[str, str], *, stacklevel: int) -> dict[str, float]:
+    """Return the study's parameter for a radius that a Python call names, and warn where the number meant something else in version 0.2.0."""
+    if radius is None:
+        return {}
+    name = renamed.get("radius", "radius")
+    if name != "radius" and half_range != 1:
+        warnings.warn(
+            f"radius is in half ranges of y: radius={radius:g} is {radius * half_range:g} in units of y. Until version 0.2.0 it was in units of y: "
+            f"for the same bound as then pass radius={radius / half_range:g}, or leave it out and the noise sets a penalty",
+            FutureWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return {name: float(radius)}
+
+
+def warn_if_full(result: Any, stacklevel: int) -> None:  # noqa: ANN401 - a LassoResult
+    """Warn of a fit that its radius limits, and of one of joint moments whose noise leaves no coefficient."""
+    if result.moments is not None and not result.terms:
+        warnings.warn(
+            "Noise hides what columns explain, so this fit is no more than a mean: ask for more epsilon, more rows or fewer columns.",
+            UtilityWarning,
+            stacklevel=stacklevel + 1,
+        )
+    if result.binds:
+        warnings.warn(
+            "The coefficients fill the ball that the radius allows, so the radius limits this fit: pass a larger radius, "
+            'or radius=None with method="moments" for a fit that needs none. It is fitted.',
+            UtilityWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def duality_gap(design: LassoDesign, study: Study, tables: dict[str, Table], terms: dict[tuple[str, int], float]) -> float:
+    """<x - s, g> for the best vertex s: at least the distance of the objective to its minimum (Frank-Wolfe's gap)."""
+    coded = {card.name: _coded(card.columns, tables[card.name]) for card in study.parties}
+    residual = -np.asarray(tables[study.parties[0].name][RESPONSE])
+    for (party, column), value in terms.items():
+        residual = residual + value * coded[party].column(column)
+    if design.centres:
+        residual -= residual.mean()
+    slopes = {party: scores(matrix, None, residual) / residual.size for party, matrix in coded.items()}
+    descent = sum(value * slopes[party][column] for (party, column), value in terms.items())
+    steepest = [float(np.abs(slope).max()) for slope in slopes.values()]
+    best = max(steepest) if design.coupling is Coupling.BALL else math.fsum(steepest)
+    return float(descent + design.radius(study) * best)
+
+
+def walked(radius: Any, path: Any) -> list[dict[tuple[str, int], float]]:  # noqa: ANN401 - one or a radius per party, a tuple of steps
+    """Return the iterates of the rounds."""
+    iterate: dict[Slot, float] = {}
+    iterates = []
+    for step in path:
+        iterate = stepped(iterate, step.vertices, step.gamma, radius)
+        iterates.append({(place.party, place.column): value for place, value in iterate.items()})
+    return iterates
+
+
+def in_place(study: Study, columns: tuple[Column, ...], result: Any) -> Vector:  # noqa: ANN401 - a Result
+    """All coefficients, in the order of X's coded columns."""
+    starts = _starts(columns)
+    at = {column.name: int(i) for column, i in zip(columns, starts, strict=False)}
+    places = {card.name: _starts(card.columns) for card in study.parties}
+    found = np.zeros(starts[-1])
+    for term, coefficient in zip(result.terms, result.coefficients, strict=True):
+        own = places[term.party]
+        i = int(np.searchsorted(own, term.column, side="right")) - 1
+        found[at[study.card(term.party).columns[i].name] + term.column - own[i]] = coefficient.value
+    return found
+
+
+def _starts(columns: tuple[Column, ...]) -> NDArray[np.intp]:
+    """Where the coded columns of every declared column begin, and how many there are in all."""
+    attribute = np.array(Coding(columns, 1).attribute)
+    return np.searchsorted(attribute, np.arange(len(columns) + 1))
+
+
+def _coded(columns: tuple[Column, ...], table: Table) -> Columns:
+    coding = Coding(columns, 1 << 40)
+    sparse = table.sparse(coding.names)
+    if sparse is not None:
+        coded = coding.code_sparse(sparse)
+        coded.data /= coding.grid
+        return Columns.of(coded)
+    return Columns.of(coding.real([table[name] for name in coding.names]))
+
+
+# --- Columns joined under masks --------------------------------------------------------------------------------------------
+# The part of both LASSO estimators that joins the columns of parties under masks: the study, the fit, and the released moments.
+
+# ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
+
+
+class Joining(Earlier):
+    """Columns of parties whose joint moments are released: what ``method="joint"`` means."""
+
+    helpers: int
+    response_at: str | None
+    check: str
+    method: str
+    moments_: Moments
+    plan_: Plan
+    coef_: Vector
+    intercept_: float
+    shared_: Any
+    _columns: Any
+
+    @property
+    def _joins(self) -> bool:
+        """Return True if a fit releases joint moments."""
+        return self.method == Form.JOINT
+
+    @property
+    def _response_stays(self) -> bool:
+        return self._joins
+
+    def _joint_study(self, rows: int, declared: Declared, parameters: dict[str, Any], holder: str | None = None) -> Study:
+        """Return the study of parties of which one holds the response; ``holder``, else whom the parameters say."""
+        estimator: Any = self  # an estimator has more than this part of it says
+        groups = estimator._groups(declared.names)
+        cards = joint_cards(
+            groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
+        )
+        asked = {"response": RESPONSE, "method": Form.JOINT.value, "check": self.check, **parameters}
+        asked |= self._prior_parameter(declared.columns)
+        return helped(estimator._asked(cards, asked, declared.derived), self.helpers)
+
+    def _check_joining(self) -> None:
+        """Refuse parameters of joint moments where a fit releases none."""
+        for name, left in (("helpers", 1), ("response_at", None), ("check", PROOF)):
+            if getattr(self, name) != left and not self._joins:
+                msg = f"{name} goes with method={Form.JOINT.value!r}: ask for that method, or leave it at {left!r}"
+                raise UsageError(msg)
+
+    def _held(self, X: Any, y: Any, on: On | None) -> str | None:  # noqa: ANN401 - whatever a user passes
+        """Return whose frame has the response, where frames are linked."""
+        return held_by(X, y, self.response_at) if self._joins and on is not None else None
+
+    def _fit_joint(self, study: Study, table: Table, declared: Declared, response: NDArray[Any]) -> Any:  # noqa: ANN401 - a LassoResult
+        """Run a study of joint moments, and take its coefficients."""
+        estimator: Any = self
+        result = estimator._run(study, joint_tables(study, table, response)).outcome.result
+        names = Coding(declared.columns, 1).coded_names
+        values = {c.name: c.value for c in result.coefficients}
+        self.coef_ = np.array([values.get(name, 0.0) for name in names])
+        self.intercept_ = result.intercept
+        self.moments_ = Moments.of(result.moments).of_run(self.plan_)
+        self.shared_, self._columns = (), declared.columns
+        self._keep_drawn(result)
+        return result
+
+    def _keep_drawn(self, result: Any) -> None:  # noqa: ANN401 - a LassoResult
+        """Keep how earlier models drew the fit, and nothing of a fit before it."""
+        self.__dict__.pop("drawn_", None)
+        self.__dict__.update({} if result.drawn is None else {"drawn_": result.drawn})
+
+
+# --- Estimator -------------------------------------------------------------------------------------------------------------
+# ``PrivateLasso``: a thin scikit-learn estimator over the LASSO study, run in process.
 
 
 class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
@@ -150,7 +390,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 
     _model = MODEL
     _takes_sparse = True
-    _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)  # noqa: SLF001 - its base
+    _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)
     _parameter_constraints: ClassVar = (
         SHARED
         | taking("radius", NUMBER, NONE)
@@ -299,3 +539,150 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 
         check_is_fitted(self)
         return csr_array(self.coef_[None, :])
+
+
+# --- Classifier ------------------------------------------------------------------------------------------------------------
+# ``PrivateLassoClassifier``: a thin scikit-learn estimator over the LASSO study of two classes, run in process.
+
+
+class PrivateLassoClassifier(Joining, DeclaredClassifier):
+    r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
+
+    Minimises the logistic loss over coefficients and a constant, expected where the columns of each class are normal about their
+    own means with a common covariance: that loss follows from moments, which is all that parties release. A penalty of the standardised
+    coefficients follows from the noise, or their sum is bounded: :math:`|x|_1\le` ``radius``.
+
+    Parameters
+    ----------
+    parties : int or mapping from party names to columns (indices or names), default 2
+        Who holds which columns. An int splits the columns evenly.
+    radius : float, optional
+        Bound on the sum of absolute coefficients of the scaled columns, in log odds. None: a penalty that follows from the noise, as of
+        :class:`PrivateLasso`.
+    epsilon : float, default 1.0
+        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
+    delta : float, optional
+        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
+    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
+        Declared ranges of the features. None reads them off the data, warns, and promises nothing.
+    classes : two labels, optional
+        The declared classes, in any order. None reads them off the labels, warns, and promises nothing.
+    unit : {"attribute", "record"}, default "attribute"
+        Whom the promise is for: one value of one person, or a whole row.
+    adjacency : {"replace"}, default "replace"
+        How two neighbouring data sets differ: one becomes any other admissible one.
+    calibration : {"sound"}, default "sound"
+        The noise whose guarantee is proved; the paper has no classifier.
+    method : {"auto", "moments", "joint"}, default "auto"
+        "auto" is "moments", of each party's own columns. "joint": the columns of all parties are joined under masks, whole persons are protected
+        (``unit="record"``), and one party alone has the classes.
+    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
+        Earlier models of the same classes (docs/prior.md): log odds of ``classes_[1]``, to which the fit is drawn as far as the release agrees.
+    helpers : {1, 0}, default 1
+        Of method "joint", whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
+    response_at : str, optional
+        Of method "joint", who holds the classes; None is the first party, or of frames the one that has them.
+    check : {"proof", "none"}, default "proof"
+        Of method "joint", whether every party proves that its masked rows are short.
+    public_seed : int, default 0
+        Seed of the public randomness.
+    random_state : int, optional
+        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
+    budget : Budget, optional
+        A total that several fits on the same people share.
+
+    Attributes
+    ----------
+    coef_ : array
+        Log odds in the data's own units, one for each category where categories are declared.
+    intercept_ : float
+        The constant.
+    classes_ : array
+        The two labels.
+    drawn_ : DrawnTo
+        The weight of each earlier model, and how far they drew each coefficient; absent without ``prior``.
+    shared_ : list
+        As of :class:`PrivateLasso`.
+    statement_, plan_, ledger_, communication_
+        What is promised and what is not; what was released, with which noise; what was debited; bytes sent and received.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unpooled import PrivateLassoClassifier
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (20_000, 8))
+    >>> y = X[:, 0] - X[:, 5] > 0.2
+    >>> model = PrivateLassoClassifier(2, bounds=(-1, 1), classes=(False, True), epsilon=2.0, random_state=0)
+    >>> bool(model.fit(X, y).score(X, y) > 0.8)
+    True
+
+    """
+
+    _model = MODEL
+    _saved_types: ClassVar = (*DeclaredClassifier._saved_types, *SAVED)
+    _parameter_constraints: ClassVar = (
+        SHARED | taking("radius", NUMBER, NONE) | taking("method", WORD) | taking("prior", PRIORS, NONE) | JOINING
+    )
+
+    def __init__(
+        self,
+        parties: int | Mapping[str, Sequence[int | str]] = 2,
+        *,
+        radius: float | None = None,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
+        classes: Sequence[object] | None = None,
+        unit: str = "attribute",
+        adjacency: str = "replace",
+        calibration: str = "sound",
+        method: str = "auto",
+        prior: Prior = None,
+        helpers: int = 1,
+        response_at: str | None = None,
+        check: str = PROOF,
+        public_seed: int = 0,
+        random_state: int | None = None,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
+        self.parties = parties
+        self.radius = radius
+        self.classes = classes
+        self.unit = unit
+        self.method = method
+        self.prior = prior
+        self.helpers, self.response_at, self.check = helpers, response_at, check
+
+    def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
+        return log_odds()
+
+    def _study(self, rows: Mapping[str, Any], declared: Declared, holder: str | None = None) -> Study:
+        # Classes of -1 and 1 have a half range of 1.
+        bound = {} if self.radius is None else {"radius_in_half_ranges": float(self.radius)}
+        if self._joins:
+            signed = replace(declared, response=Column(RESPONSE, -1.0, 1.0))
+            return self._joint_study(rows[ALL], signed, {"loss": LOGISTIC, **bound}, holder)
+        self._check_joining()
+        cards = cards_of(self._groups(declared.names), declared, rows[ALL])
+        asked = {"response": RESPONSE, "loss": LOGISTIC, **bound}
+        asked |= {} if self.method == Form.AUTO else {"method": self.method}  # without a method a study keeps its hash
+        asked |= self._prior_parameter(declared.columns)
+        return self._asked(cards, asked, declared.derived)
+
+    def fit(self, X: ArrayLike | Frames, y: ArrayLike | str, *, on: On | None = None) -> Self:
+        """Release moments of in-process parties, and fit the log odds. ``on`` as of :class:`PrivateLasso`."""
+        holder = self._held(X, y, on)
+        rows, labels = self._joined(X, y, on)
+        table, declared, _ = self._labelled(rows, labels)
+        study = self._study({ALL: table.n_rows}, declared, holder)
+        signs = np.where(np.asarray(labels) == self.classes_[1], 1.0, -1.0)
+        if self._joins:
+            warn_if_full(self._fit_joint(study, table, declared, signs), stacklevel=2)
+            return self
+        result = self._run(study, tables_of(study, table, signs)).outcome.result
+        warn_if_full(result, stacklevel=2)
+        self._keep_drawn(result)
+        self.shared_, self._columns = result.shared, declared.columns
+        self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept
+        return self

@@ -8,13 +8,12 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.estimation.priors import as_numbers
-from unpooled.models.lasso.classifier import PrivateLassoClassifier
 from unpooled.models.lasso.declared import LOGISTIC
-from unpooled.models.lasso.estimator import PrivateLasso
+from unpooled.models.lasso.estimator import PrivateLasso, PrivateLassoClassifier
 from unpooled.privacy.bounds import Coding
 
 if TYPE_CHECKING:
-    from unpooled.models.lasso.coordinator import LassoResult
+    from unpooled.models.lasso.frank_wolfe_fit import LassoResult
     from unpooled.privacy.plan import Plan
 
 

@@ -2,12 +2,9 @@
 
 from unpooled.estimation.earlier import linear
 from unpooled.linear.releases import ROUNDS
-from unpooled.models.pls.coordinator import PlsResult, coordinate, panels, render
+from unpooled.models.pls.declared import STEPS, TEMPLATE, compile_plan
+from unpooled.models.pls.fit import PlsResult, coordinate, panels, render, terms
 from unpooled.models.pls.outlook import outlook
-from unpooled.models.pls.party import STEPS
-from unpooled.models.pls.plan import compile_plan
-from unpooled.models.pls.template import TEMPLATE
-from unpooled.models.pls.terms import terms
 from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 MODEL = Model(

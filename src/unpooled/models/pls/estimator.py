@@ -1,4 +1,4 @@
-"""``PrivatePLSRegression``: a thin scikit-learn estimator over the PLS study, run in process."""
+"""``PrivatePLSRegression``: a thin scikit-learn estimator over the PLS study, run in process; and ``RowWise``, preprocessing in front of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared
@@ -31,14 +31,11 @@ from unpooled.estimation.tables import part, response_names
 from unpooled.linear.moments import Moments
 from unpooled.linear.schedule import Method
 from unpooled.models.pls import MODEL
-from unpooled.models.pls.coordinator import stored
-from unpooled.models.pls.frame import MATRIX, Frame
-from unpooled.models.pls.frame import NONE as NO_BASIS
-from unpooled.models.pls.plan import CHOSEN
-from unpooled.models.pls.regressed import of_released
-from unpooled.models.pls.several import from_several
-from unpooled.models.pls.transfers import Transfers
-from unpooled.models.pls.two_releases import DomainRelease, TwoReleases
+from unpooled.models.pls.declared import CHOSEN
+from unpooled.models.pls.fit import from_several, of_released, stored
+from unpooled.models.pls.instruments import DomainRelease, Transfers, TwoReleases
+from unpooled.models.pls.spectra import MATRIX, Frame
+from unpooled.models.pls.spectra import NONE as NO_BASIS
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
@@ -48,11 +45,82 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
-    from unpooled.models.pls.coordinator import StoredModel
+    from unpooled.models.pls.fit import StoredModel
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
+
+
+# --- Preprocessing row by row ----------------------------------------------------------------------------------------------
+# ``RowWise``: preprocessing in front of a private model that provably treats every spectrum by itself, or is refused.
+
+#: Rows that are transformed one by one to see whether they depend on their neighbours.
+_TRIED = 16
+
+
+class RowWise(TransformerMixin, BaseEstimator):
+    """A transformer that must not learn from the data it is fitted to, for a pipeline with a private model at its end.
+
+    What learns from all spectra (their mean, say) makes every row depend on every other, and no bound on a row survives that. With
+    ``public`` spectra the transformer learns from those alone. Without them it is refused if two halves of the data teach it different
+    things; in both cases it is refused if a spectrum is transformed otherwise alone than among others.
+
+    Parameters
+    ----------
+    transformer : a scikit-learn transformer
+    public : array, optional
+        Public spectra that it may learn from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from unpooled.models.pls.estimator import RowWise
+    >>> X = np.random.default_rng(0).normal(size=(20, 5))
+    >>> RowWise(StandardScaler()).fit(X)
+    Traceback (most recent call last):
+    unpooled.errors.UsageError: StandardScaler learns from the data it is fitted to: pass public=, spectra that it may learn from
+    >>> RowWise(StandardScaler(), public=np.eye(5)).fit_transform(X).shape
+    (20, 5)
+
+    """
+
+    def __init__(self, transformer: Any, public: ArrayLike | None = None) -> None:  # noqa: ANN401 - any transformer
+        self.transformer = transformer
+        self.public = public
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Fit to the public spectra, or make sure that there is nothing to learn."""
+        rows = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        name = type(self.transformer).__name__
+        self.transformer_ = clone(self.transformer).fit(rows[::2] if self.public is None else np.asarray(self.public))
+        whole = np.asarray(self.transformer_.transform(rows))
+        if self.public is None:
+            other = np.asarray(clone(self.transformer).fit(rows[1::2]).transform(rows))
+            if not _equal(whole, other):
+                msg = f"{name} learns from the data it is fitted to: pass public=, spectra that it may learn from"
+                raise UsageError(msg)
+        tried = range(min(_TRIED, rows.shape[0]))
+        if not all(_equal(whole[i : i + 1], np.asarray(self.transformer_.transform(rows[i : i + 1]))) for i in tried):
+            msg = f"{name} transforms a spectrum otherwise alone than among others: use one that treats each by itself"
+            raise UsageError(msg)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return each row by itself."""
+        check_is_fitted(self)
+        return np.asarray(self.transformer_.transform(np.asarray(validate_data(self, X, dtype=np.float64, reset=False))))
+
+
+def _equal(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+    return one.shape == other.shape and bool(
+        np.allclose(one, other, rtol=1e-9, atol=1e-12 * float(np.abs(one).max(initial=1.0)))
+    )
+
+
+# --- Estimator -------------------------------------------------------------------------------------------------------------
+# ``PrivatePLSRegression``: a thin scikit-learn estimator over the PLS study, run in process.
 
 #: Channels without declared ranges may be this many row bounds away from the reference.
 _FAR = 256.0
@@ -64,7 +132,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     Rows are projected onto a public basis and shortened to a public length. Rounds of regression on these coordinates, or one release of their
     moments, give coefficients: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
     MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
-    (:class:`~unpooled.models.pls.rowwise.RowWise` refuses it). Several responses share the components (PLS2) and all rounds, or one release.
+    (:class:`~unpooled.models.pls.estimator.RowWise` refuses it). Several responses share the components (PLS2) and all rounds, or one release.
 
     Parameters
     ----------
@@ -73,7 +141,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
         new rows by the known law of their noise.
     basis : {"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"
         Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its
-        scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise (:func:`~unpooled.models.pls.whitening.whitened`).
+        scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise (:func:`~unpooled.models.pls.spectra.whitened`).
     basis_size : int, default 20
         How many vectors "dct" and "bspline" have.
     reference : array, optional

@@ -11,8 +11,8 @@ from unpooled.linear.moments import Moments
 from unpooled.models.pls.estimator import PrivatePLSRegression
 
 if TYPE_CHECKING:
-    from unpooled.models.pls.coordinator import PlsResult
-    from unpooled.models.pls.plan import PlsDesign
+    from unpooled.models.pls.declared import PlsDesign
+    from unpooled.models.pls.fit import PlsResult
     from unpooled.privacy.plan import Plan
 
 

@@ -12,19 +12,18 @@ import numpy as np
 from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.linear.moments import Moments
-from unpooled.models.pls.coordinator import by_response, coordinate
-from unpooled.models.pls.fit import from_moments
-from unpooled.models.pls.frame import MATRIX, Frame
-from unpooled.models.pls.party import STATISTICS
-from unpooled.models.pls.plan import compile_plan
+from unpooled.models.pls.components import from_moments
+from unpooled.models.pls.declared import STATISTICS, compile_plan
+from unpooled.models.pls.fit import by_response, coordinate
+from unpooled.models.pls.spectra import MATRIX, Frame
 from unpooled.privacy.table import Table
 from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from unpooled.models.pls.coordinator import PlsResult
-    from unpooled.models.pls.plan import PlsDesign
+    from unpooled.models.pls.declared import PlsDesign
+    from unpooled.models.pls.fit import PlsResult
     from unpooled.privacy.plan import Plan, Study
 
     Matrix = NDArray[np.float64]

@@ -3,14 +3,11 @@
 from dataclasses import replace
 from functools import partial
 
-from unpooled.models.pride.coordinator import PrideResult, coordinate, panels, render
-from unpooled.models.pride.made_up import admissible_labels
-from unpooled.models.pride.outlook import outlook
-from unpooled.models.pride.parameters import earlier
-from unpooled.models.pride.party import STEPS
+from unpooled.models.pride.declared import TEMPLATE, earlier
+from unpooled.models.pride.fit import PrideResult, coordinate, kept_terms, panels, render, terms
+from unpooled.models.pride.outlook import admissible_labels, outlook
 from unpooled.models.pride.plan import compile_plan, predictions, without_joint_rows
-from unpooled.models.pride.template import TEMPLATE
-from unpooled.models.pride.terms import kept_terms, terms
+from unpooled.models.pride.rows import STEPS
 from unpooled.protocol.registry import KEPT, Citing, Model, ResultReading
 
 MODEL = Model(

@@ -14,11 +14,9 @@ from unpooled.estimation.base import DeclaredClassifier
 from unpooled.estimation.parameters import NONE, NUMBER, WORD, taking
 from unpooled.estimation.priors import log_odds
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.pride.base import PrideEstimator, own_loss
-from unpooled.models.pride.levels import Levels
-from unpooled.models.pride.parameters import AUTO, CLASSES, NUMBERS
-from unpooled.models.pride.predictions import FamilyEstimator
-from unpooled.models.pride.responses import baseline
+from unpooled.models.pride.base import FamilyEstimator, PrideEstimator, own_loss
+from unpooled.models.pride.declared import AUTO, CLASSES, NUMBERS, Levels
+from unpooled.models.pride.rows import baseline
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, Classes
 from unpooled.privacy.plan import CLASSES as DERIVED_CLASSES

@@ -1,27 +1,35 @@
-"""Outlook of a PRIDE study of some shape: the study, run over made-up rows of its columns, compared with the best that needs no release.
-
-That is the smaller error of two: of the best party's own model (of its own columns, on the same rows), and of shares without sketches.
-"""
+"""Outlook of a PRIDE study of some shape: the study, run over made-up rows of its columns, compared with the best that needs no release."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from scipy.special import logit
 
 from unpooled.errors import UsageError
-from unpooled.estimation.outlook import Outlook, Range, check_range, drawn, in_words, simulated, without_prior
-from unpooled.models.pride import made_up
-from unpooled.models.pride.average import own_decisions
-from unpooled.models.pride.parameters import Parameters
-from unpooled.models.pride.party import estimate
-from unpooled.models.pride.responses import response_of
-from unpooled.models.pride.units import in_own_units
-from unpooled.privacy.bounds import Coding
+from unpooled.estimation.outlook import (
+    Outlook,
+    Range,
+    check_range,
+    drawn,
+    in_words,
+    simulated,
+    without_prior,
+)
+from unpooled.families.gamma import Gamma
+from unpooled.families.negative_binomial import NegativeBinomial
+from unpooled.families.quantile import Quantile
+from unpooled.kernels.survival import concordance
+from unpooled.models.pride.declared import JointFamily, Parameters, places, probabilities
+from unpooled.models.pride.fit import in_own_units
+from unpooled.models.pride.local import own_decisions
+from unpooled.models.pride.rows import estimate, response_of
+from unpooled.privacy.bounds import Coding, text_of
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
@@ -29,14 +37,95 @@ from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import run_in_process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.study import Study
     from unpooled.protocol.registry import Model
+
+    Vector = NDArray[np.float64]
+    Labels = dict[str, NDArray[Any]]
+
+
+# --- Made-up rows ----------------------------------------------------------------------------------------------------------
+# Made-up responses of any family: for audits by people who hold no data, and for what a study may achieve.
+
+#: The mean of made-up counts and positive numbers, the shape of the latter, the deviation of a linear predictor at most, and the rate of
+#: censoring beside the hazard's.
+_MEAN, _SHAPE, _STRONGEST, _CENSORING = 2.0, 2.0, 1.0, 0.5
+#: No probability counts for less than this.
+_LEAST = 1e-12
+
+
+def responses(parameters: Parameters, signal: Vector, r2: float, rng: np.random.Generator) -> Labels:
+    """Label columns of a family whose linear predictor is a signal of variance 1, as strong as would explain r2 of a normal response."""
+    strength = math.sqrt(r2 / max(1 - r2, 1e-9))
+    u, law, n = min(strength, _STRONGEST) * signal, parameters.law, signal.size
+    if parameters.has_classes:
+        texts = np.array([text_of(each) for each in parameters.classes], dtype=object)
+        if parameters.named == "multinomial":
+            towards = np.linspace(-1.0, 1.0, texts.size)
+            chosen = np.argmax(np.outer(2 * u, towards) + rng.gumbel(size=(n, texts.size)), axis=1)
+        else:
+            cuts = logit(np.arange(1, texts.size) / texts.size)
+            chosen = np.searchsorted(cuts, strength * signal + rng.logistic(size=n))
+        return {parameters.response: texts[chosen]}
+    if isinstance(law, JointFamily):
+        time, censored = rng.exponential(np.exp(-u)), rng.exponential(1 / _CENSORING, n)
+        found = np.minimum(time, censored) + 1e-9
+        return {parameters.response: found, parameters.event: (time <= censored).astype(np.float64)}
+    mean = _MEAN * np.exp(u)
+    if parameters.named == "poisson":
+        y = rng.poisson(mean).astype(np.float64)
+    elif isinstance(law, NegativeBinomial):
+        y = rng.poisson(mean * rng.gamma(1 / law.dispersion, law.dispersion, n)).astype(np.float64)
+    elif isinstance(law, Gamma):
+        y = mean * np.maximum(rng.gamma(_SHAPE, 1 / _SHAPE, n), 1e-6)
+    else:
+        y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=n)
+    return {parameters.response: y}
+
+
+def admissible_labels(study: Study, count: int, rng: np.random.Generator) -> Mapping[str, NDArray[Any]]:
+    """Label columns that a study takes and that mean nothing; none where -1 and 1 suit it."""
+    parameters = check_parameters(study, Parameters)
+    if parameters.named in ("squared", "huber", "quantile") or parameters.fitted is not None:
+        return {}
+    return responses(parameters, rng.normal(size=count), 0.5, rng)
+
+
+def measure(parameters: Parameters) -> tuple[str, float]:
+    """Return (what an outlook of a family counts, what that is where nothing but the base rate is known)."""
+    if parameters.named == "cox":
+        return "1 - concordance", 0.5
+    words = "check loss" if isinstance(parameters.law, Quantile) else "deviance"
+    return f"{words} of new rows / that of the base rate", 1.0
+
+
+def error(parameters: Parameters, labels: Labels, new: slice, decisions: NDArray[np.float64]) -> float:
+    """Return the error of the decisions for new rows, which are those of the labels behind ``new``; the others were fitted on."""
+    law, y = parameters.law, labels[parameters.response]
+    if parameters.has_classes:
+        told = places(y, parameters.classes, parameters.response).astype(np.intp)
+        counts = np.bincount(told[: new.start], minlength=len(parameters.classes)) + 0.5
+        if decisions.ndim == 1:
+            decisions = decisions[:, None]
+        chances = probabilities(parameters.named, decisions)
+        truth = chances[np.arange(decisions.shape[0]), told[new]]
+        base = (counts / counts.sum())[told[new]]
+        return float(np.log(np.maximum(truth, _LEAST)).sum() / np.log(base).sum())
+    if isinstance(law, JointFamily):
+        return 1 - concordance(y[new], labels[parameters.event][new], decisions)
+    base = np.full(decisions.size, law.start(y[: new.start]))
+    return float(law.excess(decisions, y[new]).sum() / law.excess(base, y[new]).sum())
+
+
+# --- Outlook ---------------------------------------------------------------------------------------------------------------
+# Outlook of a PRIDE study of some shape: the study, run over made-up rows of its columns, compared with the best that needs no release.
+#
+# That is the smaller error of two: of the best party's own model (of its own columns, on the same rows), and of shares without sketches.
 
 #: Made-up rows of a fit and of its test, and columns of all parties together.
 _ROWS, _NEW, _COLUMNS = 300, 1000, 160
@@ -91,7 +180,7 @@ def outlook(
     points, free = simulated(study.epsilon, run, quick=quick)
     nothing = min(float(np.mean(each)) for each in list(zip(*exact.values(), strict=True))[1:])
     classes = _is_binary(study)
-    what, base = made_up.measure(check_parameters(study, Parameters))
+    what, base = measure(check_parameters(study, Parameters))
     if classes or _is_straight(study):
         what, base = ("misclassified rows", 0.5) if classes else ("squared error of predictions / variance of y", 1.0)
     words = [in_words("R^2", r2), structure, in_words("correlation", correlation), f"half range in deviations {_RANGES:g}"]
@@ -152,7 +241,7 @@ class MadeUpStudy:
         values, signal = _rows(columns, study.parties[0].rows + _NEW, structure, correlation, rng)
         parameters = check_parameters(study, Parameters)
         if not (_is_binary(study) or _is_straight(study)):
-            return cls(study, values, made_up.responses(parameters, signal, r2, rng), signal)
+            return cls(study, values, responses(parameters, signal, r2, rng), signal)
         y = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=signal.size)
         if not _is_binary(study):
             return cls(study, values, {parameters.response: y}, y)
@@ -211,7 +300,7 @@ class MadeUpStudy:
             return float(np.mean(np.where(decisions > 0, 1.0, -1.0) != truth))
         if _is_straight(self.study):
             return float(np.mean((truth - decisions) ** 2) / np.var(truth))
-        return made_up.error(check_parameters(self.study, Parameters), self.labels, slice(count, None), decisions)
+        return error(check_parameters(self.study, Parameters), self.labels, slice(count, None), decisions)
 
 
 def _rows(

@@ -1,13 +1,11 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
 from unpooled.linear.releases import ROUNDS
-from unpooled.models.stacking.coordinator import StackingResult, coordinate, panels, render
+from unpooled.models.stacking.declared import TEMPLATE, EarlierWeights, former_words
+from unpooled.models.stacking.fit import StackingResult, coordinate, kept_terms, panels, render, terms
 from unpooled.models.stacking.outlook import made_up_classes, outlook
-from unpooled.models.stacking.parameters import EarlierWeights, former_words
-from unpooled.models.stacking.party import STEPS
 from unpooled.models.stacking.plan import compile_plan
-from unpooled.models.stacking.template import TEMPLATE
-from unpooled.models.stacking.terms import kept_terms, terms
+from unpooled.models.stacking.rows import STEPS
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 

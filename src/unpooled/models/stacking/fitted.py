@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.models.stacking.estimator import PrivateStackingClassifier
-from unpooled.models.stacking.shared import released_weights
+from unpooled.models.stacking.stacked import released_weights
 from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
-    from unpooled.models.stacking.coordinator import StackingResult
+    from unpooled.models.stacking.fit import StackingResult
     from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan
 

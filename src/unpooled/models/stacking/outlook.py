@@ -1,4 +1,4 @@
-"""Outlook of a stack: its own fits, on made-up rows of the declared shape, with the noise that its plan has."""
+"""Outlook of a stack: its own fits, on made-up rows of the declared shape, with the noise that its plan has, put together by public numbers."""
 
 from __future__ import annotations
 
@@ -21,27 +21,54 @@ from unpooled.estimation.outlook import (
     shapes_in_words,
     simulated,
 )
-from unpooled.models.stacking.calibrating import ReleasedRate, calibrated, counted
-from unpooled.models.stacking.combining import combined
-from unpooled.models.stacking.outcomes import Outcomes, meta_rows
-from unpooled.models.stacking.parameters import BLOCK, GRID, META, PREDICTIONS, Meta, combiner_of, parameters_of
+from unpooled.models.stacking.declared import (
+    BLOCK,
+    GRID,
+    META,
+    PREDICTIONS,
+    Meta,
+    Outcomes,
+    combiner_of,
+    meta_rows,
+    parameters_of,
+)
+from unpooled.models.stacking.low_level import SCORE, ReleasedRate, calibrated, counted, release_of, score_of
 from unpooled.models.stacking.plan import compile_plan
-from unpooled.models.stacking.ranking import SCORE, release_of, score_of
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianObjective, GaussianRelease, ObjectivePerturbation
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from unpooled.models.stacking.calibrating import Calibrated, Probabilities
-    from unpooled.models.stacking.low_level import LowLevel
+    from unpooled.models.stacking.low_level import Calibrated, LowLevel, Probabilities
     from unpooled.models.stacking.plan import StackingDesign
     from unpooled.privacy.plan import Plan, Study
 
+    Floats = NDArray[np.float64]
     Matrix = NDArray[np.float64]
     Places = NDArray[np.intp]
+
+
+# --- Models together -------------------------------------------------------------------------------------------------------
+# Predictions of several models put together by public numbers: shares, votes, or log odds.
+
+
+def combined(each: Floats, shares: Sequence[float], combiner: str) -> Floats:
+    """Return the log probabilities of every class, but for a constant, from those of K models (rows x K x C)."""
+    if combiner == "log-odds":
+        # What all know of the base rate is counted once, and what each says beside it for a K-th: how much of that they share nobody knows.
+        return np.asarray(np.log(np.clip(each, 1e-12, 1.0)).mean(axis=1))
+    votes = each if combiner == "probability" else np.eye(each.shape[2])[each.argmax(axis=2)]
+    weight = np.ones(each.shape[1]) if combiner == "majority" else np.asarray(shares)
+    return np.asarray(np.log(np.clip(np.einsum("ikc,k->ic", votes, weight / weight.sum()), 1e-12, 1 - 1e-12)))
+
+
+# --- Outlook ---------------------------------------------------------------------------------------------------------------
+# Outlook of a stack: its own fits, on made-up rows of the declared shape, with the noise that its plan has.
 
 #: Made-up rows of all parties together: a fit of fewer rows than the study's has as much less noise.
 _ROWS, _NEW = 2000, 2000

@@ -1,4 +1,4 @@
-"""Plan of a stack: one perturbed fit per low-level model, and what the high-level model needs."""
+"""Plan of a stack: one perturbed fit per low-level model, what the high-level model needs, and every message."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.models.stacking.calibrating import Probabilities, probabilities, share_of
-from unpooled.models.stacking.fits import Fit, Noise, Perturb, by_law, fits, penalty_of
-from unpooled.models.stacking.formulas import features_of, made_of
-from unpooled.models.stacking.low_level import LowLevel
-from unpooled.models.stacking.outcomes import REST, Outcomes, check_way
-from unpooled.models.stacking.parameters import (
+from unpooled.inference.coding import check_formula, formula_columns
+from unpooled.linear.layout import symmetric
+from unpooled.models.stacking.declared import (
     AUTO,
     BLOCK,
     GRID,
@@ -26,24 +23,42 @@ from unpooled.models.stacking.parameters import (
     META,
     META_ROLE,
     PREDICTIONS,
+    REST,
     SCALE,
     SHORTEN,
     UNIT_ROWS,
+    Fit,
     Meta,
+    Noise,
+    Outcomes,
     Parameters,
+    Perturb,
+    by_law,
+    check_way,
     combiner_of,
+    fits,
     parameters_of,
+    penalty_of,
     rates_of,
 )
-from unpooled.models.stacking.ranking import ranked_releases, ranked_shares
+from unpooled.models.stacking.low_level import (
+    LowLevel,
+    Probabilities,
+    probabilities,
+    ranked_releases,
+    ranked_shares,
+    share_of,
+)
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.classes import check_classes
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.origin import PRIOR, SOURCE
-from unpooled.privacy.plan import Card, Plan, Release, Study
+from unpooled.privacy.plan import Card, Plan, Release
 from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.study import Study
 from unpooled.privacy.unit import ROWWISE, Split, Unit
+from unpooled.protocol.messages import Array, Entrusted, Released, Signed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +69,109 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms import ObjectivePerturbation
 
     Matrix = NDArray[np.float64]
+
+
+# --- Messages --------------------------------------------------------------------------------------------------------------
+# Everything that may leave a party: released weights, and predictions of the high-level rows, noisy or for a trusted coordinator.
+
+
+class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The minimiser of a perturbed objective, for rows as :meth:`unpooled.models.stacking.plan.Block.rows` scales them."""
+
+    weights: Released
+
+
+class Predictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Probabilities of the high-level rows, for a trusted coordinator."""
+
+    probabilities: Entrusted
+
+
+class NoisyPredictions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The same with Gaussian noise, on the grid."""
+
+    probabilities: Released
+
+
+class CountsReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Noisy counts: of rows of the second class, or of rows by class and cell of the party's own score."""
+
+    counts: Released
+
+
+class ScoresRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base rate about whose log odds the cells of scores lie, as it was released."""
+
+    rate: float
+
+
+class MetaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Training data of the high-level model: predictions per low-level model (columns split), or the models' weights (rows split)."""
+
+    features: tuple[Array, ...]
+
+
+class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A noisy score of a party's columns, signed by it."""
+
+    score: Released
+    signed: Signed
+
+
+class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A party's signed score, as the others are shown it."""
+
+    party: str
+    score: Released
+    signed: Signed
+
+
+class RankedRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everybody's scores, in the order of the study: each party works out its rank from them."""
+
+    claims: tuple[Claim, ...]
+
+
+def ranks_of(claims: tuple[Claim, ...]) -> dict[str, int]:
+    """Return places by falling score, counted from 0; of equal ones the earlier party comes first."""
+    order = sorted(range(len(claims)), key=lambda k: -int(claims[k].score.values.numpy()[0]))
+    return {claims[k].party: rank for rank, k in enumerate(order)}
+
+
+# --- Formulas --------------------------------------------------------------------------------------------------------------
+# Reads the formula of a stacking study: returns the columns that it derives, or refuses it with the reason.
+
+
+def made_of(study: Study, p: Parameters) -> FormulaColumns | None:
+    """Return the columns that the formula derives; None without a formula."""
+    if not p.formula:
+        return None
+    check_formula(p.formula, (p.response,))
+    if p.split != "samples":
+        raise UsageError(
+            "a formula is for the rows of one party, or of several with the same columns: set split = 'samples'. Where columns are split, "
+            "each party adds the columns that it derives to its own data, and declares them"
+        )
+    if p.norm is not None:
+        raise UsageError("a formula goes without norm, which bounds rows of the declared columns: leave norm out")
+    made = formula_columns(p.formula, study.parties[0].columns)
+    if made.derived.offset_column is not None:
+        raise UsageError(
+            "a perturbed logistic fit has no offset: leave it out of the formula, or fit model 'glm', which has one"
+        )
+    if not made.features:
+        raise UsageError("the formula names no column: a base rate alone is fitted by model 'glm' with method = 'mean'")
+    return made
+
+
+def features_of(made: FormulaColumns, *, intercept: bool) -> tuple[Column, ...]:
+    """Return the derived columns as they are coded: about 0 where there is no constant that could take up the middle of a range."""
+    columns = tuple(feature.column for feature in made.features)
+    return columns if intercept else tuple(map(symmetric, columns))
+
+
+# --- Plan ------------------------------------------------------------------------------------------------------------------
+# Plan of a stack: one perturbed fit per low-level model, and what the high-level model needs.
 
 
 @dataclass(frozen=True)

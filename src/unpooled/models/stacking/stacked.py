@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,33 +10,176 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
-from unpooled.estimation.base import ALL, Declared, cards_of, tables_of
-from unpooled.estimation.parameters import WHOLE, check, plain
+from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, StudyEstimator, cards_of, tables_of
+from unpooled.estimation.parameters import NUMBERS, WHOLE, check, plain
 from unpooled.estimation.tables import RESPONSE, part
-from unpooled.models.stacking.combining import combined
-from unpooled.models.stacking.groups import dealt, weighed
-from unpooled.models.stacking.outcomes import meta_rows
-from unpooled.models.stacking.parameters import (
+from unpooled.models.stacking import MODEL
+from unpooled.models.stacking.declared import (
     AUTO,
+    BOTH_PRIORS,
     BOTH_RATES,
     LOG_ODDS,
+    META_ROLE,
     Meta,
     are_rates,
     combiner_of,
+    meta_rows,
     rates_of,
 )
-from unpooled.models.stacking.ranking import default_ranks
-from unpooled.models.stacking.shared import StackEstimator, renamed
+from unpooled.models.stacking.fit import LowModel
+from unpooled.models.stacking.low_level import Calibrated, ScoreLine, default_ranks
+from unpooled.models.stacking.outlook import combined
+from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.origin import PRIOR, RATES, SOURCE
 from unpooled.privacy.plan import Card, Plan, Study
+from unpooled.privacy.table import Table
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.estimation.columns import Frames, On
-    from unpooled.models.stacking.calibrating import Calibrated
+    from unpooled.models.stacking.declared import Outcomes
+    from unpooled.models.stacking.fit import StackingResult
+    from unpooled.models.stacking.low_level import LowLevel
     from unpooled.models.stacking.plan import StackingDesign
 
+
+# --- Groups ----------------------------------------------------------------------------------------------------------------
+# Who holds what where nobody says so: groups of columns, of falling importance or random, and groups of rows.
+
+
+def weighed(
+    groups: Mapping[str, list[str]], names: Sequence[str], importance: object, *, seed: int | None
+) -> tuple[dict[str, list[str]], dict[str, float]]:
+    """Return columns and importance of every party; no seed where the caller named the parties, else the columns are dealt."""
+    if seed is None:
+        given = {} if importance is None else importance
+        if not isinstance(given, Mapping):
+            raise UsageError("where parties are named, importance is a mapping from their names to public numbers")
+        return dict(groups), {party: float(q) for party, q in given.items()}
+    if importance is None:
+        order = np.random.default_rng(seed).permutation(len(names))
+        weight = np.ones(len(names))
+    else:
+        weight = np.asarray(importance, dtype=float)
+        if weight.shape != (len(names),) or not (np.isfinite(weight).all() and weight.min() >= 0 and weight.max() > 0):
+            raise UsageError("importance holds one public number >= 0 for every column, not all of them 0")
+        order = np.argsort(-weight, kind="stable")
+    places = {f"group{k}": own for k, own in enumerate(np.array_split(order, len(groups)))}
+    held = {group: [names[j] for j in own] for group, own in places.items()}
+    if importance is None:
+        return held, {}
+    return held, {group: float(weight[own].sum()) for group, own in places.items()}
+
+
+def dealt(rows: int, groups: int, seed: int, *, last: float | None = None) -> list[str]:
+    """Return for every row the one of ``groups`` random groups that it is dealt to; ``last``: the share of the last one, where it has its own."""
+    order = np.random.default_rng(seed).permutation(rows)
+    if last is None:
+        order %= groups
+    else:
+        low = rows - round(rows * last)
+        order = np.where(order < low, order % (groups - 1), groups - 1)
+    return [f"group{k:03d}" for k in order.tolist()]
+
+
+# --- What the estimators share ---------------------------------------------------------------------------------------------
+# Base of the estimators of perturbed fits: a study of them, the weights that it released, new rows scaled like those of the fit.
+
+
+class StackEstimator(DeclaredClassifier):
+    """Base of the two estimators: a study of perturbed fits, and the weights that it released."""
+
+    _model = MODEL
+    _several = True
+    _saved_types = (*StudyEstimator._saved_types, LowModel, Calibrated, ScoreLine)  # noqa: SLF001 - its base's
+    penalty: float | str
+    noise: str
+    rows: str
+    fit_intercept: bool
+    multi_class: str
+    models_: tuple[LowModel, ...]
+    prior: Any
+    source: Any
+
+    def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
+        assert declared.classes is not None
+        norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
+        shared = {
+            "response": RESPONSE,
+            "classes": list(declared.classes.texts),
+            "multi_class": self.multi_class,
+            "penalty": plain(self.penalty) if isinstance(self.penalty, str) else float(self.penalty),
+            "noise": self.noise,
+            "rows": self.rows,
+            "norm": None if norm is None else float(norm),
+            "fit_intercept": bool(self.fit_intercept),
+        }
+        return self._asked(cards, shared | parameters, declared.derived, {META_ROLE: meta}, pure=meta != Meta.PERTURBED)
+
+    def _drawn_to(self, prior: Any) -> dict[str, list[float]]:  # noqa: ANN401 - a list of one party's weights, or a mapping
+        """Return the weights that the penalty pulls to, by party; empty without any."""
+        given = prior
+        if self.source is not None:
+            if prior is not None:
+                raise UsageError(BOTH_PRIORS)
+            renamed("source", "prior", stacklevel=5)
+            given = self.source
+        named = given if isinstance(given, Mapping) else {} if given is None else {ALL: given}
+        if not all(NUMBERS.holds(weights) for weights in named.values()):
+            raise UsageError("prior must be released weights: a list of numbers, or a mapping from parties to such lists")
+        return {party: [float(w) for w in weights] for party, weights in named.items()}
+
+    def _released(self, study: Study, tables: Mapping[str, Table], declared: Declared) -> StackingResult:
+        result: StackingResult = self._run(study, tables).outcome.result
+        self.__dict__["released_"] = released_weights(result)
+        self._columns = declared.columns
+        return result
+
+    @property
+    def released_(self) -> Any:  # noqa: ANN401 - a mapping from parties to lists
+        """Return the released weights of every party, which carry their origin to the ``prior`` of another fit."""
+        if "released_" not in vars(self):
+            raise AttributeError("no weights of perturbed fits were released")
+        return self.plan_.sourced(PRIOR, vars(self)["released_"])
+
+    @property
+    def _is_linear(self) -> bool:
+        return super()._is_linear and not any(block.unit for block in self._blocks)
+
+    @property
+    def _outcomes(self) -> Outcomes:
+        outcomes: Outcomes = self.plan_.design.outcomes
+        return outcomes
+
+    @property
+    def _blocks(self) -> tuple[LowLevel, ...]:
+        design: StackingDesign = self.plan_.design
+        if not design.shares:
+            return design.blocks
+        shares = {model.party: model.share for model in self.models_}
+        return tuple(design.of_share(self.plan_.study, block.card.name, shares[block.card.name]) for block in design.blocks)
+
+    def _scaled(self, block: LowLevel, X: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
+        """New rows as a low-level model was fitted to: clipped, and scaled to its lengths."""
+        return block.scaled(X)
+
+
+def renamed(former: str, word: str, *, stacklevel: int) -> None:
+    """Warn of a parameter by its name of the version before."""
+    warnings.warn(f"`{former}` is `{word}` now; the former name works for one version", FutureWarning, stacklevel=stacklevel)
+
+
+def released_weights(result: StackingResult) -> dict[str, list[float]]:
+    """Return the weights of every party as it released them, class by class."""
+    found: dict[str, list[float]] = {}
+    for model in result.models:
+        found.setdefault(model.party, []).extend(model.weights)
+    return found
+
+
+# --- Stacked ---------------------------------------------------------------------------------------------------------------
+# Stacks in process: who holds what, the study, the fit, and predictions put together.
 
 #: ``meta`` where one site learns the high level on rows of its own.
 HIGH_LEVEL = "high-level"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from unpooled.models.survival.coordinator import coordinate
-from unpooled.models.survival.party import STEPS
-from unpooled.models.survival.plan import compile_plan
-from unpooled.models.survival.result import SurvivalResult
-from unpooled.models.survival.template import TEMPLATE
-from unpooled.models.survival.terms import foot, panels, terms
+from unpooled.models.survival.declared import STEPS, TEMPLATE, compile_plan
+from unpooled.models.survival.fit import SurvivalResult, coordinate, foot, panels, terms
 from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(

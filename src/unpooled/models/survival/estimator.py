@@ -14,8 +14,7 @@ from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import counted_dates, dated_of, row_values, table_of
 from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
-from unpooled.models.survival.comparing import curve
-from unpooled.models.survival.result import ArmMean, ArmsTest, CurveDifference, SurvivalResult
+from unpooled.models.survival.fit import ArmMean, ArmsTest, CurveDifference, SurvivalResult, curve
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of

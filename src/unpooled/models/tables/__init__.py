@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from unpooled.models.tables.coordinator import coordinate
-from unpooled.models.tables.outlook import outlook
-from unpooled.models.tables.party import STEPS
-from unpooled.models.tables.plan import compile_plan, notes
-from unpooled.models.tables.result import Contingency
-from unpooled.models.tables.template import TEMPLATE
-from unpooled.models.tables.terms import foot, panels, render, terms
+from unpooled.models.tables.declared import STEPS, TEMPLATE, compile_plan, notes, outlook
+from unpooled.models.tables.fit import coordinate
+from unpooled.models.tables.result import Contingency, foot, panels, render, terms
 from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(

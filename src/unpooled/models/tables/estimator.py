@@ -37,7 +37,7 @@ from unpooled.protocol.terms import FIELDS, as_html
 if TYPE_CHECKING:
     import polars as pl
 
-    from unpooled.models.tables.plan import TablesDesign
+    from unpooled.models.tables.declared import TablesDesign
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
 
