@@ -30,7 +30,7 @@ FRAME = pd.DataFrame(
     }
 )
 BOUNDS: dict[str, Any] = {"age": (20, 90), "arm": ["a", "b"], "sbp": (80, 220)}
-pytestmark = pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning")
+pytestmark = [pytest.mark.guarantee, pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning")]
 
 
 @pytest.fixture(autouse=True)

@@ -193,6 +193,7 @@ def test_sites_are_routed_as_metadata() -> None:
 # --- the released statistic ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("basis", ["dct", "bspline", "none", np.column_stack([np.ones(12), np.arange(12.0)])])
 def test_sites_add_up_to_one_site_exactly_in_any_blocks(basis) -> None:
     plan = PrivatePLSRegression(**{**DECLARED, "bounds": (-3, 3)}, basis=basis).plan(600, 12)
