@@ -10,7 +10,9 @@ import ast
 import json
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 
 PACKAGE = Path("src/unpooled")
@@ -59,8 +61,22 @@ def words(node: ast.AST) -> set[str]:
     return found | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
 
 
+@cache
+def named() -> dict[Path, set[str]]:
+    """Return the functions that a party runs because a row names them, by file: the answers of its steps, and the check of its data."""
+    from unpooled.models import load, row_names
+
+    found: dict[Path, set[str]] = defaultdict(set)
+    for row in map(load, (*row_names(), "link")):
+        for each in (*(step.answer for step in (*row.steps, *row.more_steps(None))), row.check):
+            function = each.func if isinstance(each, partial) else each
+            found[Path(function.__code__.co_filename).resolve()].add(function.__qualname__)
+    return found
+
+
 def held(file: Path) -> set[int]:
-    """Return the lines of a file that must be run: of functions that use one of the names of ``ACTS``, and of all that these use of the file."""
+    """Return the lines of a file that must be run: of functions that use one of the names of ``ACTS`` or that a row names, and of all that these use
+    of the file."""
     text = file.read_text()
     tree = ast.parse(text)
     if file.relative_to(PACKAGE).parts[0] in ROOMS:
@@ -70,7 +86,7 @@ def held(file: Path) -> set[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             actors |= {alias.asname or alias.name for alias in node.names if acts(node.module or "", alias.name)}
-    waiting = [name for name, used in every.items() if used & actors]
+    waiting = [name for name, used in every.items() if used & actors or name in named().get(file.resolve(), ())]
     found = set[str]()
     while waiting:
         if (name := waiting.pop()) not in found:
@@ -90,7 +106,8 @@ def carrying() -> list[Path]:
     return [
         file
         for file in files
-        if rooms[file] in ROOMS or (rooms[file] not in APART and any(acts(*one) for one in imports(file)))
+        if rooms[file] in ROOMS
+        or (rooms[file] not in APART and (file.resolve() in named() or any(acts(*one) for one in imports(file))))
     ]
 
 

@@ -45,6 +45,8 @@ HEAD = """# Mutants
 "equivalent" (no test could notice) or "excused" (none need); the share is of all but the equivalent ones, with its 95 % Clopper-Pearson interval.
 
 """
+#: Rooms that show a line together: the ledger's, and those that add up what a party holds.
+SUMS = ("privacy", "totals", "products", "linear", "inference")
 #: The first round asks tests of so few files: most mutants die there, without the import of every test file.
 FILES = 6
 
@@ -125,11 +127,11 @@ def one(
 def table(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
     """A line per package, and the survivors that nobody has looked at."""
     excused, lines, fate = listed(), [], Counter()
-    both = " and ".join(PACKAGES[:2])
+    sums = ", ".join(SUMS)
     for row in rows:
         entry = excused.get((row["file"], row["statement"], row["before"], row["after"]))
         state = row["outcome"] if row["outcome"] != "survived" else (entry or {}).get("kind", "survived")
-        for package in (row["package"], "all", *((both,) if row["package"] in PACKAGES[:2] else ())):
+        for package in (row["package"], "all", *((sums,) if row["package"] in SUMS else ())):
             fate[package, state] += 1
         if state == "survived":
             lines.append(
@@ -137,7 +139,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
             )
     states = ("killed", "timed out", "survived", "excused", "equivalent")
     shown = [f"| package | sampled | {' | '.join(states)} | noticed, % | from | to |", "|---" * (len(states) + 5) + "|"]
-    for package in (*PACKAGES, both, "all"):
+    for package in (*PACKAGES, sums, "all"):
         count = {state: fate[package, state] for state in states}
         real, noticed = sum(count.values()) - count["equivalent"], count["killed"] + count["timed out"]
         if real:

@@ -581,6 +581,15 @@ def test_no_fit_waits_for_a_study_that_is_refused() -> None:
         unpooled.Study({"one": baseline, "two": baseline}, shares={"one": 1.0}).fit(frame())
     with pytest.raises(ZeroDivisionError):  # in the second analysis, while the first one waits
         unpooled.Study({"one": baseline, "two": lambda data: 1 / 0}).fit(frame())
+
+    def stubborn(data):
+        try:
+            return baseline(data)
+        except UsageError:
+            return baseline(data)
+
+    with pytest.raises(UsageError, match="shares gives every analysis"):
+        unpooled.Study({"one": stubborn, "two": baseline}, shares={"one": 1.0}).fit(frame())
     for _ in range(100):
         if threading.active_count() == before:
             break

@@ -116,14 +116,15 @@ class Waiting:
 
     def _wait(self, asked: Asked) -> tuple[Plan, LocalRun]:
         if self._answered:
-            raise UsageError("an analysis asks one study: this one asked another after it was answered")
+            raise UsageError("an analysis asks one study: this one asked another after it was answered, or refused")
         self._said.put(_alone(asked))
         if (answer := self._answers.get()) is None:
             raise UsageError("the study of this analysis was not run")
         return answer
 
     def close(self) -> None:
-        """Let a fit end that is not answered, because the study was refused: its thread would hold its frame."""
+        """Let a fit end that is not answered, because the study was refused: its thread would hold its frame. It asks nothing more."""
+        self._answered = True
         self._answers.put(None)
 
     def answered(self, plan: Plan, found: LocalRun) -> Any:  # noqa: ANN401 - whatever the fit returns

@@ -520,7 +520,7 @@ class Srht:
         size = max(1, min(-(-n // (4 * workers)) if workers > 1 else n, _ROW_BLOCK // tau))
         work = self._worker(X, out, dtype, size)
         blocks = range(0, n, size)
-        todo = iter(blocks)  # shared: whoever is free takes the next block
+        todo = iter(blocks)  # shared: the thread that is free takes the next block
 
         def drain() -> None:
             for start in todo:
