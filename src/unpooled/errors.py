@@ -29,6 +29,8 @@ No message of any of them carries a data value: they travel to other organisatio
 
 from __future__ import annotations
 
+import sys
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -158,3 +160,14 @@ class BudgetWarning(UserWarning):
 
 class UtilityWarning(UserWarning):
     """A fit is worse than it could be: its budget buys no more than a mean, or its radius limits it."""
+
+
+_WITHIN = __name__.partition(".")[0]
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn whoever called this package: the warning names the first line outside of it."""
+    level, frame = 1, sys._getframe()  # noqa: SLF001 - as the standard library's own warnings do
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _WITHIN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

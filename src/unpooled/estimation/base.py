@@ -319,7 +319,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         study, roots = self._as_linked(study, tables)
         row = self._row_of(study)
         self.plan_, found = run(row, study, tables, keepers, self.budget, roots, whose=self)
-        warn_of_a_mean(self.plan_, stacklevel=3)
+        warn_of_a_mean(self.plan_)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         return found
 

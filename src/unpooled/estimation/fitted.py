@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.errors import UsageError, listed
+from unpooled.errors import UsageError, listed, warn_caller
 from unpooled.inference.profiles import Profile, profile
 from unpooled.inference.sites import SITE
 from unpooled.privacy.bounds import Coding
@@ -233,7 +232,7 @@ class Tabled(Profiled):
         """
         tables = self._tables()
         if reference is not None and not isinstance(reference, Mapping) and tables.classes:
-            warnings.warn("`reference` names levels of columns; a class is named by `against`", FutureWarning, stacklevel=2)
+            warn_caller("`reference` names levels of columns; a class is named by `against`", FutureWarning)
             reference, against = None, reference
         asked: dict[str, Any] = {"reference": reference, "coding": coding, "against": against, "exponentiate": exponentiate}
         return tables.summary(level, adjust, **asked)

@@ -6,14 +6,13 @@ import html
 import itertools
 import math
 import textwrap
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.errors import Refusal, UsageError, UtilityWarning, listed
+from unpooled.errors import Refusal, UsageError, UtilityWarning, listed, warn_caller
 from unpooled.inference.summary import ACCENT, BAND, OTHER, SOFT, new_figure
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
@@ -529,12 +528,11 @@ def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
         raise Refusal(msg)
 
 
-def warn_of_a_mean(plan: Plan, stacklevel: int) -> None:
+def warn_of_a_mean(plan: Plan) -> None:
     """Warn of a fit whose plan, decided before data, buys the mean of the response alone; nothing is simulated for it."""
     if getattr(plan.design, "mean_only", False) and not plan.study.derived:
-        warnings.warn(
+        warn_caller(
             f"at epsilon {plan.study.epsilon:g} with {sum(card.rows for card in plan.study.parties)} rows this fit is no more than a mean: noise "
             "would hide what columns explain. Ask for more epsilon, more rows or fewer columns; outlook(rows, columns) says what each would give",
             UtilityWarning,
-            stacklevel=stacklevel + 1,
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 import numpy as np
 
-from unpooled.errors import DataError, PrivacyLeakWarning, UsageError, listed
+from unpooled.errors import DataError, PrivacyLeakWarning, UsageError, listed, warn_caller
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.privacy.unit import real
@@ -289,7 +288,7 @@ class Bounds:
                 "no bounds were declared, so they were read off the data: the result is for exploration only and carries no "
                 "privacy guarantee. Pass bounds=Bounds(low=..., high=...) to get one."
             )
-            warnings.warn(message, PrivacyLeakWarning, stacklevel=3)
+            warn_caller(message, PrivacyLeakWarning)
         low: list[float] = []
         high: list[float] = []
         categories: dict[str | int, Sequence[object]] = {}

@@ -10,14 +10,13 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError
+from unpooled.errors import BudgetRefusal, BudgetWarning, UsageError, warn_caller
 from unpooled.privacy.exposure import Cost, alternatives
 from unpooled.privacy.ledger import Charge, Ledger, ReleaseKey
 from unpooled.privacy.origin import by_draw
@@ -215,7 +214,7 @@ class _Memory:
                 "rows that were fitted before in this process are fitted again, and what their people lose adds up over all fits; the "
                 "statement is about this fit alone. Share a budget: budget=unpooled.Budget(epsilon, delta) (docs: with scikit-learn)"
             )
-            warnings.warn(message, BudgetWarning, stacklevel=2)
+            warn_caller(message, BudgetWarning)
         if telling:
             self._seen = np.union1d(self._seen, distinct)[:_REMEMBERED]
 

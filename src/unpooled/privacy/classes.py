@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.errors import DataError, PrivacyLeakWarning, UsageError
+from unpooled.errors import DataError, PrivacyLeakWarning, UsageError, warn_caller
 from unpooled.privacy.bounds import text_of
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Classes:
                 "no classes were declared, so they were read off the labels: the result is for exploration only and carries no "
                 "privacy guarantee. Pass classes=(first, second) to get one."
             )
-            warnings.warn(message, PrivacyLeakWarning, stacklevel=4)
+            warn_caller(message, PrivacyLeakWarning)
         return found
 
     @property

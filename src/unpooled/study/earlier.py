@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unpooled.errors import StudyError, UsageError, listed
+from unpooled.errors import StudyError, UsageError, listed, warn_caller
 from unpooled.estimation.earlier import CitedRun
 from unpooled.inference.priors import EarlierModel
 from unpooled.models import REGISTRY, load
@@ -140,9 +139,7 @@ def _warn_of_former_words(former: Mapping[str, str], parameters: Mapping[str, An
     """Warn of the names that the version before had."""
     for name, word in former.items():
         if name in parameters:
-            warnings.warn(
-                f"[parameters] {name} is {word} now; the former name works for one version", FutureWarning, stacklevel=4
-            )
+            warn_caller(f"[parameters] {name} is {word} now; the former name works for one version", FutureWarning)
 
 
 def _with_earlier_models(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,7 +10,7 @@ import msgspec
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.errors import UsageError, UtilityWarning
+from unpooled.errors import UsageError, UtilityWarning, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, LinearRegressor, cards_of, tables_of
 from unpooled.estimation.columns import JOINING, held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.parameters import (
@@ -117,35 +116,32 @@ class BeforeRounds:
 # Results for an estimator of parties in one process: coefficients in place, iterates, and the noise-free duality gap.
 
 
-def bound_of(radius: float | None, half_range: float, renamed: Mapping[str, str], *, stacklevel: int) -> dict[str, float]:
+def bound_of(radius: float | None, half_range: float, renamed: Mapping[str, str]) -> dict[str, float]:
     """Return the study's parameter for a radius that a Python call names, and warn where the number meant something else in version 0.2.0."""
     if radius is None:
         return {}
     name = renamed.get("radius", "radius")
     if name != "radius" and half_range != 1:
-        warnings.warn(
+        warn_caller(
             f"radius is in half ranges of y: radius={radius:g} is {radius * half_range:g} in units of y. Until version 0.2.0 it was in units of y: "
             f"for the same bound as then pass radius={radius / half_range:g}, or leave it out and the noise sets a penalty",
             FutureWarning,
-            stacklevel=stacklevel + 1,
         )
     return {name: float(radius)}
 
 
-def warn_if_full(result: Any, stacklevel: int) -> None:  # noqa: ANN401 - a LassoResult
+def warn_if_full(result: Any) -> None:  # noqa: ANN401 - a LassoResult
     """Warn of a fit that its radius limits, and of one of joint moments whose noise leaves no coefficient."""
     if result.moments is not None and not result.terms:
-        warnings.warn(
+        warn_caller(
             "Noise hides what columns explain, so this fit is no more than a mean: ask for more epsilon, more rows or fewer columns.",
             UtilityWarning,
-            stacklevel=stacklevel + 1,
         )
     if result.binds:
-        warnings.warn(
+        warn_caller(
             "The coefficients fill the ball that the radius allows, so the radius limits this fit: pass a larger radius, "
             'or radius=None with method="moments" for a fit that needs none. It is fitted.',
             UtilityWarning,
-            stacklevel=stacklevel + 1,
         )
 
 
@@ -465,7 +461,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         assert declared.response is not None
         # Joint moments never had a radius in units of y: nothing to warn of.
         half_range = 1.0 if self._joins else declared.response.half_width
-        bound = bound_of(self.radius, half_range, self._row.form.renamed, stacklevel=3)
+        bound = bound_of(self.radius, half_range, self._row.form.renamed)
         if self._joins:
             return self._joint_study(rows[ALL], declared, self._of_rounds() | bound, holder)
         self._check_joining()
@@ -501,7 +497,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         response, columns = declared.response, declared.columns
         if self._joins:
             study = self._study({ALL: features.n_rows}, declared, holder)
-            warn_if_full(self._fit_joint(study, features, declared, response_values), stacklevel=2)
+            warn_if_full(self._fit_joint(study, features, declared, response_values))
             self.path_, self.n_iter_, self.dual_gap_ = [], 1, None
             return self
         study = self._study({ALL: features.n_rows}, declared)
@@ -510,7 +506,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
         centred = response_values - response.centre
         tables = tables_of(study, features, centred)
         result = self._run(study, tables).outcome.result
-        warn_if_full(result, stacklevel=2)
+        warn_if_full(result)
         self._keep_drawn(result)
         self.shared_, self.n_iter_ = result.shared, max(len(result.path), 1)
         self.path_ = walked(self.plan_.design.radius(study), result.path) if result.path else []
@@ -678,10 +674,10 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
         study = self._study({ALL: table.n_rows}, declared, holder)
         signs = np.where(np.asarray(labels) == self.classes_[1], 1.0, -1.0)
         if self._joins:
-            warn_if_full(self._fit_joint(study, table, declared, signs), stacklevel=2)
+            warn_if_full(self._fit_joint(study, table, declared, signs))
             return self
         result = self._run(study, tables_of(study, table, signs)).outcome.result
-        warn_if_full(result, stacklevel=2)
+        warn_if_full(result)
         self._keep_drawn(result)
         self.shared_, self._columns = result.shared, declared.columns
         self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -11,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, warn_caller
 from unpooled.estimation.base import ALL, Declared
 from unpooled.estimation.parameters import (
     ARRAY,
@@ -446,7 +445,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
         self.x_mean_, self.fallback_ = model.mean.numpy().copy(), model.fallback
         self.n_components_ = self._n_features_out = self.x_rotations_.shape[1]
         if self.fallback_ and not math.isinf(self.epsilon):
-            warnings.warn(self.fallback_, UserWarning, stacklevel=3)
+            warn_caller(self.fallback_, UserWarning)
         return self
 
     def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Matrix]:  # noqa: ANN401 - an array or a frame

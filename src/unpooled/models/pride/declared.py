@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ import msgspec
 import numpy as np
 from scipy.special import expit, softmax
 
-from unpooled.errors import DataError, PrivacyLeakWarning, StudyError, UsageError, listed
+from unpooled.errors import DataError, PrivacyLeakWarning, StudyError, UsageError, listed, warn_caller
 from unpooled.estimation.earlier import (
     ALIKE,
     ANY,
@@ -283,7 +282,7 @@ class Levels(Classes):
                 "no classes were declared, so they were read off the labels: the result is for exploration only and carries no "
                 "privacy guarantee. Pass classes=(first, second, ..) to get one."
             )
-            warnings.warn(message, PrivacyLeakWarning, stacklevel=5)
+            warn_caller(message, PrivacyLeakWarning)
         return cls(given if ordered else np.unique(given), derived=classes is None)
 
     @property

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, StudyEstimator, cards_of, tables_of
 from unpooled.estimation.parameters import NUMBERS, WHOLE, check, plain
 from unpooled.estimation.tables import RESPONSE, part
@@ -123,7 +122,7 @@ class StackEstimator(DeclaredClassifier):
         if self.source is not None:
             if prior is not None:
                 raise UsageError(BOTH_PRIORS)
-            renamed("source", "prior", stacklevel=5)
+            renamed("source", "prior")
             given = self.source
         named = given if isinstance(given, Mapping) else {} if given is None else {ALL: given}
         if not all(NUMBERS.holds(weights) for weights in named.values()):
@@ -165,9 +164,9 @@ class StackEstimator(DeclaredClassifier):
         return block.scaled(X)
 
 
-def renamed(former: str, word: str, *, stacklevel: int) -> None:
+def renamed(former: str, word: str) -> None:
     """Warn of a parameter by its name of the version before."""
-    warnings.warn(f"`{former}` is `{word}` now; the former name works for one version", FutureWarning, stacklevel=stacklevel)
+    warn_caller(f"`{former}` is `{word}` now; the former name works for one version", FutureWarning)
 
 
 def released_weights(result: StackingResult) -> dict[str, list[float]]:
@@ -297,7 +296,7 @@ class StackedClassifier(StackEstimator):
             return self.prior, self.rates
         if self.rates is not None:
             raise UsageError(BOTH_RATES)
-        renamed("prior", "rates", stacklevel=5)
+        renamed("prior", "rates")
         return None, np.asarray(self.prior).tolist()
 
     def fit(
