@@ -287,6 +287,20 @@ def test_a_cell_does_not_depend_on_where_a_row_stands() -> None:
     assert plan.design.statistic(Table(values)).tolist() == np.asarray(alone).tolist()
 
 
+@pytest.mark.guarantee
+def test_a_row_of_either_class_is_in_one_cell_of_its_class() -> None:
+    columns = (COLUMNS[0], Column("ill", categories=("no", "yes")))
+    parameters = {"response": "ill", "link": "logistic", "coefficients": {"a": 1.0}, "cuts": [-0.5, 0.5]}
+    card = Card("one", 40, columns)
+    asked = Study("diagnose", (card,), 1.0, 1e-5, parameters=parameters, derived=())
+    statistic = load("diagnose").compile(asked).design.statistic
+    cells = {
+        (a, ill): int(statistic(Table({"a": [a, a], "ill": np.array([ill, ill], dtype=object)})).argmax())
+        for a, ill in itertools.product((-1.0, 0.0, 1.0), ("no", "yes"))
+    }
+    assert sorted(cells.values()) == list(range(6))
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------------
 
 

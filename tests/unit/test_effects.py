@@ -126,6 +126,7 @@ def by_hand(data: dict[str, Any], y: np.ndarray, logistic: bool) -> dict[str, fl
 
 
 @pytest.mark.slow
+@pytest.mark.guarantee
 @pytest.mark.parametrize("logistic", [False, True])
 def test_without_noise_effects_are_the_textbook_s(logistic: bool) -> None:
     data = people(3000)
@@ -147,6 +148,7 @@ def test_without_noise_effects_are_the_textbook_s(logistic: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.guarantee
 def test_without_noise_weighted_curves_are_those_of_weighted_counts_and_the_difference_lies_between_them() -> None:
     rng = np.random.default_rng(3)
     data = people(6000)

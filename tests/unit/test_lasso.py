@@ -227,6 +227,7 @@ def test_the_choice_and_the_score_without_noise_are_exact_and_unbounded() -> Non
     assert drawn(score, np.array([1.25]), KeySource.simulation(0).stream("x"), 1.0).tolist() == [1.25]
 
 
+@pytest.mark.guarantee
 def test_predictions_are_clipped_between_their_bound_and_the_end_of_their_noise() -> None:
     terms = (Term("a", 0, 3.0), Term("b", 1, -4.0))
     assert design_of(study(parameters={"clip": 0.5})).clip(terms) == 0.5
