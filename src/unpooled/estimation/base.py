@@ -16,14 +16,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import DataError, UsageError, listed
+from unpooled.estimation.calls import asked_of
 from unpooled.estimation.columns import Linkable, Linkage
 from unpooled.estimation.fitted import at_sites, linear_model, mean_of_lines, natural_at
 from unpooled.estimation.outlook import warn_of_a_mean
 from unpooled.estimation.parameters import (
     PROTECTING,
-    SHARED,
     WHOLE,
-    Constraints,
     HasForms,
     asked_by,
     check,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
+    from unpooled.estimation.calls import Argument
     from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
@@ -99,12 +99,11 @@ class Declared:
 class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     """A scikit-learn estimator whose ``fit`` runs a study over parties of this process.
 
-    A model's estimator says what is its own: its parameters and their kinds (``_parameter_constraints``), its model, the study that
+    A model's estimator says what is its own: its declared parameters (:func:`unpooled.estimation.calls.takes`), its model, the study that
     they ask (:meth:`_study`), and the attributes that the result becomes. Everything else is here, once.
     """
 
     _model: ClassVar[Model]
-    _parameter_constraints: ClassVar[Constraints] = SHARED
     #: Whether ``fit`` and ``predict`` take scipy's sparse matrices.
     _takes_sparse: ClassVar[bool] = False
     _columns: tuple[Column, ...]
@@ -116,25 +115,21 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     _lines: tuple[tuple[float, float], ...] = ()
     _saved_types: ClassVar[tuple[type, ...]] = (Classes, Declared, LinearFit, Linkage, Moments)
 
-    def __init__(
-        self,
-        epsilon: float,
-        delta: float | None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None,
-        adjacency: str,
-        calibration: str,
-        public_seed: int,
-        random_state: int | None,
-        budget: Budget | None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.adjacency = adjacency
-        self.calibration = calibration
-        self.public_seed = public_seed
-        self.random_state = random_state
-        self.budget = budget
+    #: What its constructor takes (:func:`unpooled.estimation.calls.takes`), by name.
+    arguments: ClassVar[Mapping[str, Argument]]
+    epsilon: float
+    delta: float | None
+    bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None
+    adjacency: str
+    calibration: str
+    public_seed: int
+    random_state: int | None
+    budget: Budget | None
+
+    def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - its own
+        """Every estimator has a constructor of its own, which its declared parameters make."""
+        msg = f"{type(self).__name__} declares no parameters (unpooled.estimation.calls.takes)"
+        raise NotImplementedError(msg, args, given)
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - of other bases
         """Let every ``fit`` take columns of its frame by name."""
@@ -216,7 +211,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
                 "it, so a fit would be another study: ask the study again with its file, or make an estimator of your own"
             )
             raise UsageError(msg)
-        check(self._parameter_constraints, self.get_params(deep=False))
+        check({name: one.kinds for name, one in self.arguments.items()}, self.get_params(deep=False))
         self._check_form()
 
     @property
@@ -273,6 +268,13 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
             declared = {column.name: column for column in bounds.columns(bounds.names)}
             return tuple(declared[name] for name in names)
         return bounds.columns(names)
+
+    def _says(self, fields: type, **own: Any) -> dict[str, Any]:  # noqa: ANN401 - of a study's parameters
+        """Return what a study says in its parameters: those of the estimator that this struct has by their names, and the study's ``own``.
+
+        A formula and earlier models are said apart, by what they depend on.
+        """
+        return asked_of(fields, self.get_params(deep=False), {*own, "formula", "prior"}) | own | self._formula_parameter
 
     def _asked(
         self,

@@ -70,10 +70,11 @@ MAPPING = ParameterKind("a mapping", lambda value: isinstance(value, Mapping))
 ARRAY = ParameterKind(
     "an array of numbers", lambda value: not isinstance(value, str) and np.asarray(value).dtype.kind in "iuf"
 )
-_SEED = ParameterKind(
+REAL = ParameterKind("None (real noise)", NONE.holds)
+SEED = ParameterKind(
     "an integer (a simulation)", lambda value: WHOLE.holds(value) or isinstance(value, np.random.RandomState)
 )
-_BOUNDS = ParameterKind(
+BOUNDED = ParameterKind(
     "Bounds, a pair (low, high) or a mapping from column names",
     lambda value: isinstance(value, Bounds | Mapping) or (LIST.holds(value) and len(value) == 2),  # noqa: PLR2004
 )
@@ -88,7 +89,7 @@ def taking(names: str, *kinds: ParameterKind) -> Constraints:
 SHARED: Constraints = (
     taking("epsilon penalty", NUMBER)
     | taking("delta", NUMBER, NONE)
-    | taking("bounds", _BOUNDS, NONE)
+    | taking("bounds", BOUNDED, NONE)
     | taking("y_bounds", PAIR, NONE)
     | taking("classes", LIST, NONE)
     | taking("rows_per_household", WHOLE)
@@ -97,7 +98,7 @@ SHARED: Constraints = (
     | taking("fit_intercept", FLAG)
     | taking("tolerate public_seed", WHOLE)
     | taking("nodes", LIST)
-    | taking("random_state", ParameterKind("None (real noise)", NONE.holds), _SEED)
+    | taking("random_state", REAL, SEED)
     | taking("budget", ParameterKind("a Budget", lambda value: isinstance(value, Budget)), NONE)
 )
 

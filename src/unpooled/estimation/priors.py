@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.fitted import refuse_kept, released_model
-from unpooled.estimation.parameters import ParameterKind
+from unpooled.estimation.parameters import NONE, ParameterKind
 from unpooled.inference.coding import coded_by
 from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import DrawnTo, EarlierModel, Pull, Weight, check_models
 from unpooled.privacy.bounds import Coding, text_of
+from unpooled.privacy.declared import says
 from unpooled.privacy.origin import PRIOR, as_inputs, origins_of, sourced
 from unpooled.privacy.table import as_column
 from unpooled.schedules import table
@@ -68,6 +69,20 @@ def _is_prior(value: object) -> bool:
 
 
 PRIORS = ParameterKind(_WORDS, _is_prior)
+
+
+class DrawnFit:
+    """How a call names the earlier models to which its fit is drawn."""
+
+    prior: Annotated[
+        Any,
+        says(
+            "Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree; intervals are then credible.",
+            kinds=(PRIORS, NONE),
+            call="mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional",
+            written="Prior",
+        ),
+    ] = None
 
 
 def _models(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -13,11 +13,26 @@ from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES, Response
 from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.inference.printed_terms import TREATMENT, class_terms
-from unpooled.inference.priors import ESTIMATE, EarlierModel, check_models
+from unpooled.inference.priors import ESTIMATE, check_models
 from unpooled.inference.sites import SiteEffects
+from unpooled.linear.declared import (
+    CodingWord,
+    CovarianceWord,
+    EarlierModels,
+    FormulaText,
+    Intercept,
+    MaxPasses,
+    ReferenceLevels,
+    SiteEffectsWord,
+    WeightColumn,
+)
+from unpooled.linear.declared import (
+    Response as ResponseColumn,
+)
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.schedule import AFFORDED, AMPLE, opened
 from unpooled.models.glm.families import (
+    FAMILIES,
     LOGISTIC,
     MULTINOMIAL,
     SURVIVAL,
@@ -29,6 +44,7 @@ from unpooled.models.glm.families import (
     check_family,
 )
 from unpooled.models.glm.rows import Responses
+from unpooled.privacy.declared import OverParties, says
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.totals.weights import weighting_of
 
@@ -306,49 +322,85 @@ _MOST_INTERVALS = 100
 _UNSHIFTED_FAMILIES = (MULTINOMIAL, SURVIVAL)
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a study of a generalised linear model."""
 
-    response: str
-    family: str = LOGISTIC
-    #: Of counts: the variance is dispersion times the mean (Poisson), or mean + dispersion mean^2; or "estimate", from the residuals.
-    dispersion: float | str = ESTIMATE
-    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``linear/residuals.py``).
-    covariance: str = Covariance.AUTO
-    #: A declared column that the mean is in proportion to, and one that is added to the linear predictor.
-    exposure: str = ""
-    offset: str = ""
-    #: A declared column of weights, by which everything that a record adds to a sum is multiplied.
-    weights: str = ""
-    #: Of times to an event: the declared column that says whether there was one, and where the hazard may change.
-    event: str = ""
-    cuts: tuple[float, ...] | None = None
-    #: L2 penalty of the mean loss on the slopes, in the data's own units (scikit-learn's alpha).
-    ridge: float = 0.0
-    #: For method "moments": an L2 bound on the centred row, in its own units, and whether longer rows are shortened to it ("shorten") or all
-    #: are scaled to one length ("unit").
-    norm: float | None = None
-    rows: str = SHORTEN
-    fit_intercept: bool = True
-    #: "auto" is decided before data (``schedule_of``).
-    method: str = GlmMethod.AUTO
-    #: The most passes over the data.
-    max_passes: int = MOST_PASSES
-    #: T: parties that may collude or drop out.
-    tolerate: int = 0
-    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
-    nodes: tuple[str, ...] = ()
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
-    reference: dict[str, str] = msgspec.field(default_factory=dict)
-    coding: str = TREATMENT
-    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
-    formula: str = ""
-    #: Whether sites differ by a constant: "pooled" (they do not) or "fixed" (``inference/sites.py``).
-    site_effects: str = SiteEffects.POOLED
-    #: Earlier models of the same response, to which the fit is drawn as far as the records agree (``inference/priors.py``).
-    prior: tuple[EarlierModel, ...] = ()
+    response: ResponseColumn
+    family: Annotated[
+        str,
+        says(
+            'The law of the response. "logistic" has two declared classes and the logit link, "multinomial" two or more and the softmax, the others '
+            'the logarithm. "survival" is for times to an event: hazards that change at ``cuts`` and are in proportion (piecewise exponential).',
+            LOGISTIC,
+            choices=FAMILIES,
+        ),
+    ] = LOGISTIC
+    dispersion: Annotated[
+        float | str,
+        says(
+            'The variance is dispersion * mean ("poisson"), dispersion * mean^2 ("gamma"), or mean + dispersion * mean^2 ("negative-binomial"). '
+            '"estimate" learns it from released residuals, at least 1 for the Poisson family.',
+            choices=(ESTIMATE,),
+        ),
+    ] = ESTIMATE
+    covariance: CovarianceWord = Covariance.AUTO
+    exposure: Annotated[
+        str, says("A declared column, above 0, to which the mean is in proportion.", column=True, study=True)
+    ] = ""
+    offset: Annotated[str, says("A declared column that is added to the linear predictor.", column=True, study=True)] = ""
+    weights: WeightColumn = ""
+    event: Annotated[
+        str,
+        says(
+            "Of the survival family: the declared column that is 0 or 1, or has two categories, of which the second is the event. The response is then "
+            "the time, from 0 to the end of follow-up.",
+            column=True,
+            study=True,
+        ),
+    ] = ""
+    cuts: Annotated[
+        tuple[float, ...] | None,
+        says(
+            "Of the survival family: where the hazard may change, rising, between 0 and the end of follow-up; [] is a constant hazard."
+        ),
+    ] = None
+    ridge: Annotated[
+        float,
+        says(
+            "L2 penalty of the mean loss on the slopes, in the data's own units: ``alpha`` of scikit-learn's PoissonRegressor, 1/(n C) of its "
+            "LogisticRegression."
+        ),
+    ] = 0.0
+    norm: Annotated[
+        float | None,
+        says('Of method "moments": an L2 bound on the centred row, in its own units (``Bounds(norm=R)``).', study=True),
+    ] = None
+    rows: Annotated[
+        str,
+        says(
+            'Of method "moments": whether longer rows are shortened to that bound, or all are scaled to one length.',
+            choices=(SHORTEN, UNIT_ROWS),
+            study=True,
+        ),
+    ] = SHORTEN
+    fit_intercept: Intercept = True
+    method: Annotated[
+        str,
+        says(
+            'How the budget is spent. "newton": rounds of gradients, then one Newton step that tells standard errors. "gradient": without the step. '
+            '"direction" (logistic): rounds for the direction of the slopes, then a histogram for their length. "moments" (logistic): the slopes\' '
+            'direction from one release, for rows with a bound on their length (``Bounds(norm=R)``). "mean": the base rate alone. "auto" chooses by '
+            "rows, columns and privacy, before data.",
+            choices=GlmMethod,
+        ),
+    ] = GlmMethod.AUTO
+    max_passes: MaxPasses = MOST_PASSES
+    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    reference: ReferenceLevels = msgspec.field(default_factory=dict)
+    coding: CodingWord = TREATMENT
+    formula: FormulaText = ""
+    site_effects: SiteEffectsWord = SiteEffects.POOLED
+    prior: EarlierModels = ()
 
 
 def check_prior(parameters: Parameters, layout: MomentsLayout, responses: Responses) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -12,31 +12,22 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
+from unpooled.estimation.calls import OfClasses, OfEveryFit, OfNumbers, OverSites, Summing, Weighted, takes
 from unpooled.estimation.fitted import Tabled
 from unpooled.estimation.parameters import (
-    NONE,
-    NUMBER,
-    NUMBERS,
-    PAIR,
-    SHARED,
-    WHOLE,
-    WORD,
     counts_of,
     row_cards,
     site_tables,
-    taking,
 )
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier
 from unpooled.estimation.tables import RESPONSE, part, weights_of
 from unpooled.families import Response
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import KaplanMeier, LifeTable
-from unpooled.inference.sites import SiteEffects, asked_effects
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
-from unpooled.models.glm.declared import MOST_PASSES, GlmMethod
+from unpooled.models.glm.declared import GlmMethod, Parameters
 from unpooled.models.glm.families import (
-    LOGISTIC,
     MULTINOMIAL,
     POSITIVE,
     SURVIVAL,
@@ -47,6 +38,7 @@ from unpooled.models.glm.families import (
 from unpooled.models.glm.result import GlmCoefficient, GlmResult, tables
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
 from unpooled.privacy.table import Table
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, given_weights
@@ -58,7 +50,6 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from unpooled.inference.tables import Tables
-    from unpooled.privacy.budget import Budget
 
     Given = tuple[ArrayLike | None, tuple[float, float] | None]
     Vector = NDArray[np.float64]
@@ -348,79 +339,22 @@ class _GlmPredictions(Tabled, Followed, StudyEstimator):
 # ``PrivateGLM``: a thin scikit-learn estimator over the study of generalised linear models, run in process.
 
 
+class Shifted(Weighted):
+    """What a call declares of exposures and offsets."""
+
+    exposure_bounds: Annotated[
+        tuple[float, float] | None,
+        says("Declared range, above 0, of ``exposure`` in ``fit``, to which the mean is in proportion."),
+    ] = None
+    offset_bounds: Annotated[
+        tuple[float, float] | None,
+        says("Declared range of ``offset`` in ``fit``, which is added to the linear predictor."),
+    ] = None
+
+
+@takes(OfEveryFit, OfNumbers, OfClasses, OverSites, Summing, Parameters, Shifted, DrawnFit, first="family")
 class PrivateGLM(Earlier, _GlmPredictions):
     """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
-
-    Parameters
-    ----------
-    family : {"logistic", "poisson", "gamma", "negative-binomial", "multinomial", "survival"}, default "logistic"
-        The law of the response. "logistic" has two declared classes and the logit link, "multinomial" two or more and the softmax, the others
-        have the logarithm as link. "survival" is for times to an event: hazards that change at ``cuts`` and are in proportion (piecewise
-        exponential).
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise, fits to convergence and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges of the features. None reads them off the data, warns, and promises nothing.
-    y_bounds : (low, high), optional
-        Declared range of a response that is a number: (0, most) of counts, above 0 for "gamma", (0, end of follow-up) of times. None reads it off the data, warns, and
-        promises nothing.
-    classes : list of labels, optional
-        The declared labels of the logistic family (two) and of the multinomial (two or more). None reads them off ``y``, warns, and promises nothing.
-    unit : {"record", "attribute", "household"}, default "record"
-        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
-    rows_per_household : int, default 1
-        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    calibration : {"sound"}, default "sound"
-        The noise whose guarantee is proved; there is no other form.
-    aggregation : {"distributed", "trusted", "local"}, default "distributed"
-        Who adds the noise: all sites in parts, one of them that the others trust, or each all of it. One site alone adds all of it in any case.
-    tolerate : int, default 0
-        T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
-    nodes : list of site names, default ()
-        Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    method : {"auto", "newton", "gradient", "direction", "moments", "mean"}, default "auto"
-        How the budget is spent. "newton": rounds of gradients, then one Newton step that tells standard errors. "gradient": without the
-        step. "direction" (logistic): rounds for the direction of the slopes, then a histogram for their length. "moments" (logistic): the slopes' direction from one release, for rows with a bound on their length (``Bounds(norm=R)``).
-        "mean": the base rate alone. "auto" chooses by rows, columns and privacy, before data.
-    max_passes : int, default 105
-        The most passes over every party's data.
-    dispersion : float or "estimate", default "estimate"
-        The variance is dispersion * mean ("poisson"), dispersion * mean^2 ("gamma"), or mean + dispersion * mean^2 ("negative-binomial").
-        "estimate" learns it from released residuals, at least 1 for the Poisson family.
-    covariance : {"auto", "model", "robust", "cluster"}, default "auto"
-        What standard errors assume: independent rows with the family's variance, independent rows, or independent ids of several rows each. The
-        last two release second moments of scores. "auto" is "cluster" where an id may have several rows, else "model"; survival and several
-        classes have "model" alone.
-    exposure_bounds : (low, high), optional
-        Declared range, above 0, of ``exposure`` in ``fit``, to which the mean is in proportion.
-    offset_bounds : (low, high), optional
-        Declared range of ``offset`` in ``fit``, which is added to the linear predictor.
-    weights_bounds : (low, high), optional
-        Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a record adds to a sum is multiplied.
-    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the records agree; intervals are then credible.
-    site_effects : {"pooled", "fixed"}, default "pooled"
-        Whether ``sites`` differ: one constant for all, or one for each, with a line for each against the first (``summary(coding="sum")``:
-        against their mean).
-    cuts : list of times, optional
-        Of the survival family: where the hazard may change, rising, between 0 and the end of ``y_bounds``; [] is a constant hazard.
-    ridge : float, default 0.0
-        L2 penalty of the mean loss on the slopes, in the data's own units: ``alpha`` of scikit-learn's PoissonRegressor, 1/(n C) of its
-        LogisticRegression.
-    fit_intercept : bool, default True
-        Whether to fit a constant.
-    formula : str, optional
-        What the model is a function of, as in "falls ~ age * ward + offset(log(days))"; None is every declared column as it is.
-    public_seed : int, default 0
-        Seed of the public randomness.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -461,18 +395,6 @@ class PrivateGLM(Earlier, _GlmPredictions):
     """
 
     _model = MODEL
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("family method site_effects", WORD)
-        | taking("max_passes", WHOLE)
-        | taking("ridge", NUMBER)
-        | taking("dispersion", NUMBER, WORD)
-        | taking("covariance", WORD)
-        | taking("exposure_bounds offset_bounds weights_bounds", PAIR, NONE)
-        | taking("cuts", NUMBERS, NONE)
-        | taking("prior", PRIORS, NONE)
-        | taking("formula", WORD, NONE)
-    )
     _saved_types: ClassVar = (
         *StudyEstimator._saved_types,  # noqa: SLF001 - its base
         *SAVED,
@@ -482,62 +404,6 @@ class PrivateGLM(Earlier, _GlmPredictions):
         KaplanMeier,
         LifeTable,
     )
-
-    def __init__(
-        self,
-        family: str = LOGISTIC,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        classes: Sequence[object] | None = None,
-        unit: str = "record",
-        rows_per_household: int = 1,
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        aggregation: str = "distributed",
-        tolerate: int = 0,
-        nodes: Sequence[str] = (),
-        method: str = "auto",
-        max_passes: int = MOST_PASSES,
-        dispersion: float | str = "estimate",
-        covariance: str = "auto",
-        exposure_bounds: tuple[float, float] | None = None,
-        offset_bounds: tuple[float, float] | None = None,
-        weights_bounds: tuple[float, float] | None = None,
-        prior: Prior = None,
-        site_effects: str = SiteEffects.POOLED.value,
-        cuts: Sequence[float] | None = None,
-        ridge: float = 0.0,
-        fit_intercept: bool = True,
-        formula: str | None = None,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.family = family
-        self.y_bounds = y_bounds
-        self.classes = classes
-        self.unit = unit
-        self.rows_per_household = rows_per_household
-        self.aggregation = aggregation
-        self.tolerate = tolerate
-        self.nodes = nodes
-        self.method = method
-        self.max_passes = max_passes
-        self.dispersion = dispersion
-        self.covariance = covariance
-        self.exposure_bounds = exposure_bounds
-        self.offset_bounds = offset_bounds
-        self.weights_bounds = weights_bounds
-        self.prior = prior
-        self.site_effects = site_effects
-        self.cuts = cuts
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.formula = formula
 
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         """Return the estimator that makes an earlier model of public rows: this family without privacy."""
@@ -594,27 +460,16 @@ class PrivateGLM(Earlier, _GlmPredictions):
         extra += [Column(EVENT, 0.0, 1.0)] if self.family == SURVIVAL else []
         columns = (*declared.columns, *extra, declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) and self.method == GlmMethod.MOMENTS else None
-        parameters = {
-            "response": RESPONSE,
-            "family": self.family,
-            "dispersion": self.dispersion if isinstance(self.dispersion, str) else float(self.dispersion),
-            "covariance": self.covariance,
-            "exposure": EXPOSURE if EXPOSURE in self._shifted else "",
-            "offset": OFFSET if OFFSET in self._shifted else "",
-            "event": EVENT if self.family == SURVIVAL else "",
-            "cuts": None if self.cuts is None else [float(cut) for cut in self.cuts],
-            "ridge": float(self.ridge),
-            "fit_intercept": bool(self.fit_intercept),
-            "method": self.method,
-            "norm": None if norm is None else float(norm),
-            "max_passes": int(self.max_passes),
-            "tolerate": int(self.tolerate),
-            "nodes": [str(node) for node in self.nodes],
-            **self._formula_parameter,
-        }
+        parameters = self._says(
+            Parameters,
+            response=RESPONSE,
+            exposure=EXPOSURE if EXPOSURE in self._shifted else "",
+            offset=OFFSET if OFFSET in self._shifted else "",
+            event=EVENT if self.family == SURVIVAL else "",
+            norm=None if norm is None else float(norm),
+        )
         if self.weights_bounds is not None:  # without weights a study keeps its hash
             parameters["weights"] = WEIGHT
-        parameters |= asked_effects(self.site_effects)
         several = declared.response.categories if self.family == MULTINOMIAL else None
         parameters |= self._prior_parameter(declared.columns, several or ())
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
