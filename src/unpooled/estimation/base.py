@@ -274,7 +274,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
 
         A formula and earlier models are said apart, by what they depend on.
         """
-        return asked_of(fields, self.get_params(deep=False), {*own, "formula", "prior"}) | own | self._formula_parameter
+        given = self.get_params(deep=False) | self._of_form
+        return asked_of(fields, given, {*own, "formula", "prior"}) | own | self._formula_parameter
 
     def _asked(
         self,

@@ -7,21 +7,21 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, UsageError, listed
-from unpooled.estimation.parameters import NONE, WHOLE, WORD, taking
 from unpooled.estimation.tables import columns_of, part, table_of
 from unpooled.linkage import MODEL
 from unpooled.linkage.plan import LinkKey
+from unpooled.privacy.declared import CheckWord, says
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource, seed_of
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.study import ALLOWED, TRUSTING
+from unpooled.privacy.study import ALLOWED, PROOF, TRUSTING
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import ROW_MAP, Identity
 from unpooled.protocol.local import columns_of_parties, drive, in_process
@@ -313,8 +313,23 @@ def _plain(values: NDArray[Any]) -> Any:  # noqa: ANN401
 # --- Joint -----------------------------------------------------------------------------------------------------------------
 # Parties in one process whose columns are joined under masks: their cards and tables, who holds the response, and the helper.
 
-#: The parameters of joint moments that every estimator of them takes.
-JOINING = taking("helpers", WHOLE) | taking("response_at", WORD, NONE) | taking("check", WORD)
+
+class Joined:
+    """What every call takes whose parties join their columns under masks."""
+
+    helpers: Annotated[
+        int,
+        says(
+            "Of joint sums, whether an outside organisation knows the masks: 1 or 0. With 0 there are three parties or more, who help each other."
+        ),
+    ] = 1
+    response_at: Annotated[
+        str | None,
+        says("Of joint sums, who holds the response; None is the first party, or of frames the one that has it."),
+    ] = None
+    check: CheckWord = PROOF
+
+
 #: The name of the helper of parties in one process.
 _HELPER = "(helper)"
 

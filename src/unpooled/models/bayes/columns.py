@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -23,10 +23,12 @@ from unpooled.estimation.outlook import (
 )
 from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import TREATMENT, check_coding
-from unpooled.inference.priors import EarlierModel, assumed, check_models
+from unpooled.inference.priors import assumed, check_models
+from unpooled.linear.declared import CodingWord, EarlierModels, FormulaText, ReferenceLevels, Response
 from unpooled.linear.descent import arrived, shrunk
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.standard import coded_rows, feature_rows
+from unpooled.privacy.declared import CheckWord, Colluding, SplitWord, says
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.study import COLUMNS, PROOF
 from unpooled.products.conversation import joint_total
@@ -253,28 +255,25 @@ _TWO = 2
 WORTH_PRIOR = 6.0
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a study of columns at different parties."""
 
-    #: A declared column of one of the parties.
-    response: str
-    #: What the model is a function of; every term is of columns of one party. Empty: every declared column as it is.
-    formula: str = ""
-    #: "moments" (one release of second moments), "sines" (rounds for predictions), or "auto", which decides before data.
-    method: str = AUTO
-    #: Columns are split: the only value of this model.
-    split: str = COLUMNS
-    #: The most members that may know each other's noise, or stay silent about their own.
-    tolerate: int = 0
-    #: "proof": every party proves that its masked rows are short; "none": it does not, and the guarantee is only against parties that follow the protocol.
-    check: str = PROOF
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
-    reference: dict[str, str] = msgspec.field(default_factory=dict)
-    coding: str = TREATMENT
-    #: Earlier models of the same response, to which the fit is drawn as far as the release agrees.
-    prior: tuple[EarlierModel, ...] = ()
+    response: Response
+    formula: FormulaText = ""
+    method: Annotated[
+        str,
+        says(
+            '"moments": one release of second moments, with standard errors. "sines": two parties, rounds for predictions. "auto" decides before data.',
+            choices=(AUTO, MOMENTS, SINES),
+        ),
+    ] = AUTO
+    split: SplitWord = COLUMNS
+    tolerate: Colluding = 0
+    check: CheckWord = PROOF
+    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    reference: ReferenceLevels = msgspec.field(default_factory=dict)
+    coding: CodingWord = TREATMENT
+    prior: EarlierModels = ()
 
 
 def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | SineDesign:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import numpy as np
@@ -13,9 +13,21 @@ import numpy as np
 from unpooled.errors import UsageError, listed
 from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import TREATMENT, check_coding
-from unpooled.inference.priors import EarlierModel, assumed, check_models, directions, rows_of
+from unpooled.inference.priors import assumed, check_models, directions, rows_of
 from unpooled.inference.sites import SiteEffects, sites_of
 from unpooled.kernels import rows as row_kernels
+from unpooled.linear.declared import (
+    CodingWord,
+    CovarianceWord,
+    EarlierModels,
+    FormulaText,
+    Intercept,
+    MaxPasses,
+    ReferenceLevels,
+    Response,
+    SiteEffectsWord,
+    WeightColumn,
+)
 from unpooled.linear.design import gradients, left_over, lines, noise_of, opened_rows
 from unpooled.linear.layout import Geometry, MomentsLayout
 from unpooled.linear.releases import release_notes
@@ -24,6 +36,7 @@ from unpooled.linear.scales import CountedScales
 from unpooled.linear.schedule import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.declared import OverParties, says
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import clipped_products, column_moments
@@ -39,6 +52,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.inference.priors import EarlierModel
     from unpooled.linear.standard import Standard
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.table import Table
@@ -58,51 +72,87 @@ AUTO, KEPT, ABSOLUTE = "auto", "kept", "absolute"
 ESTIMATE = "estimate"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a Bayes study."""
 
-    response: str
-    #: A declared column of weights, by which everything that a row adds to a sum is multiplied.
-    weights: str = ""
-    #: T: parties that may collude or drop out. Meaningless to trusted and local aggregation but for dropouts.
-    tolerate: int = 0
-    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
-    nodes: tuple[str, ...] = ()
-    geometry: str = Geometry.BALL
-    #: L2 bound on the centred row of features.
-    norm: float | None = None
-    fit_intercept: bool = True
-    #: In the data's own units, or "estimate".
-    prior_precision: float | str = ESTIMATE
-    noise_precision: float | str = ESTIMATE
-    posterior: str = AWARE
-    #: What standard errors assume: "model", "robust", "cluster", or "auto" (``linear/residuals.py``).
-    covariance: str = Covariance.AUTO
-    #: "auto" is decided before data (``rounds.py``).
-    method: str = Method.AUTO
-    #: Columns to which the budget goes; the others are nuisance, without standard errors.
-    focus: tuple[str, ...] = ()
-    #: The most passes over the data.
-    max_passes: int = ROUNDS + 5
-    #: Share of the squared budget for the marginal deviations of Algorithm 2; 0 projects nothing.
-    projection: float = 0.0
-    #: Projection thresholds in deviations; None: the best on synthetic data.
-    multiple: float | None = None
-    #: Of the published form: the deviations' share of delta (None: that of epsilon, which is ``projection`` there), and what becomes of a Gram
-    #: matrix that noise made indefinite, "kept" or "absolute" ("auto").
-    projection_delta: float | None = None
-    indefinite: str = AUTO
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: How the levels of a column are compared in the table: with one of them (else the first that is declared), or with their mean ("sum").
-    reference: dict[str, str] = msgspec.field(default_factory=dict)
-    coding: str = TREATMENT
-    #: What the model is a function of (docs/formulas.md); empty: every declared column beside the response, as it is.
-    formula: str = ""
-    #: Earlier models of the same response, to which the fit is drawn as far as the rows agree (``inference/priors.py``).
-    prior: tuple[EarlierModel, ...] = ()
-    #: Whether sites differ by a constant: "pooled" (they do not), "fixed" or "random" (``inference/sites.py``).
-    site_effects: str = SiteEffects.POOLED
+    response: Response
+    weights: WeightColumn = ""
+    geometry: Annotated[
+        str,
+        says(
+            'Which bound sets the noise of one release of moments. "augmented" also releases the sums and y^2, for models that need them.',
+            choices=Geometry,
+        ),
+    ] = Geometry.BALL
+    norm: Annotated[float | None, says("An L2 bound on the centred row of features (``Bounds(norm=R)``).", study=True)] = (
+        None
+    )
+    fit_intercept: Intercept = True
+    prior_precision: Annotated[
+        float | str,
+        says(
+            "Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.",
+            choices=(ESTIMATE,),
+        ),
+    ] = ESTIMATE
+    noise_precision: Annotated[
+        float | str, says("Precision of y around its mean, or what the release says of it.", choices=(ESTIMATE,))
+    ] = ESTIMATE
+    posterior: Annotated[
+        str,
+        says(
+            'Whether the posterior accounts for the noise. "naive" takes noisy moments for exact ones, as published: its intervals are too short.',
+            choices=(AWARE, NAIVE),
+        ),
+    ] = AWARE
+    covariance: CovarianceWord = Covariance.AUTO
+    method: Annotated[
+        str,
+        says(
+            'How the budget is spent. "refinement": standardised rows, rounds of clipped gradients, second moments of what they leave. "gradient": '
+            'without the last, for predictions alone. "direction": rounds for the direction of the slopes, then for their length, for predictions of '
+            'small studies. "focus": of the columns of ``focus``. "moments": one release, with ``parties`` of joint moments. "mean": of y alone. '
+            '"weights": of earlier models alone. "sines": with two ``parties``, rounds for predictions alone. "auto" chooses by rows, columns and '
+            'privacy, before data; with any of the parameters of one release set it is "moments".',
+            choices=(*Method, "sines"),
+        ),
+    ] = Method.AUTO
+    focus: Annotated[
+        tuple[str, ...],
+        says(
+            'Columns to which the budget of a small study goes, as ["arm"]: the table has these alone. The other columns have coefficients for '
+            "predictions, and no standard errors.",
+            lean=True,
+        ),
+    ] = ()
+    max_passes: MaxPasses = ROUNDS + 5
+    projection: Annotated[
+        float,
+        says(
+            "Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2), as it may for "
+            "predictions: coefficients are then of narrowed data, and have no intervals. 0: declared ranges. In the published form it is a share of epsilon."
+        ),
+    ] = 0.0
+    multiple: Annotated[float | None, says("Those multiples. None picks the best on synthetic data of the model.")] = None
+    projection_delta: Annotated[
+        float | None,
+        says("Of the published form: the share of delta that these deviations get; None is that of epsilon.", lean=True),
+    ] = None
+    indefinite: Annotated[
+        str,
+        says(
+            "Of the published form: whether a Gram matrix that noise made indefinite stays as it is, or has the absolute values of its eigenvalues, as "
+            'in the authors\' program ("auto").',
+            choices=(AUTO, KEPT, ABSOLUTE),
+            lean=True,
+        ),
+    ] = AUTO
+    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    reference: ReferenceLevels = msgspec.field(default_factory=dict)
+    coding: CodingWord = TREATMENT
+    formula: FormulaText = ""
+    prior: EarlierModels = ()
+    site_effects: SiteEffectsWord = SiteEffects.POOLED
 
 
 def check_values(parameters: Parameters) -> None:

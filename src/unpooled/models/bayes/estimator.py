@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, Declared, LinearRegressor
-from unpooled.estimation.columns import held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.calls import OfEveryFit, OfNumbers, OverSites, Summing, Weighted, takes
+from unpooled.estimation.columns import Joined, held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.fitted import Profiled
 from unpooled.estimation.parameters import (
-    LIST,
     MAPPING,
     NONE,
-    NUMBER,
-    PAIR,
-    SHARED,
     WHOLE,
-    WORD,
     counts_of,
     row_cards,
     site_tables,
-    taking,
 )
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier
 from unpooled.estimation.tables import RESPONSE, part, weights_of
 from unpooled.formula import Formula
 from unpooled.inference.printed_terms import TREATMENT
-from unpooled.inference.sites import SiteEffects, asked_effects
 from unpooled.linear.drawn import drawn_fit, drawn_tables
 from unpooled.linear.fit import LinearFit
-from unpooled.linear.moments import ESTIMATE, NARROWED, Moments
-from unpooled.linear.schedule import ROUNDS
+from unpooled.linear.moments import NARROWED, Moments
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.columns import SINES
-from unpooled.models.bayes.declared import AUTO, NAIVE
+from unpooled.models.bayes.declared import NAIVE, Parameters
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
-from unpooled.privacy.study import COLUMNS, PROOF
+from unpooled.privacy.study import COLUMNS
 from unpooled.protocol.local import columns_of_parties
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
 
@@ -54,7 +48,6 @@ if TYPE_CHECKING:
     from unpooled.linear.inference import LinearSummary, LinearTables, PrincipalComponents
     from unpooled.linear.instruments import TwoStageTables
     from unpooled.linear.layout import MomentsLayout
-    from unpooled.privacy.budget import Budget
 
     Vector = NDArray[np.float64]
 
@@ -292,6 +285,30 @@ def in_order(moments: Moments, names: Sequence[str]) -> Moments:
 # ``PrivateLinearRegression`` (``PrivateBayesianRegression``): a thin scikit-learn estimator over the Bayes study, run in process.
 
 
+class Projected(Joined):
+    """What a call says otherwise than a study: parties that it may have, and a projection that it may leave to the form."""
+
+    parties: Annotated[
+        Any,
+        says(
+            "Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody "
+            "sees another's rows. None: rows are split, by ``sites`` in ``fit``.",
+            kinds=(WHOLE, MAPPING, NONE),
+            call="int or mapping from names to columns, optional",
+            written="int | Mapping[str, Sequence[int | str]] | None",
+        ),
+    ] = None
+    projection: Annotated[
+        float | None,
+        says(
+            "Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2), as it may for "
+            "predictions: coefficients are then of narrowed data, and have no intervals. None, or 0: declared ranges. In the published form it is a "
+            "share of epsilon, and None is the 0.3 of the authors' program."
+        ),
+    ] = None
+
+
+@takes(OfEveryFit, OfNumbers, OverSites, Summing, Parameters, Weighted, Projected, DrawnFit)
 class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor):
     """Linear regression from private sums: of rows at several sites, or of columns of the same people at several parties (``parties``).
 
@@ -300,90 +317,6 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
     The model is y ~ N(x.beta + b, 1/noise_precision) with beta ~ N(0, I/prior_precision). Sums are added up by secure sum with
     distributed noise; the posterior accounts for that noise, so its intervals mean what they say. Nothing depends on the units of the data.
-
-    Parameters
-    ----------
-    parties : int or mapping from names to columns, optional
-        Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody sees
-        another's rows. None: rows are split, by ``sites`` in ``fit``.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges of the features; or ``Bounds(norm=R)``, an L2 bound on rows. None reads them off the data, warns, and
-        promises nothing.
-    y_bounds : (low, high), optional
-        Declared range of y. None reads it off the data, warns, and promises nothing.
-    unit : {"record", "attribute", "household"}, default "record"
-        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
-    rows_per_household : int, default 1
-        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    calibration : {"sound", "published"}, default "sound"
-        The noise whose guarantee is proved, or the paper's, which promises nothing.
-    aggregation : {"distributed", "trusted", "local"}, default "distributed"
-        Who adds the noise: all sites in parts, one of them that the others trust, or each all of it. One site alone adds all of it in any case.
-    tolerate : int, default 0
-        T, the sites that may collude or drop out. It costs a factor N / (N - T - 1) in noise variance where the noise is distributed.
-    nodes : list of site names, default ()
-        Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    method : {"auto", "refinement", "gradient", "direction", "moments", "mean", "sines"}, default "auto"
-        How the budget is spent. "refinement": standardised rows, rounds of clipped gradients, second moments of what they leave.
-        "gradient": without the last, for predictions alone. "direction": rounds for the direction of the slopes, then for their length, for
-        predictions of small studies. "moments": one release, with ``parties`` of joint moments. "mean": of y alone.
-        "sines": with two ``parties``, rounds for predictions alone. "auto" chooses by rows, columns and privacy, before data; with any of the
-        parameters from ``geometry`` to ``noise_precision`` set it is "moments".
-    max_passes : int, default 105
-        The most passes over every party's data.
-    geometry : {"ball", "box", "augmented"}, default "ball"
-        Which bound sets the noise. "augmented" also releases the sums and y^2, for models that need them.
-    posterior : {"noise-aware", "naive"}, default "noise-aware"
-        Whether the posterior accounts for the noise. "naive" takes noisy moments for exact ones, as published: its intervals are too short.
-    projection : float, optional
-        Share of the squared budget that first narrows the ranges to multiples of private standard deviations (Algorithm 2), as it may for
-        predictions: coefficients are then of narrowed data, and have no intervals. None, or 0: declared ranges. In the published form it is a share
-        of epsilon, and None is the 0.3 of the authors' program.
-    projection_delta : float, optional
-        Of the published form: the share of delta that these deviations get; None is that of epsilon.
-    multiple : float, optional
-        Those multiples. None picks the best on synthetic data of the model.
-    indefinite : {"auto", "kept", "absolute"}, default "auto"
-        Of the published form: whether a Gram matrix that noise made indefinite stays as it is, or has the absolute values of its eigenvalues, as
-        in the authors' program ("auto").
-    covariance : {"auto", "model", "robust", "cluster"}, default "auto"
-        What standard errors assume: independent rows of equal variance, independent rows, or independent ids of several rows each (the default
-        where an id may have several, else "model"). The last two are of method "refinement" and of a focus.
-    focus : sequence of column names, default ()
-        Columns to which the budget of a small study goes, as ``focus=["arm"]``: ``summary`` and ``contrast`` are of these alone. The other columns
-        have coefficients for predictions, and no standard errors.
-    prior_precision : float or "estimate", default "estimate"
-        Precision (one over variance) of the prior of every coefficient in the data's own units, or what the release says of it.
-    noise_precision : float or "estimate", default "estimate"
-        Precision of y around its mean, or what the release says of it.
-    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree; intervals are then credible.
-    response_at : str, optional
-        With ``parties``, who holds the response; None is the first party, or of frames the one that has it.
-    helpers : {1, 0}, default 1
-        With ``parties``, whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
-    check : {"proof", "none"}, default "proof"
-        With ``parties``, whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
-    weights_bounds : (low, high), optional
-        Declared range, from 0 on, of ``weights`` in ``fit``, by which everything that a row adds to a sum is multiplied.
-    site_effects : {"pooled", "fixed", "random"}, default "pooled"
-        Whether ``sites`` differ: one constant for all; one for each, in lines against the first (``coding="sum"``: their mean); drawn around a mean.
-    fit_intercept : bool, default True
-        Whether to fit a constant.
-    formula : str, optional
-        What the model is a function of, as in "pressure ~ age * smoker + log(dose)"; None is every declared column as it is.
-    public_seed : int, default 0
-        Seed of the public randomness.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -427,91 +360,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     """
 
     _model = MODEL
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("geometry posterior covariance method", WORD)
-        | taking("projection projection_delta", NUMBER, NONE)
-        | taking("indefinite", WORD)
-        | taking("prior_precision noise_precision", NUMBER, WORD)
-        | taking("max_passes", WHOLE)
-        | taking("focus", LIST)
-        | taking("multiple", NUMBER, NONE)
-        | taking("prior", PRIORS, NONE)
-        | taking("weights_bounds", PAIR, NONE)
-        | taking("formula response_at", WORD, NONE)
-        | taking("check site_effects", WORD)
-        | taking("helpers", WHOLE)
-        | taking("parties", WHOLE, MAPPING, NONE)
-    )
     _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)
-
-    def __init__(
-        self,
-        *,
-        parties: int | Mapping[str, Sequence[int | str]] | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        unit: str = "record",
-        rows_per_household: int = 1,
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        aggregation: str = "distributed",
-        tolerate: int = 0,
-        nodes: Sequence[str] = (),
-        method: str = "auto",
-        max_passes: int = ROUNDS + 5,
-        geometry: str = "ball",
-        posterior: str = "noise-aware",
-        covariance: str = "auto",
-        focus: Sequence[str] = (),
-        projection: float | None = None,
-        projection_delta: float | None = None,
-        multiple: float | None = None,
-        indefinite: str = AUTO,
-        prior_precision: float | str = ESTIMATE,
-        noise_precision: float | str = ESTIMATE,
-        prior: Prior = None,
-        response_at: str | None = None,
-        helpers: int = 1,
-        check: str = PROOF,
-        weights_bounds: tuple[float, float] | None = None,
-        site_effects: str = SiteEffects.POOLED.value,
-        fit_intercept: bool = True,
-        formula: str | None = None,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.y_bounds = y_bounds
-        self.unit = unit
-        self.rows_per_household = rows_per_household
-        self.aggregation = aggregation
-        self.tolerate = tolerate
-        self.nodes = nodes
-        self.method = method
-        self.max_passes = max_passes
-        self.geometry = geometry
-        self.posterior = posterior
-        self.covariance = covariance
-        self.focus = focus
-        self.projection = projection
-        self.projection_delta = projection_delta
-        self.indefinite = indefinite
-        self.multiple = multiple
-        self.prior_precision = prior_precision
-        self.noise_precision = noise_precision
-        self.prior = prior
-        self.parties = parties
-        self.response_at = response_at
-        self.helpers = helpers
-        self.check = check
-        self.weights_bounds = weights_bounds
-        self.site_effects = site_effects
-        self.fit_intercept = fit_intercept
-        self.formula = formula
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
         """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
@@ -523,29 +372,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             return self._columns_study(rows[ALL], declared)
         columns = (*declared.columns, *check_weights_bounds(self.weights_bounds), declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
-        precisions = {"prior_precision": self.prior_precision, "noise_precision": self.noise_precision}
-        parameters = {
-            "response": RESPONSE,
-            "tolerate": int(self.tolerate),
-            "nodes": [str(node) for node in self.nodes],
-            "geometry": self.geometry,
-            "norm": None if norm is None else float(norm),
-            "fit_intercept": bool(self.fit_intercept),
-            **{name: p if isinstance(p, str) else float(p) for name, p in precisions.items()},
-            "method": self.method,
-            "max_passes": int(self.max_passes),
-            "posterior": self.posterior,
-            "covariance": self.covariance,
-            "projection": 0.0 if self.projection is None else float(self.projection),
-            "multiple": None if self.multiple is None else float(self.multiple),
-            # Studies without them keep their hash.
-            **({} if self.projection_delta is None else {"projection_delta": float(self.projection_delta)}),
-            **({} if self._taken("indefinite") == AUTO else {"indefinite": self.indefinite}),
-            **self._formula_parameter,
-        }
+        parameters = self._says(Parameters, response=RESPONSE, norm=None if norm is None else float(norm))
         parameters |= {} if self.weights_bounds is None else {"weights": WEIGHT}  # without weights a study keeps its hash
-        parameters |= {"focus": [str(name) for name in self.focus]} if len(self.focus) else {}
-        parameters |= asked_effects(self.site_effects)
         parameters |= self._prior_parameter(declared.columns)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
