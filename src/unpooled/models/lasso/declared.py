@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.estimation.earlier import ALIKE, DrawnModel, EarlierCoefficients, ResponseKind, with_response
-from unpooled.inference.priors import EarlierModel, check_models
+from unpooled.inference.priors import check_models
+from unpooled.linear.declared import EarlierModels
+from unpooled.privacy.declared import CheckWord, says
 from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.registry import COLUMNS, Template
@@ -37,44 +39,106 @@ class Coupling(StrEnum):
     BLOCKS = "blocks"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Form(StrEnum):
+    """Ways to spend the budget."""
+
+    AUTO = "auto"
+    #: Privately standardised columns, and moments of each party's own.
+    MOMENTS = "moments"
+    #: The paper's rounds, which release columns.
+    ROUNDS = "frank-wolfe"
+    #: Moments of the columns of all parties, joined under masks.
+    JOINT = "joint"
+
+
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a LASSO study."""
 
-    response: str = "y"
-    #: "moments", "frank-wolfe", "joint", or "auto": joint moments where the study has a helper; the rounds where one of their own parameters is
-    #: set, or without noise; else moments.
-    method: str = "auto"
-    #: Bound on |y|: the response is centred by nobody, so give deviations from a public middle.
-    response_bound: float = 1.0
-    #: Bound on the sum of absolute coefficients of columns scaled by their declared half width, in half ranges of the response
-    #: (``response_bound``; for a logistic loss, whose responses are -1 and 1, in log odds). None: moments have a penalty that follows from
-    #: the noise in the place of a bound, the rounds take one half range.
-    radius_in_half_ranges: float | None = None
-    #: The same bound in units of the response, for a form that takes it so.
-    radius: float | None = None
-    coupling: str = Coupling.BALL
-    rounds: int = 20
-    #: Columns that a party looks at per round; 0: all of them.
-    sampled: int = 0
-    #: C: predictions are clipped to +-C where they enter a score; 0: as :meth:`Setup.clip` chooses.
-    clip: float = 0.0
-    #: Parts of the rest for columns, picks and scores (the last goes to the others under "blocks").
-    shares: tuple[float, float, float] = (0.6, 0.2, 0.2)
-    #: Part of the budget that pays for moments of the chosen columns, from which their coefficients are fitted anew; 0: they are not.
-    refit: float = 0.25
-    #: Fit a constant beside the columns: the response's noisy mean, and centred columns.
-    fit_intercept: bool = True
-    #: The response is public: scores need less noise at unit attribute, and nothing is promised for records.
-    response_public: bool = False
-    #: "squared", or "logistic" for a response of -1 and 1 (a value above 0 counts as 1): from moments alone.
-    loss: str = SQUARED
-    #: Rows m of the Gaussian sketch of shared columns, for a form that has one; 0: no sketch.
-    sketch_rows: int = 0
-    #: Of joint moments: the most members that may know each other's noise, and whether parties prove that their rows are short.
-    tolerate: int = 0
-    check: str = PROOF
-    #: Of moments: earlier models of the same response, to which the fit is drawn as far as the release agrees (``inference/priors.py``).
-    prior: tuple[EarlierModel, ...] = ()
+    response: Annotated[
+        str,
+        says(
+            "The response: every party's own label column, or with joint sums a declared column of one party.",
+            "y",
+            column=True,
+            study=True,
+        ),
+    ] = "y"
+    method: Annotated[
+        str,
+        says(
+            '"auto" is "moments"; "joint" where the study has a helper; and the rounds of "frank-wolfe" where one of their own parameters is set, for '
+            "sparse columns, or without noise where a radius is named. Where the noise leaves nothing, moments are the mean of y alone: decided before "
+            'data. "joint": the columns of all parties are joined under masks, whole persons are protected (``unit="record"``), and one party alone has '
+            "the response.",
+            choices=Form,
+        ),
+    ] = Form.AUTO.value
+    response_bound: Annotated[
+        float,
+        says(
+            "Bound on the absolute value of the response: what is possible, not what you saw. Nobody centres it, so give deviations from a public middle.",
+            study=True,
+        ),
+    ] = 1.0
+    radius_in_half_ranges: Annotated[
+        float | None,
+        says(
+            "Bound on the sum of absolute coefficients of columns scaled by their declared half width, in half ranges of the response (of a logistic "
+            "loss in log odds). Left out, moments have a penalty that follows from the noise in its place, and the rounds take one half range.",
+            study=True,
+        ),
+    ] = None
+    radius: Annotated[
+        float | None,
+        says(
+            "Bound on the sum of absolute coefficients of the scaled columns, in half ranges of y (of classes in log odds). None: moments are fitted with "
+            "a penalty, a quarter of what the largest product of noise and chance with y is about; without noise that is a plain LASSO. The rounds need "
+            "a ball, and None is 1. The published form has it in units of y, as the paper, and None is 1."
+        ),
+    ] = None
+    coupling: Annotated[
+        str,
+        says(
+            "One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.",
+            choices=Coupling,
+        ),
+    ] = Coupling.BALL
+    rounds: Annotated[int, says("T. The noise of picks grows with sqrt T, that of columns does not (unit attribute).")] = 20
+    sampled: Annotated[int, says("Columns that each party looks at in a round. 0: all.")] = 0
+    clip: Annotated[float, says("C, where noisy predictions are clipped. 0 chooses by the noise, before any data.")] = 0.0
+    shares: Annotated[
+        tuple[float, float, float], says("Shares of the rest of the budget, for columns, picks and scores.")
+    ] = (0.6, 0.2, 0.2)
+    refit: Annotated[
+        float,
+        says(
+            "Share of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end. 0 leaves them as the "
+            "rounds left them, which was less accurate throughout ``experiments/results/lasso/private.md``."
+        ),
+    ] = 0.25
+    fit_intercept: Annotated[
+        bool,
+        says(
+            "Fit a constant, from a noisy mean of y (a fiftieth of the budget) and centred columns; otherwise it is the middle of the range of y."
+        ),
+    ] = True
+    response_public: Annotated[
+        bool, says("Declares y public: less noise at unit attribute, and no promise for records.")
+    ] = False
+    loss: Annotated[
+        str,
+        says(
+            '"squared", or "logistic" for a response of -1 and 1 (a value above 0 counts as 1): from moments alone.',
+            choices=(SQUARED, LOGISTIC),
+            study=True,
+        ),
+    ] = SQUARED
+    sketch_rows: Annotated[int, says("Rows m of the published form's sketch of shared columns. 0: no sketch.")] = 0
+    tolerate: Annotated[
+        int, says("Of joint sums, members that may know each other's noise, or stay silent about their own.", study=True)
+    ] = 0
+    check: CheckWord = PROOF
+    prior: EarlierModels = ()
 
     @property
     def bound(self) -> float | None:

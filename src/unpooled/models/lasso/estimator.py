@@ -12,29 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, UtilityWarning, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, LinearRegressor, cards_of, tables_of
-from unpooled.estimation.columns import JOINING, held_by, helped, holder_of, joint_cards, joint_tables
-from unpooled.estimation.parameters import (
-    FLAG,
-    NONE,
-    NUMBER,
-    NUMBERS,
-    SHARED,
-    WHOLE,
-    WORD,
-    taking,
-)
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior, log_odds
+from unpooled.estimation.calls import OfClasses, OfEveryFit, OfNumbers, OverColumns, asked_of, takes
+from unpooled.estimation.columns import Joined, held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, log_odds
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
 from unpooled.linear.moments import Moments
 from unpooled.models.lasso import MODEL
-from unpooled.models.lasso.declared import LOGISTIC, Coupling
+from unpooled.models.lasso.declared import LOGISTIC, Coupling, Form, Parameters
 from unpooled.models.lasso.frank_wolfe_fit import stepped
 from unpooled.models.lasso.frank_wolfe_rows import RESPONSE_WEIGHT, LassoDesign, Term
 from unpooled.models.lasso.frank_wolfe_rows import design_of as rounds_of
-from unpooled.models.lasso.joint import Form
+from unpooled.models.lasso.joint import OF_ROUNDS
 from unpooled.models.lasso.outlook import VARIANCE, ScoreOutlook, outlook_of_rounds, recommend
-from unpooled.privacy.bounds import Bounds, Coding, Column
+from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.study import PROOF
 
 if TYPE_CHECKING:
@@ -44,7 +35,6 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.columns import Frames, On
     from unpooled.models.lasso.frank_wolfe_rows import Slot
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
 
@@ -273,6 +263,7 @@ class Joining(Earlier):
 # ``PrivateLasso``: a thin scikit-learn estimator over the LASSO study, run in process.
 
 
+@takes(OfEveryFit, OfNumbers, OverColumns, Parameters, Joined, DrawnFit, first="parties")
 class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
     r"""LASSO on column-split data: from moments of privately standardised columns, or by private block-coordinate Frank-Wolfe.
 
@@ -281,68 +272,6 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
     party standardises its columns with noise, keeps the number that the noise allows (noisy picks), and releases their moments and products with y; what columns of different parties have in common is taken
     from one released score per row and party, its noise accounted for. ``method="frank-wolfe"``: each round every party picks one of its columns by the exponential mechanism; the best pick steps, and its column is
     released once. Every iterate is feasible.
-
-    Parameters
-    ----------
-    parties : int or mapping from party names to columns (indices or names), default 2
-        Who holds which columns. An int splits the columns evenly.
-    radius : float, optional
-        Bound on the sum of absolute coefficients of the scaled columns, in half ranges of y (half the width of ``y_bounds``). None: moments are
-        fitted with a penalty, a quarter of what the largest product of noise and chance with y is about; without noise that is a plain LASSO. The
-        rounds of "frank-wolfe" need a ball, and None is 1. The published form has it in units of y, as the paper, and None is 1.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges of the features; they also set centre and scale of every column. None reads them off the data, warns,
-        and promises nothing.
-    y_bounds : (low, high), optional
-        Declared range of y. None reads it off the data, warns, and promises nothing.
-    unit : {"attribute", "record"}, default "attribute"
-        Whom the promise is for: one value of one person, or a whole row. Rows cost far more here: prefer row-split moments,
-        :class:`~unpooled.PrivateLinearRegression`, if rows can be split instead.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    calibration : {"sound", "published"}, default "sound"
-        The published form, kept for comparison, is not private and leaves the ball (THEORY.md).
-    method : {"auto", "moments", "frank-wolfe", "joint"}, default "auto"
-        "auto" is "moments", and the rounds of "frank-wolfe" where one of their parameters below is set, for sparse columns, or where ``epsilon=inf`` and a radius is named. Where the
-        noise leaves nothing, moments are the mean of y alone: decided before data. "joint": the columns of all
-        parties are joined under masks, whole persons are protected (``unit="record"``), and one party alone has y.
-    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Of methods "moments" and "joint", earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the release agrees.
-    coupling : {"ball", "blocks"}, default "ball"
-        One ball, of which the best party steps; or an equal ball for each party, of which all step: another, more constrained problem.
-    rounds : int, default 20
-        T. The noise of picks grows with sqrt T, that of columns does not (unit attribute).
-    sampled : int, default 0
-        Columns that each party looks at in a round. 0: all.
-    clip : float, default 0.0
-        C, where noisy predictions are clipped. 0 chooses by the noise, before any data (see :meth:`predicted_noise`).
-    refit : float, default 0.25
-        Share of the budget that pays for moments of the chosen columns, to which their coefficients are fitted at the end. 0 leaves them as the
-        rounds left them, which was less accurate throughout ``experiments/results/lasso/private.md``.
-    shares : three floats, default (0.6, 0.2, 0.2)
-        Shares of the rest, for columns, picks and scores.
-    fit_intercept : bool, default True
-        Fit c, from a noisy mean of y (a fiftieth of the budget) and centred columns; otherwise c is the middle of ``y_bounds``.
-    response_public : bool, default False
-        Declares y public: less noise at unit attribute, and no promise for records.
-    sketch_rows : int, default 0
-        Rows m of the published form's sketch of shared columns. 0: no sketch.
-    helpers : {1, 0}, default 1
-        Of method "joint", whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
-    response_at : str, optional
-        Of method "joint", who holds y; None is the first party, or of frames the one that has it.
-    check : {"proof", "none"}, default "proof"
-        Of method "joint", whether every party proves that its masked rows are short; without it nothing holds against one that deviates.
-    public_seed : int, default 0
-        Seed of the public randomness (sampled columns).
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -387,65 +316,6 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
     _model = MODEL
     _takes_sparse = True
     _saved_types: ClassVar = (*LinearRegressor._saved_types, *SAVED)
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("radius", NUMBER, NONE)
-        | taking("clip refit", NUMBER)
-        | taking("rounds sampled sketch_rows", WHOLE)
-        | taking("coupling method", WORD)
-        | taking("shares", NUMBERS)
-        | taking("response_public", FLAG)
-        | taking("prior", PRIORS, NONE)
-        | JOINING
-    )
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        *,
-        radius: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        method: str = "auto",
-        prior: Prior = None,
-        coupling: str = "ball",
-        rounds: int = 20,
-        sampled: int = 0,
-        clip: float = 0.0,
-        refit: float = 0.25,
-        shares: tuple[float, float, float] = (0.6, 0.2, 0.2),
-        fit_intercept: bool = True,
-        response_public: bool = False,
-        sketch_rows: int = 0,
-        helpers: int = 1,
-        response_at: str | None = None,
-        check: str = PROOF,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.parties = parties
-        self.radius = radius
-        self.y_bounds = y_bounds
-        self.unit = unit
-        self.method = method
-        self.prior = prior
-        self.coupling = coupling
-        self.rounds = rounds
-        self.sampled = sampled
-        self.clip = clip
-        self.refit = refit
-        self.shares = shares
-        self.fit_intercept = fit_intercept
-        self.response_public = response_public
-        self.sketch_rows = sketch_rows
-        self.helpers, self.response_at, self.check = helpers, response_at, check
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         sparse = table is not None and bool(table.sparse_names)
@@ -477,17 +347,8 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 
     def _of_rounds(self) -> dict[str, Any]:
         """Return the parameters of the study that have the names of those of the estimator."""
-        return {
-            "coupling": self.coupling,
-            "rounds": int(self.rounds),
-            "sampled": int(self.sampled),
-            "clip": float(self.clip),
-            "refit": float(self.refit),
-            "shares": [float(share) for share in self.shares],
-            "fit_intercept": bool(self.fit_intercept),
-            "response_public": bool(self.response_public),
-            "sketch_rows": int(self.sketch_rows),
-        }
+        own = self.get_params(deep=False)
+        return asked_of(Parameters, {name: own[name] for name in (*OF_ROUNDS, "fit_intercept")})
 
     def fit(self, X: Any, y: ArrayLike | str, *, on: On | None = None) -> Self:  # noqa: ANN401 - an array, a frame, a sparse matrix, frames
         """Run over in-process parties. X may be sparse. ``on``: the ids by which their frames, {name: frame}, are linked; y names a column then."""
@@ -541,51 +402,17 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 # ``PrivateLassoClassifier``: a thin scikit-learn estimator over the LASSO study of two classes, run in process.
 
 
+#: Parameters that a classifier has not: those of the rounds, and of a response that is a number.
+_OF_NUMBERS = (*OF_ROUNDS, "fit_intercept")
+
+
+@takes(OfEveryFit, OfClasses, OverColumns, Parameters, Joined, DrawnFit, first="parties", left=_OF_NUMBERS)
 class PrivateLassoClassifier(Joining, DeclaredClassifier):
     r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
 
     Minimises the logistic loss over coefficients and a constant, expected where the columns of each class are normal about their
     own means with a common covariance: that loss follows from moments, which is all that parties release. A penalty of the standardised
     coefficients follows from the noise, or their sum is bounded: :math:`|x|_1\le` ``radius``.
-
-    Parameters
-    ----------
-    parties : int or mapping from party names to columns (indices or names), default 2
-        Who holds which columns. An int splits the columns evenly.
-    radius : float, optional
-        Bound on the sum of absolute coefficients of the scaled columns, in log odds. None: a penalty that follows from the noise, as of
-        :class:`PrivateLasso`.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges of the features. None reads them off the data, warns, and promises nothing.
-    classes : two labels, optional
-        The declared classes, in any order. None reads them off the labels, warns, and promises nothing.
-    unit : {"attribute", "record"}, default "attribute"
-        Whom the promise is for: one value of one person, or a whole row.
-    adjacency : {"replace"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one.
-    calibration : {"sound"}, default "sound"
-        The noise whose guarantee is proved; the paper has no classifier.
-    method : {"auto", "moments", "joint"}, default "auto"
-        "auto" is "moments", of each party's own columns. "joint": the columns of all parties are joined under masks, whole persons are protected
-        (``unit="record"``), and one party alone has the classes.
-    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same classes (docs/prior.md): log odds of ``classes_[1]``, to which the fit is drawn as far as the release agrees.
-    helpers : {1, 0}, default 1
-        Of method "joint", whether an outside organisation knows the masks; 0 with three parties or more: they help each other.
-    response_at : str, optional
-        Of method "joint", who holds the classes; None is the first party, or of frames the one that has them.
-    check : {"proof", "none"}, default "proof"
-        Of method "joint", whether every party proves that its masked rows are short.
-    public_seed : int, default 0
-        Seed of the public randomness.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -616,39 +443,6 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
 
     _model = MODEL
     _saved_types: ClassVar = (*DeclaredClassifier._saved_types, *SAVED)
-    _parameter_constraints: ClassVar = (
-        SHARED | taking("radius", NUMBER, NONE) | taking("method", WORD) | taking("prior", PRIORS, NONE) | JOINING
-    )
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        *,
-        radius: float | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        classes: Sequence[object] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        method: str = "auto",
-        prior: Prior = None,
-        helpers: int = 1,
-        response_at: str | None = None,
-        check: str = PROOF,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.parties = parties
-        self.radius = radius
-        self.classes = classes
-        self.unit = unit
-        self.method = method
-        self.prior = prior
-        self.helpers, self.response_at, self.check = helpers, response_at, check
 
     def _publicly(self) -> Any:  # noqa: ANN401 - scikit-learn's own
         return log_odds()

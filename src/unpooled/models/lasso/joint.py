@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +12,7 @@ from unpooled.errors import UsageError
 from unpooled.inference.priors import assumed, rows_of
 from unpooled.kernels.l1_ball import TwoClasses, logistic_in_ball, logistic_with_penalty
 from unpooled.linear.inference import centred
-from unpooled.models.lasso.declared import LOGISTIC, Parameters, check_bound, check_form, check_prior
+from unpooled.models.lasso.declared import LOGISTIC, Form, Parameters, check_bound, check_form, check_prior
 from unpooled.models.lasso.frank_wolfe_fit import ColumnCoefficient, LassoResult, fills
 from unpooled.models.lasso.frank_wolfe_fit import coordinate as coordinate_rounds
 from unpooled.models.lasso.frank_wolfe_rows import Term
@@ -234,20 +233,8 @@ class Correlations:
 # Which form a LASSO study takes, decided before data: standardised moments, the paper's rounds, joint moments, or the mean alone.
 
 
-class Form(StrEnum):
-    """Ways to spend the budget."""
-
-    AUTO = "auto"
-    #: Privately standardised columns, and moments of each party's own.
-    MOMENTS = "moments"
-    #: The paper's rounds, which release columns.
-    ROUNDS = "frank-wolfe"
-    #: Moments of the columns of all parties, joined under masks.
-    JOINT = "joint"
-
-
 #: Parameters that only the rounds have: a study that sets one of them means the rounds.
-_OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "response_public", "sketch_rows")
+OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "response_public", "sketch_rows")
 
 
 def form_of(study: Study) -> Form:
@@ -264,7 +251,7 @@ def form_of(study: Study) -> Form:
         form = Form.JOINT
     if form is Form.AUTO and p.loss == LOGISTIC:
         form = Form.MOMENTS
-    told = [name for name in _OF_ROUNDS if getattr(p, name) != getattr(_DEFAULTS, name)]
+    told = [name for name in OF_ROUNDS if getattr(p, name) != getattr(_DEFAULTS, name)]
     if form in {Form.MOMENTS, Form.JOINT} and told:
         msg = f"{told[0]} belongs to method = {Form.ROUNDS.value!r}: leave it out, or ask for that form"
         raise UsageError(msg)

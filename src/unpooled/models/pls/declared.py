@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ from unpooled.errors import DataError, PlanMismatch, UsageError
 from unpooled.inference.priors import EarlierModel, assumed, check_models, rows_of
 from unpooled.kernels.pls import Centred
 from unpooled.linear import design as linear_party
+from unpooled.linear.declared import EarlierModels
 from unpooled.linear.design import gradients, left_over, lines, opened_rows
 from unpooled.linear.layout import Geometry, MomentsLayout
 from unpooled.linear.lines import SeveralRows
@@ -24,6 +25,7 @@ from unpooled.linear.schedule import LENGTH_ROUNDS, ROUNDS, WORTH_SLOPES, Method
 from unpooled.linear.standard import StandardRows
 from unpooled.models.pls.spectra import BASIS_BITS, Frame, basis_steps, seen_as
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.declared import OverParties, says
 from unpooled.privacy.mechanisms import ScaledGaussian, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
@@ -73,29 +75,62 @@ _LEAST = 10.0
 _METHODS = (Method.AUTO, Method.MOMENTS, Method.REFINEMENT, Method.GRADIENT, Method.DIRECTION)
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a PLS study."""
 
-    #: One column, or several that share spectra, basis and components (PLS2).
-    response: str | tuple[str, ...]
-    #: "dct", "bspline", "none", or "matrix" (then ``matrix`` has a row per channel, and its vectors keep their lengths).
-    basis: str = "dct"
-    basis_size: int = 20
-    matrix: tuple[tuple[float, ...], ...] = ()
-    #: The public spectrum that is subtracted; empty: the middles of the declared ranges.
-    reference: tuple[float, ...] = ()
-    #: L2 bound R on a projected row; None: what the declared ranges allow.
-    norm: float | None = None
-    n_components: int | str = CHOSEN
-    #: "auto" is decided before data: rounds of regression on the coordinates, or one release of moments.
-    method: str = Method.AUTO
-    #: T: parties that may collude or drop out.
-    tolerate: int = 0
-    #: Earlier models of spectra, to which the fit is drawn as far as the rows agree (``inference/priors.py``).
-    prior: tuple[EarlierModel, ...] = ()
-    nodes: tuple[str, ...] = ()
-    #: The deviation of the noise, for a form that has two: "sigma" (paper) or "sigma^2" (its package).
-    sd: str = SIGMA
+    response: Annotated[
+        str | tuple[str, ...],
+        says(
+            "A declared column, or several that share spectra, basis and components (PLS2). Every other column is a channel, in the order of the cards.",
+            "y",
+            column=True,
+            study=True,
+        ),
+    ]
+    basis: Annotated[
+        str,
+        says(
+            "Public vectors that spectra are projected onto: smooth ones for ordered channels, a ``matrix`` (loadings of public spectra), or none.",
+            choices=("dct", "bspline", "none", "matrix"),
+        ),
+    ] = "dct"
+    basis_size: Annotated[int, says('How many vectors "dct" and "bspline" have.')] = 20
+    matrix: Annotated[
+        tuple[tuple[float, ...], ...],
+        says('The public vectors of basis "matrix", a row for each channel; they keep their lengths.', study=True),
+    ] = ()
+    reference: Annotated[
+        tuple[float, ...], says("A public spectrum that is subtracted. Left out: the middles of the declared ranges.")
+    ] = ()
+    norm: Annotated[
+        float | None,
+        says(
+            "R, a bound on the length of a projected row, in the scaling of the basis; without it what the ranges allow, which is far too much.",
+            study=True,
+        ),
+    ] = None
+    n_components: Annotated[
+        int | str,
+        says(
+            '"cv" takes as few components as lead to the coefficients of the rounds; from one release it estimates the error of 1 .. 12 components on '
+            "new rows by the known law of their noise.",
+            choices=(CHOSEN,),
+        ),
+    ] = CHOSEN
+    method: Annotated[
+        str,
+        says(
+            'How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, with '
+            'components of what they found; "refinement" is for one response. "auto" decides before data, by rows, epsilon, coordinates and responses.',
+            choices=_METHODS,
+            lean=True,
+        ),
+    ] = Method.AUTO
+    prior: EarlierModels = ()
+    sd: Annotated[
+        str,
+        says("Standard deviation of the published noise: the paper's, or that of its package.", choices=(SIGMA, SQUARED)),
+    ] = SIGMA
 
     @property
     def responses(self) -> tuple[str, ...]:

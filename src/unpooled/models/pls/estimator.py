@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
@@ -12,30 +12,28 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unpooled.errors import UsageError, warn_caller
 from unpooled.estimation.base import ALL, Declared
+from unpooled.estimation.calls import OfEveryFit, OverSites, Summing, takes
 from unpooled.estimation.parameters import (
     ARRAY,
     NONE,
     PAIR,
     PAIRS,
-    SHARED,
-    WHOLE,
     WORD,
     counts_of,
     row_cards,
     site_tables,
-    taking,
 )
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier
 from unpooled.estimation.tables import part, response_names
 from unpooled.linear.moments import Moments
-from unpooled.linear.schedule import Method
 from unpooled.models.pls import MODEL
-from unpooled.models.pls.declared import CHOSEN
+from unpooled.models.pls.declared import Parameters
 from unpooled.models.pls.fit import from_several, of_released, stored
 from unpooled.models.pls.instruments import DomainRelease, Transfers, TwoReleases
 from unpooled.models.pls.spectra import MATRIX, Frame
 from unpooled.models.pls.spectra import NONE as NO_BASIS
 from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 
 if TYPE_CHECKING:
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from unpooled.models.pls.fit import StoredModel
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
@@ -125,6 +122,41 @@ def _equal(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
 _FAR = 256.0
 
 
+class OfSpectra:
+    """What a call says otherwise than a study: arrays, and a range for each of several responses."""
+
+    y_bounds: Annotated[
+        Any,
+        says(
+            "Declared range of y, or of each of several responses. None reads it off the data, warns, and promises nothing.",
+            kinds=(PAIR, PAIRS, NONE),
+            call="(low, high), or a sequence of them, optional",
+            written="tuple[float, float] | Sequence[tuple[float, float]] | None",
+        ),
+    ] = None
+    basis: Annotated[
+        Any,
+        says(
+            "Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its "
+            "scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise "
+            "(:func:`~unpooled.models.pls.spectra.whitened`).",
+            kinds=(WORD, ARRAY),
+            call='{"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"',
+            written="str | ArrayLike",
+        ),
+    ] = "dct"
+    reference: Annotated[
+        Any,
+        says(
+            "A public spectrum that is subtracted. None is the middle of the declared ranges.",
+            kinds=(ARRAY, NONE),
+            call="array, optional",
+            written="ArrayLike | None",
+        ),
+    ] = None
+
+
+@takes(OfEveryFit, OverSites, Summing, Parameters, OfSpectra, DrawnFit, first="n_components")
 class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Transfers):
     """Partial least squares on spectra of one or several laboratories, from private sums over projected rows.
 
@@ -132,55 +164,6 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     moments, give coefficients: components, their number and everything else cost no more privacy. Row-wise preprocessing (a derivative, SNV,
     MSC against a public reference) goes in front of it in a pipeline; whatever learns from the data does not
     (:class:`~unpooled.models.pls.estimator.RowWise` refuses it). Several responses share the components (PLS2) and all rounds, or one release.
-
-    Parameters
-    ----------
-    n_components : int or "cv", default "cv"
-        "cv" takes as few components as lead to the coefficients of the rounds; from one release it estimates the error of 1 .. 12 components on
-        new rows by the known law of their noise.
-    basis : {"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"
-        Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its
-        scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise (:func:`~unpooled.models.pls.spectra.whitened`).
-    basis_size : int, default 20
-        How many vectors "dct" and "bspline" have.
-    reference : array, optional
-        A public spectrum that is subtracted. None is the middle of the declared ranges.
-    epsilon : float, default 1.0
-        The privacy asked for, for each row: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds(norm=R), Bounds(low, high, norm=R) or (low, high), optional
-        R bounds the length of a projected row, in the scaling of the basis; longer ones are shortened. None reads it off the data, warns, and promises nothing.
-    y_bounds : (low, high) or a list of them, optional
-        Declared range of y, or of each of several responses. None reads it off the data, warns, and promises nothing.
-    unit : {"record", "attribute", "household"}, default "record"
-        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
-    rows_per_household : int, default 1
-        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    calibration : {"sound", "published"}, default "sound"
-        "published" is edPLS, without any guarantee: noise on the components of one holder, or of several under ``aggregation="trusted"``.
-    aggregation : {"distributed", "trusted", "local"}, default "distributed"
-        Who adds the noise, as for :class:`~unpooled.PrivateLinearRegression`.
-    tolerate : int, default 0
-        T, the sites that may collude or drop out.
-    nodes : list of site names, default ()
-        Sites that may be nodes of the secure sum, or the trusted one.
-    method : {"auto", "moments", "refinement", "gradient", "direction"}, default "auto"
-        How the budget is spent. "moments" is one release of second moments. The others are rounds of regression on the coordinates, as those of
-        :class:`~unpooled.PrivateLinearRegression`, with components of what they found. "auto" decides before data, by rows, epsilon,
-        coordinates and responses; "refinement" is for one response.
-    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same response (docs/prior.md), to which the fit is drawn as far as the rows agree.
-    sd : {"sigma", "sigma^2"}, default "sigma"
-        Standard deviation of the published noise: the paper's, or that of its package.
-    public_seed : int, default 0
-        Seed of the public randomness.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -238,57 +221,6 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
 
     _model = MODEL
     _saved_types = (*Transfers._saved_types, *SAVED, DomainRelease, TwoReleases)  # noqa: SLF001 - its base
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("n_components", WHOLE, WORD)
-        | taking("basis", WORD, ARRAY)
-        | taking("basis_size", WHOLE)
-        | taking("reference", ARRAY, NONE)
-        | taking("method", WORD)
-        | taking("sd", WORD)
-        | taking("prior", PRIORS, NONE)
-        | taking("y_bounds", PAIR, PAIRS, NONE)
-    )
-
-    def __init__(
-        self,
-        n_components: int | str = CHOSEN,
-        *,
-        basis: str | ArrayLike = "dct",
-        basis_size: int = 20,
-        reference: ArrayLike | None = None,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | Sequence[tuple[float, float]] | None = None,
-        unit: str = "record",
-        rows_per_household: int = 1,
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        aggregation: str = "distributed",
-        tolerate: int = 0,
-        nodes: Sequence[str] = (),
-        method: str = "auto",
-        prior: Prior = None,
-        sd: str = "sigma",
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.n_components = n_components
-        self.basis = basis
-        self.basis_size = basis_size
-        self.reference = reference
-        self.y_bounds = y_bounds
-        self.unit = unit
-        self.rows_per_household = rows_per_household
-        self.aggregation = aggregation
-        self.tolerate = tolerate
-        self.nodes = nodes
-        self.method = method
-        self.prior = prior
-        self.sd = sd
 
     # --- the study -------------------------------------------------------------------------------------------------------
 
@@ -334,21 +266,15 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
         if isinstance(self.bounds, Bounds) and self.bounds.norm is not None:
             norm = float(self.bounds.norm)
         basis, matrix = self._basis()
-        parameters = {
-            "response": [c.name for c in (declared.response, *declared.others)]
-            if declared.others
-            else declared.response.name,
-            "basis": basis,
-            "basis_size": int(self.basis_size),
-            "matrix": matrix,
-            "reference": [] if self.reference is None else self._reference(len(declared.columns)).tolist(),
-            "norm": norm,
-            "n_components": self._number(),
-            "tolerate": int(self.tolerate),
-            "nodes": [str(node) for node in self.nodes],
-            "sd": self.sd,
-        }
-        parameters |= {} if self.method == Method.AUTO else {"method": self.method}
+        several = [c.name for c in (declared.response, *declared.others)]
+        parameters = self._says(
+            Parameters,
+            response=several if declared.others else declared.response.name,
+            basis=basis,
+            matrix=matrix,
+            reference=[] if self.reference is None else self._reference(len(declared.columns)).tolist(),
+            norm=norm,
+        )
         parameters |= self._prior_parameter(declared.columns)
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
