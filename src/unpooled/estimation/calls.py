@@ -316,7 +316,8 @@ def arguments_of(*groups: type, first: str = "", left: Iterable[str] = ()) -> di
     for group in groups:
         found |= {name: one for name, one in parameters_of(group).items() if not one.flag("study")}
     last = len(_FIRST) + len(found)
-    place = {name: k for k, name in enumerate(_FIRST)} | {name: last + k for k, name in enumerate(_LAST)} | {first: -1}
+    place = {name: -1 for name, one in found.items() if one.required}
+    place |= {name: k for k, name in enumerate(_FIRST)} | {name: last + k for k, name in enumerate(_LAST)} | {first: -2}
     order = sorted(found.keys() - set(left), key=lambda name: place.get(name, len(_FIRST) + list(found).index(name)))
     return {name: argument_of(found[name]) for name in order}
 

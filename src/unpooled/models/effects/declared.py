@@ -6,14 +6,14 @@ import itertools
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-
-import msgspec
+from typing import Annotated
 
 from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
 from unpooled.formula.arithmetic import quoted
 from unpooled.inference.priors import EarlierModel, check_models
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.declared import OverParties, says
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
 
@@ -61,38 +61,70 @@ class OutcomeFamily(StrEnum):
 _LOGS = frozenset({OutcomeFamily.POISSON, OutcomeFamily.GAMMA, OutcomeFamily.NEGATIVE_BINOMIAL})
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a study of a treatment effect."""
 
-    #: The declared outcome: a number, or two categories of which the second counts as 1; of survival the time until the event or until a person left.
-    response: str
-    #: The declared column with two categories; the first is the control.
-    treatment: str
-    #: What is adjusted for: the right side of a formula; "." is every other declared column.
-    covariates: str = "."
-    #: The same for the propensity alone; empty: as ``covariates``.
-    propensity: str = ""
-    estimator: str = Estimator.AIPW
-    estimand: str = Estimand.ALL
-    family: str = OutcomeFamily.LINEAR
-    #: Whether every arm has an outcome model of its own; else the treatment adds one number to one model.
-    interactions: bool = True
-    #: Of survival: the declared column that says whether there was an event, the time at which people are alive or not, and where hazards may change.
-    event: str = ""
-    horizon: float | None = None
-    cuts: tuple[float, ...] = ()
-    #: Propensities are kept between this number and 1 less it.
-    overlap: float = 0.05
-    #: The most passes over the data for each of both models.
-    max_passes: int = 105
-    #: Parties that may collude or drop out.
-    tolerate: int = 0
-    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
-    nodes: tuple[str, ...] = ()
-    #: Of the intervals that are reported.
-    level: float = 0.95
-    #: Earlier estimates of the same effect, by the name of the estimand, to which this one is drawn (``inference/priors.py``).
-    prior: tuple[EarlierModel, ...] = ()
+    response: Annotated[
+        str,
+        says(
+            'The outcome: a declared number, or two categories (family = "logistic") of which the second counts as 1; of survival the time until the '
+            "event or until a person left.",
+            "y",
+            column=True,
+            study=True,
+        ),
+    ]
+    treatment: Annotated[
+        str,
+        says("The declared column of two categories, the first of which is the control.", "arm", column=True),
+    ]
+    covariates: Annotated[
+        str,
+        says('What is adjusted for, as the right side of a formula. "." is every other declared column.', "."),
+    ] = "."
+    propensity: Annotated[str, says("The same for the propensity alone. Left out: as the covariates.")] = ""
+    estimator: Annotated[
+        str,
+        says(
+            '"aipw" weights the residuals of an outcome model, and is right if either model is. "iptw" compares weighted means. "g-formula" averages the '
+            "outcome model under both treatments.",
+            choices=Estimator,
+        ),
+    ] = Estimator.AIPW
+    estimand: Annotated[str, says("Whom the effect is averaged over: everybody, or the treated.", choices=Estimand)] = (
+        Estimand.ALL
+    )
+    family: Annotated[
+        str,
+        says(
+            "The outcome model. The effect is a difference of means; of survival a difference of the probabilities to be alive at ``horizon``.",
+            choices=OutcomeFamily,
+        ),
+    ] = OutcomeFamily.LINEAR
+    interactions: Annotated[
+        bool,
+        says(
+            "Whether every arm has an outcome model of its own; else there is one model, to which the treatment adds a number."
+        ),
+    ] = True
+    event: Annotated[
+        str, says("Of survival: the declared column of 0 and 1 that says whether there was an event.", column=True)
+    ] = ""
+    horizon: Annotated[float | None, says("Of survival: the time at which people are alive or not.")] = None
+    cuts: Annotated[
+        tuple[float, ...],
+        says("Of survival: where hazards may change. Left out: six equal intervals up to the horizon."),
+    ] = ()
+    overlap: Annotated[float, says("Propensities are kept between this number and 1 less it.")] = 0.05
+    max_passes: Annotated[int, says("The most passes over every party's data for each of both models.")] = 105
+    level: Annotated[float, says("Of the intervals that are reported.")] = 0.95
+    prior: Annotated[
+        tuple[EarlierModel, ...],
+        says(
+            'Earlier estimates of the same effect, to which it is drawn (docs/prior.md): { name = "2024", coefficients = { ATE = -1.5 } }',
+            lean=True,
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, StudyEstimator
+from unpooled.estimation.calls import OfEveryFit, OverSites, Summing, takes
 from unpooled.estimation.parameters import (
-    FLAG,
-    LIST,
     NONE,
-    NUMBER,
-    NUMBERS,
-    SHARED,
     WHOLE,
-    WORD,
     check,
     counts_of,
     planned_counts,
     row_cards,
     site_tables,
-    taking,
 )
-from unpooled.estimation.priors import PRIORS, SAVED, Earlier, Prior
+from unpooled.estimation.priors import PRIORS, SAVED, Earlier
 from unpooled.estimation.tables import table_of
 from unpooled.formula.arithmetic import quoted
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.priors import DrawnTo
 from unpooled.models.effects import MODEL
+from unpooled.models.effects.declared import Parameters
 from unpooled.models.effects.result import (
     BalanceLine,
     DrawnEffect,
@@ -43,16 +39,16 @@ from unpooled.models.effects.result import (
     terms,
 )
 from unpooled.privacy.bounds import Bounds
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import ResultTerm, as_html, as_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from unpooled.inference.life_table import KaplanMeier
     from unpooled.models.effects.outlook import EffectOutlook
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
 
 
@@ -73,70 +69,42 @@ class EffectSummary:
         return as_html(self.terms, "; ".join((*self.notes, self.statement)))
 
 
+class Adjusting:
+    """What a call of an effect says otherwise than a study: the outcome, and columns by their names."""
+
+    outcome: Annotated[
+        str,
+        says(
+            'The column of the outcome: a number, two declared categories (``family="logistic"``) of which the second counts as 1, or for '
+            '``family="survival"`` the time until the event or until a person left.'
+        ),
+    ]
+    covariates: Annotated[
+        str | Sequence[str],
+        says('What is adjusted for: columns, or the right side of a formula. "." is every other declared column.'),
+    ] = "."
+    propensity: Annotated[
+        str | Sequence[str] | None, says("The same for the propensity alone. None: as ``covariates``.")
+    ] = None
+    cuts: Annotated[
+        Sequence[float] | None,
+        says("Of survival: where hazards may change. None: six equal intervals up to the horizon."),
+    ] = None
+    prior: Annotated[
+        Any,
+        says(
+            'Earlier estimates of the same effect (docs/prior.md), as ``{"ATE": -1.5}``, to which this one is drawn as far as the rows agree; its '
+            "interval is then credible.",
+            kinds=(PRIORS, NONE),
+            call="mapping, fitted model, or a mapping from names to several of these, optional",
+            written="Prior",
+        ),
+    ] = None
+
+
+@takes(OfEveryFit, OverSites, Summing, Parameters, Adjusting, first="treatment")
 class TreatmentEffect(Earlier, StudyEstimator):
     """The effect of a treatment on row-split data, adjusted for covariates: by weights, by an outcome model, or by both.
-
-    Parameters
-    ----------
-    treatment : str
-        The column with two declared categories, the first of which is the control.
-    outcome : str
-        The column of the outcome: a number, two declared categories (``family="logistic"``) of which the second counts as 1, or for
-        ``family="survival"`` the time until the event or until a person left.
-    covariates : str or list of names, default "."
-        What is adjusted for: columns, or the right side of a formula. "." is every other declared column.
-    propensity : str or list of names, optional
-        The same for the propensity alone. None: as ``covariates``.
-    estimator : {"aipw", "iptw", "g-formula"}, default "aipw"
-        "aipw" weights the residuals of an outcome model, and is right if either model is. "iptw" compares weighted means. "g-formula"
-        averages the outcome model under both treatments.
-    estimand : {"ATE", "ATT"}, default "ATE"
-        Whom the effect is averaged over: everybody, or the treated.
-    family : {"linear", "logistic", "poisson", "gamma", "negative-binomial", "survival"}, default "linear"
-        The outcome model. The effect is a difference of means; of survival a difference of the probabilities to be alive at ``horizon``.
-    interactions : bool, default True
-        Whether every arm has an outcome model of its own; False: one model, to which the treatment adds a number.
-    event : str, optional
-        Of survival: the column of 0 and 1 that says whether there was an event.
-    horizon : float, optional
-        Of survival: the time at which people are alive or not.
-    cuts : list of times, optional
-        Of survival: where hazards may change. None: six equal intervals up to the horizon.
-    overlap : float, default 0.05
-        Propensities are kept between this number and 1 less it.
-    level : float, default 0.95
-        Of the intervals.
-    prior : mapping, fitted model, or a mapping from names to several of these, optional
-        Earlier estimates of the same effect (docs/prior.md), as ``{"ATE": -1.5}``, to which this one is drawn as far as the rows agree; its
-        interval is then credible.
-    max_passes : int, default 105
-        The most passes over every party's data for each of both models.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds or mapping from column names to ranges or categories, optional
-        DeclaredEffect ranges and categories of all columns that are used, treatment and outcome too.
-    unit : {"record", "attribute", "household"}, default "record"
-        Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
-    rows_per_household : int, default 1
-        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    calibration : {"sound"}, default "sound"
-        The noise whose guarantee is proved; there is no other form.
-    aggregation : {"distributed", "trusted", "local"}, default "distributed"
-        Who adds the noise of the totals over sites.
-    tolerate : int, default 0
-        Parties that may collude or drop out.
-    nodes : list of site names, default ()
-        Sites that may be nodes of the secure sum, or the trusted one. Empty: all of them, or the first.
-    public_seed : int, default 0
-        Seed of the public randomness.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits on the same people share.
 
     Attributes
     ----------
@@ -168,19 +136,6 @@ class TreatmentEffect(Earlier, StudyEstimator):
     """
 
     _model = MODEL
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("treatment outcome estimator estimand family", WORD)
-        | taking("covariates", WORD, LIST)
-        | taking("propensity", WORD, LIST, NONE)
-        | taking("interactions", FLAG)
-        | taking("event", WORD, NONE)
-        | taking("horizon", NUMBER, NONE)
-        | taking("cuts", NUMBERS, NONE)
-        | taking("overlap level", NUMBER)
-        | taking("max_passes", WHOLE)
-        | taking("prior", PRIORS, NONE)
-    )
     _saved_types: ClassVar = (
         *StudyEstimator._saved_types,  # noqa: SLF001 - its base
         Array,
@@ -193,60 +148,6 @@ class TreatmentEffect(Earlier, StudyEstimator):
         Overlap,
         ResultTerm,
     )
-
-    def __init__(
-        self,
-        treatment: str,
-        *,
-        outcome: str,
-        covariates: str | Sequence[str] = ".",
-        propensity: str | Sequence[str] | None = None,
-        estimator: str = "aipw",
-        estimand: str = "ATE",
-        family: str = "linear",
-        interactions: bool = True,
-        event: str | None = None,
-        horizon: float | None = None,
-        cuts: Sequence[float] | None = None,
-        overlap: float = 0.05,
-        level: float = 0.95,
-        prior: Prior = None,
-        max_passes: int = 105,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        unit: str = "record",
-        rows_per_household: int = 1,
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        aggregation: str = "distributed",
-        tolerate: int = 0,
-        nodes: Sequence[str] = (),
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.treatment = treatment
-        self.outcome = outcome
-        self.covariates = covariates
-        self.propensity = propensity
-        self.estimator = estimator
-        self.estimand = estimand
-        self.family = family
-        self.interactions = interactions
-        self.event = event
-        self.horizon = horizon
-        self.cuts = cuts
-        self.overlap = overlap
-        self.level = level
-        self.prior = prior
-        self.max_passes = max_passes
-        self.unit = unit
-        self.rows_per_household = rows_per_household
-        self.aggregation = aggregation
-        self.tolerate = tolerate
-        self.nodes = nodes
 
     # --- before the data -------------------------------------------------------------------------------------------------
 
@@ -289,24 +190,12 @@ class TreatmentEffect(Earlier, StudyEstimator):
         if missing := sorted(used - {*names}):
             msg = f"there is no column {missing[0]!r}: there are {listed(list(names))}"
             raise UsageError(msg).at(column=missing[0])
-        parameters = {
-            "response": self.outcome,
-            "treatment": self.treatment,
-            "covariates": _formula(self.covariates),
-            "propensity": "" if self.propensity is None else _formula(self.propensity),
-            "estimator": self.estimator,
-            "estimand": self.estimand,
-            "family": self.family,
-            "interactions": bool(self.interactions),
-            "event": self.event or "",
-            "horizon": None if self.horizon is None else float(self.horizon),
-            "cuts": [] if self.cuts is None else [float(cut) for cut in self.cuts],
-            "overlap": float(self.overlap),
-            "max_passes": int(self.max_passes),
-            "tolerate": int(self.tolerate),
-            "nodes": [str(node) for node in self.nodes],
-            "level": float(self.level),
-        }
+        parameters = self._says(
+            Parameters,
+            response=self.outcome,
+            covariates=_formula(self.covariates),
+            propensity="" if self.propensity is None else _formula(self.propensity),
+        )
         parameters |= self._prior_parameter(())
         cards = row_cards(counts, known.columns(names))
         return self._asked(cards, parameters, (), {AGGREGATION: self.aggregation})

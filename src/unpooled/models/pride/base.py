@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -12,42 +13,35 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator, cards_of, tables_of
 from unpooled.estimation.parameters import (
-    LIST,
     MAPPING,
-    NONE,
-    NUMBER,
-    SHARE,
-    SHARED,
-    WHOLE,
     WORD,
     plain,
-    taking,
 )
-from unpooled.estimation.priors import PRIORS, Earlier, Prior, log_odds, of_counts, ridge
+from unpooled.estimation.priors import Earlier, log_odds, of_counts, ridge
 from unpooled.estimation.running import run
 from unpooled.estimation.tables import RESPONSE
 from unpooled.families.gaussian import Gaussian
 from unpooled.inference.priors import DrawnTo, named
 from unpooled.kernels.survival import concordance
 from unpooled.models.pride import MODEL
-from unpooled.models.pride.declared import AUTO, CLASSES, DRAWN, JointFamily, check_sizes, probabilities, undrawn
+from unpooled.models.pride.declared import AUTO, CLASSES, DRAWN, JointFamily, Parameters, check_sizes, probabilities, undrawn
 from unpooled.models.pride.fit import in_own_units
 from unpooled.models.pride.plan import DUALITY_GAP, sizes_of, widths_of
-from unpooled.privacy.bounds import Bounds, Coding
+from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT
+from unpooled.privacy.declared import says
 from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import column_named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
     from unpooled.families import Family
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.plan import Study
 
     Vector = NDArray[np.float64]
@@ -71,6 +65,33 @@ def own_loss(task: str, loss: str | None, threshold: float | None, declared: Dec
     }
 
 
+class OfPride:
+    """What a call says otherwise than a study: matrices by party, who estimates, and a range that is needed to publish alone."""
+
+    y_bounds: Annotated[
+        tuple[float, float] | None,
+        says(
+            "Declared range of y. Needed only to publish the coefficients of a regression; otherwise the response stays with the parties."
+        ),
+    ] = None
+    sketch: Annotated[
+        Any,
+        says(
+            "The public random matrix that a party's columns are multiplied by before they get noise.",
+            kinds=(WORD, MAPPING),
+            call='{"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"',
+            written="str | Mapping[str, ArrayLike]",
+        ),
+    ] = "srht"
+    estimating: Annotated[
+        Sequence[str] | None,
+        says(
+            "The parties that have the response (the paper's scenario B): the others only send. None: all of them. The ``coef_`` of parties that only "
+            "send are nan; ``predict`` then refuses, and ``predict_at`` works at an estimating party."
+        ),
+    ] = None
+
+
 class PrideEstimator(Earlier, StudyEstimator):
     """Base of the estimators: columns to parties, study, run, coefficients back in the data's own units."""
 
@@ -81,73 +102,6 @@ class PrideEstimator(Earlier, StudyEstimator):
     _crosses: ClassVar[bool] = False
     #: The label columns of an estimating party.
     _label_names: tuple[str, ...] = (RESPONSE,)
-    _parameter_constraints: ClassVar = (
-        SHARED
-        | taking("alpha", NUMBER, WORD)
-        | taking("sketch", WORD, MAPPING)
-        | taking("sketch_dim", WHOLE, SHARE, WORD)
-        | taking("publish", NUMBER)
-        | taking("grids", MAPPING, NONE)
-        | taking("noise_model", WORD)
-        | taking("others", WORD)
-        | taking("prior", PRIORS, NONE)
-        | taking("loss", WORD, NONE)
-        | taking("threshold", NUMBER, NONE)
-        | taking("public", LIST)
-        | taking("estimating", LIST, NONE)
-        | taking("clip_norm", NUMBER, NONE)
-        | taking("folds", WHOLE)
-    )
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        alpha: float | str = "marginal-likelihood",
-        sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float | str = AUTO,
-        grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "gram",
-        others: str = "like mine",
-        prior: Prior = None,
-        public: Sequence[int | str] = (),
-        estimating: Sequence[str] | None = None,
-        clip_norm: float | None = None,
-        folds: int = 5,
-        publish: float = 0.0,
-        loss: str | None = None,
-        threshold: float | None = None,
-        fit_intercept: bool = True,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, calibration, public_seed, random_state, budget)
-        self.parties = parties
-        self.y_bounds = y_bounds
-        self.unit = unit
-        self.alpha = alpha
-        self.sketch = sketch
-        self.sketch_dim = sketch_dim
-        self.grids = grids
-        self.noise_model = noise_model
-        self.others = others
-        self.prior = prior
-        self.public = public
-        self.estimating = estimating
-        self.clip_norm = clip_norm
-        self.folds = folds
-        self.publish = publish
-        self.loss = loss
-        self.threshold = threshold
-        self.fit_intercept = fit_intercept
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         """Return the parameters of a study that describe the response."""
@@ -187,26 +141,20 @@ class PrideEstimator(Earlier, StudyEstimator):
             {} if isinstance(self.sketch, str) else {k: np.asarray(v, dtype=float).tolist() for k, v in self.sketch.items()}
         )
         alpha, size = self._taken("alpha"), self._taken("sketch_dim")
-        parameters: dict[str, Any] = {
+        own = {
             "response": RESPONSE,
             **self._of_family(declared),
             "sketch": self.sketch if isinstance(self.sketch, str) else "matrix",
             "sketch_dim": sizes_of(self.plan_.design) if fitted and size == AUTO else plain(size),
-            "grids": {k: [int(n) for n in v] for k, v in (self.grids or {}).items()},
             "matrices": matrices,
             "public": [column_named(declared.names, column) for column in self.public],
             # New rows are predicted with what is kept: their plan chooses no penalty, and has nothing to trust.
             "alpha": "marginal-likelihood" if fitted and alpha == "global-cv" else plain(alpha),
-            "noise_model": self.noise_model,
-            "others": self.others,
-            "fit_intercept": bool(self.fit_intercept),
-            "clip_norm": None if self.clip_norm is None else float(self.clip_norm),
-            "folds": int(self.folds),
-            "publish": float(self.publish),
             "response_bound": None if self.y_bounds is None else float(np.abs(self.y_bounds).max()),
             "fitted": fitted,
             "predicting": list(predicting),
         }
+        parameters = self._says(Parameters, **own)
         parameters |= {} if fitted else self._prior_parameter(declared.columns)
         trust = {"cross-validation": "trusted"} if alpha == "global-cv" and not fitted else {}
         asked = self._asked(cards, parameters, declared.derived, trust)

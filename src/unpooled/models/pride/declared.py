@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from unpooled.estimation.earlier import (
     ResponseKind,
     with_response,
 )
+from unpooled.estimation.parameters import SHARE, WHOLE, WORD
 from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
 from unpooled.families.gaussian import Gaussian
@@ -28,12 +29,13 @@ from unpooled.families.logistic import Logistic
 from unpooled.families.negative_binomial import NegativeBinomial
 from unpooled.families.poisson import Poisson
 from unpooled.families.quantile import HALF_WIDTH, Quantile
-from unpooled.inference.priors import EarlierModel
 from unpooled.kernels.joint_newton import JointPath, ProportionalOdds, SoftmaxLoss, contrasts
 from unpooled.kernels.survival import PartialLikelihood
+from unpooled.linear.declared import EarlierModels, Intercept
 from unpooled.models.pride.gram import OTHERS, Share, features, raised
 from unpooled.privacy.bounds import text_of
 from unpooled.privacy.classes import DEFAULT, Classes, check_classes
+from unpooled.privacy.declared import says
 from unpooled.protocol.registry import COLUMNS, Template
 
 if TYPE_CHECKING:
@@ -379,59 +381,148 @@ def undrawn(family: str) -> str:
     return f"prior goes with family = {', '.join(DRAWN)}, not with {family}: leave prior out, or choose one of them"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Parameters that a study may set for this model."""
 
-    #: The label column with the response, at every party that estimates; a party without it only sends (scenario B).
-    response: str = "y"
-    task: str = "regression"
-    #: The labels of a classification, which the response holds. Two: the first is coded -1, the second 1. Ordinal: from the lowest up.
-    classes: tuple[str | int | float, ...] = DEFAULT
-    #: The family of the response: one of NUMBERS or CLASSES; empty: "squared" (regression) or "logistic" (classification).
-    family: str = ""
-    #: The same by its older name.
-    loss: str = ""
-    #: Where Huber's loss becomes straight, or half the width that smooths a quantile's, in the response's own units; None: 1.345, or 0.2,
-    #: robust deviations of what a first fit leaves.
-    threshold: float | None = None
-    #: Cox: the label column that is 1 where ``response`` is the time of an event and 0 where observation ended.
-    event: str = ""
-    #: Negative binomial: the variance is m + dispersion m^2.
-    dispersion: float = 1.0
-    #: Which quantile (family = quantile).
-    quantile: float = 0.5
-    #: Poisson, gamma: the loss is a straight line where the linear predictor (gamma: less than minus this) is beyond it.
-    cap: float | None = None
-    sketch: str = "srht"
-    #: Columns of the sketch: "auto" (from rows, columns and epsilon), a number, a fraction of the party's coded columns, or a number for
-    #: every party; 0 sends nothing.
-    sketch_dim: int | float | str | dict[str, int] = AUTO
-    #: Shape of the grid a party's columns lie on, row by row (dct only; default: one axis).
-    grids: dict[str, tuple[int, ...]] = {}
-    #: A public matrix per party (sketch = "matrix").
-    matrices: dict[str, tuple[tuple[float, ...], ...]] = {}
-    #: Columns declared public (scenario A): sent plain, never sketched.
-    public: tuple[str, ...] = ()
-    #: "marginal-likelihood", "local-cv", "global-cv" (not private), or scikit-learn's alpha.
-    alpha: float | str = "marginal-likelihood"
-    #: What a party makes of the received sketches: a model of the others' Gram matrix, calibrated columns, or plain ones.
-    noise_model: str = "gram"
-    #: What the others' columns are to a party's own (noise_model = "gram"): "like mine", "copies" of them, or "unrelated".
-    others: str = "like mine"
-    #: Earlier models of the same response, to which every party's fit is drawn as far as its rows agree (``inference/priors.py``).
-    prior: tuple[EarlierModel, ...] = ()
-    fit_intercept: bool = True
-    #: Bound C on the length of a sketched row in coded units (unit = "record"); None is 1.25 sqrt(columns / 3).
-    clip_norm: float | None = None
-    folds: int = 5
-    #: Share of the squared budget that goes to publishing the coefficients; 0 keeps them at their parties.
-    publish: float = 0.0
-    #: Bound on |y| (regression with publish > 0 only); the response is clipped to it.
-    response_bound: float | None = None
-    #: The plan whose coefficients predict these (new) rows; None fits.
-    fitted: str | None = None
-    #: Which parties predict new rows, each of which has estimated under that plan; none named: all of them.
-    predicting: tuple[str, ...] = ()
+    response: Annotated[
+        str,
+        says(
+            "The label column with the response, at every party that estimates; a party without it only sends (scenario B).",
+            "y",
+            column=True,
+            study=True,
+        ),
+    ] = "y"
+    task: Annotated[
+        str,
+        says('"regression", or "classification" of two classes.', choices=("regression", "classification"), study=True),
+    ] = "regression"
+    classes: Annotated[
+        tuple[str | int | float, ...],
+        says(
+            "The labels of a classification, which the response holds: of two the first is coded -1, the second 1; of ordered ones from the lowest up.",
+            study=True,
+        ),
+    ] = DEFAULT
+    family: Annotated[
+        str,
+        says(
+            "The law of the response: two, several or ordered classes (proportional odds); numbers; counts and positive numbers with the logarithm as "
+            "link; censored times (proportional hazards, ties by Breslow).",
+            choices=(*CLASSES, *NUMBERS),
+        ),
+    ] = ""
+    loss: Annotated[
+        str,
+        says(
+            '"huber" lets responses far from the fit pull no harder than those ``threshold`` away from it. The choice costs no privacy. None is '
+            '"squared", for a classifier "logistic".',
+            choices=("squared", "huber", "logistic"),
+        ),
+    ] = ""
+    threshold: Annotated[
+        float | None,
+        says(
+            "In units of y: where Huber's loss becomes straight, or half the width over which a quantile's is smoothed. None is 1.345, or 0.2, robust "
+            "deviations of what a first fit leaves, as each party computes them."
+        ),
+    ] = None
+    event: Annotated[
+        str,
+        says(
+            'Of the family "cox": the label column that is 1 where the response is the time of an event and 0 where observation ended.',
+            column=True,
+            study=True,
+        ),
+    ] = ""
+    dispersion: Annotated[float, says("Of the negative binomial: the variance is mean + dispersion * mean^2.")] = 1.0
+    quantile: Annotated[float, says("Which quantile.")] = 0.5
+    cap: Annotated[
+        float | None,
+        says(
+            "Poisson and gamma: beyond this linear predictor (gamma: below minus this) the loss is a straight line. ``publish`` needs it."
+        ),
+    ] = None
+    sketch: Annotated[
+        str,
+        says(
+            "The public random matrix that a party's columns are multiplied by before they get noise.",
+            choices=("srht", "gaussian", "dct", "matrix"),
+        ),
+    ] = "srht"
+    sketch_dim: Annotated[
+        int | float | str | dict[str, int],
+        says(
+            'Columns of a sketch: a number, or a fraction up to 1 of the party\'s columns. "auto" is 5 % of them, times epsilon where that is above 1, up '
+            "to half; up to eight columns are sketched whole. 0 sends nothing: each party has its own columns only (the semi-naive baseline if "
+            '``noise_model`` is not "gram").',
+            kinds=(WHOLE, SHARE, WORD),
+            call='"auto", int or float, default "auto"',
+            written="float | str",
+        ),
+    ] = AUTO
+    grids: Annotated[
+        dict[str, tuple[int, ...]],
+        says('The shape of the grid that a party\'s columns lie on, row by row, for the sketch "dct".'),
+    ] = {}
+    matrices: Annotated[
+        dict[str, tuple[tuple[float, ...], ...]], says('A public matrix for each party (sketch = "matrix").', study=True)
+    ] = {}
+    public: Annotated[
+        tuple[str, ...],
+        says("Columns that are not sensitive (scenario A); they are sent as they are.", written="Sequence[int | str]"),
+    ] = ()
+    alpha: Annotated[
+        float | str,
+        says(
+            'The penalty, as scikit-learn\'s alpha on columns scaled by their declared half width. "global-cv" is not private.',
+            choices=("marginal-likelihood", "local-cv", "global-cv"),
+        ),
+    ] = "marginal-likelihood"
+    noise_model: Annotated[
+        str,
+        says(
+            "What a party makes of the sketches that it received: a model of the others' Gram matrix from its own columns and the sketches' likelihood, "
+            "regression calibration, or the paper's plain use of them. All three release the same.",
+            choices=("gram", "calibrated", "plain"),
+        ),
+    ] = "gram"
+    others: Annotated[
+        str,
+        says(
+            "With ``noise_model=\"gram\"``, what the study declares of the others' columns: that they relate to a party's own as halves of its own do to "
+            "each other, that they measure the same variables again, or that they have nothing in common.",
+            choices=("like mine", "copies", "unrelated"),
+        ),
+    ] = "like mine"
+    prior: EarlierModels = ()
+    fit_intercept: Intercept = True
+    clip_norm: Annotated[
+        float | None,
+        says('With ``unit="record"``, the length to which sketched rows are shortened. None is 1.25 sqrt(columns / 3).'),
+    ] = None
+    folds: Annotated[int, says("Folds of a cross-validation of ``alpha``.")] = 5
+    publish: Annotated[
+        float,
+        says(
+            "Share of the squared budget that releases the coefficients too, of the coded columns. It needs a number ``alpha``, "
+            '``fit_intercept=False`` and ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.'
+        ),
+    ] = 0.0
+    response_bound: Annotated[
+        float | None,
+        says("Bound on |y| (regression with publish > 0 only); the response is clipped to it.", study=True),
+    ] = None
+    fitted: Annotated[
+        str | None, says("The plan whose coefficients predict these (new) rows; left out, the study fits.", study=True)
+    ] = None
+    predicting: Annotated[
+        tuple[str, ...],
+        says(
+            "Parties that predict new rows, each of which has estimated under that plan; none named: all of them.",
+            study=True,
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:  # noqa: C901, PLR0912 - one line per rule
         choices = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -11,104 +11,43 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import DeclaredClassifier
-from unpooled.estimation.parameters import NONE, NUMBER, WORD, taking
-from unpooled.estimation.priors import log_odds
+from unpooled.estimation.calls import OfClasses, OfEveryFit, OverColumns, takes
+from unpooled.estimation.priors import DrawnFit, log_odds
 from unpooled.estimation.tables import RESPONSE
-from unpooled.models.pride.base import FamilyEstimator, PrideEstimator, own_loss
-from unpooled.models.pride.declared import AUTO, CLASSES, NUMBERS, Levels
+from unpooled.models.pride.base import FamilyEstimator, OfPride, PrideEstimator, own_loss
+from unpooled.models.pride.declared import CLASSES, NUMBERS, Levels, Parameters
 from unpooled.models.pride.rows import baseline
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.classes import DEFAULT, Classes
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import CLASSES as DERIVED_CLASSES
 
 #: What the label column of events is called in a study of this process.
 EVENT = "(event)"
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.estimation.base import Declared
     from unpooled.estimation.columns import Frames, On
-    from unpooled.estimation.priors import Prior
-    from unpooled.privacy.bounds import Bounds
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.table import Table
 
     Vector = NDArray[np.float64]
 
 
+#: Parameters of :class:`PrideGLM` alone.
+_OF_FAMILIES = ("family", "dispersion", "quantile", "cap")
+
+
+@takes(OfEveryFit, OverColumns, Parameters, OfPride, DrawnFit, first="parties", left=_OF_FAMILIES)
 class PrideRegressor(RegressorMixin, PrideEstimator):
     """Ridge regression on column-split data: every party fits its columns together with perturbed sketches of the others'.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``drawn_``, ``reliability_``,
     ``kept_``, predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
     Pickles and copies hold what :meth:`predict` needs, and not ``drawn_``, ``kept_`` and ``reliability_``.
-
-    Parameters
-    ----------
-    parties : int or mapping from party names to columns (indices or names), default 2
-        Who holds which columns. An int splits the columns evenly.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing (with
-        ``noise_model="plain"`` the algorithm is then DUAL-LOCO).
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    bounds : Bounds, (low, high), or mapping from column names to ranges or categories, optional
-        Declared ranges of the features; they also set centre and scale of every column. None reads them off the data, warns,
-        and promises nothing.
-    y_bounds : (low, high), optional
-        Declared range of y. Needed only to publish the coefficients of a regression; otherwise the response stays with the parties.
-    unit : {"attribute", "record"}, default "attribute"
-        Whom the promise is for: one value of one person (the paper's S-differential privacy), or a whole row.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    calibration : {"sound", "published"}, default "sound"
-        The noise whose guarantee is proved, or the paper's, which promises nothing: parameters at their defaults are then the paper's own.
-    alpha : {"marginal-likelihood", "local-cv", "global-cv"} or float, default "marginal-likelihood"
-        The penalty, as scikit-learn's alpha on columns scaled by their declared half width. "global-cv" is not private.
-    sketch : {"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"
-        The public random matrix that a party's columns are multiplied by before they get noise.
-    sketch_dim : "auto", int or float, default "auto"
-        Columns of a sketch: a number, or a fraction up to 1 of the party's columns. "auto" is 5 % of them, times epsilon where that is
-        above 1, up to half; up to eight columns are sketched whole. 0 sends nothing: each party has its own columns only (the
-        semi-naive baseline if ``noise_model`` is not "gram").
-    grids : mapping from party names to shapes, optional
-        The shape of the grid that a party's columns lie on, for the sketch "dct".
-    noise_model : {"gram", "calibrated", "plain"}, default "gram"
-        What a party makes of the sketches that it received: a model of the others' Gram matrix from its own columns and the sketches'
-        likelihood, regression calibration, or the paper's plain use of them. All three release the same.
-    others : {"like mine", "copies", "unrelated"}, default "like mine"
-        With ``noise_model="gram"``, what the study declares of the others' columns: that they relate to a party's own as halves of its
-        own do to each other, that they measure the same variables again, or that they have nothing in common.
-    prior : mapping, fitted model, public rows (X, y), or a mapping from names to several of these, optional
-        Earlier models of the same response (docs/prior.md), to which each party's fit is drawn as far as its rows agree.
-    public : list of columns, default ()
-        Columns that are not sensitive; they are sent as they are.
-    estimating : list of party names, optional
-        The parties that have the response (the paper's scenario B): the others only send. None: all of them. The ``coef_`` of parties that
-        only send are nan; ``predict`` then refuses, and ``predict_at`` works at an estimating party.
-    clip_norm : float, optional
-        With ``unit="record"``, the length to which sketched rows are shortened. None is 1.25 sqrt(columns / 3).
-    folds : int, default 5
-        Folds of a cross-validation of ``alpha``.
-    publish : float, default 0.0
-        Share of the squared budget that releases the coefficients too (``published_``, of the coded columns). It needs a number ``alpha``,
-        ``fit_intercept=False`` and ``noise_model="plain"``, because everything else reads the data. 0 keeps them at their parties.
-    loss : {"squared", "huber"}, optional
-        "huber" lets responses far from the fit pull no harder than those ``threshold`` away from it. The choice costs no privacy.
-        None is "squared", for a classifier "logistic".
-    threshold : float, optional
-        In units of y. None is 1.345 robust deviations of what a first fit leaves, as each party computes them.
-    fit_intercept : bool, default True
-        Whether to fit a constant.
-    public_seed : int, default 0
-        Seed of the public randomness (sketch matrices).
-    random_state : int, optional
-        A seed makes the noise reproducible, and the fit a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several fits and predictions on the same people share.
 
     Attributes
     ----------
@@ -168,55 +107,14 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
         return self._decision_at(party, X)
 
 
+@takes(OfEveryFit, OfClasses, OverColumns, Parameters, OfPride, DrawnFit, first="parties", left=_OF_FAMILIES)
 class PrideClassifier(PrideEstimator, DeclaredClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
     What crosses between the parties is private. What this object shows beyond that (``coef_``, ``intercept_``, ``alpha_``, ``drawn_``, ``reliability_``,
     ``kept_``, predictions, scores) is computed from raw data and would stay with the parties: show it to nobody who may not see their data.
     Pickles and copies hold what :meth:`predict` needs, and not ``drawn_``, ``kept_`` and ``reliability_``.
-
-    Parameters
-    ----------
-    classes : (first, second), optional
-        The declared labels, public like bounds. ``classes_`` holds them as :func:`numpy.unique` sorts them, whichever of them occur: data
-        with one class fit, another label is an error. None reads them off ``y``, warns, and promises nothing.
-
     """
-
-    def __init__(
-        self,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        *,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        classes: Sequence[object] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        alpha: float | str = "marginal-likelihood",
-        sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float | str = AUTO,
-        grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "gram",
-        others: str = "like mine",
-        prior: Prior = None,
-        public: Sequence[int | str] = (),
-        estimating: Sequence[str] | None = None,
-        clip_norm: float | None = None,
-        folds: int = 5,
-        publish: float = 0.0,
-        loss: str | None = None,
-        threshold: float | None = None,
-        fit_intercept: bool = True,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        given = {name: value for name, value in locals().items() if name not in {"self", "classes", "__class__"}}
-        super().__init__(**given)
-        self.classes = classes
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         return own_loss("classification", self.loss, self.threshold, declared)
@@ -233,34 +131,26 @@ class PrideClassifier(PrideEstimator, DeclaredClassifier):
         return np.asarray(self.classes_[(self._decision_at(party, X) > 0).astype(int)])
 
 
-#: Parameters of :class:`PrideGLM` alone.
-_OF_FAMILIES = {"self", "family", "classes", "dispersion", "quantile", "cap", "__class__"}
+class OfFamilies:
+    """What a call of any family says otherwise than a study."""
+
+    family: Annotated[
+        str,
+        says(
+            "The law of the response: two, several or ordered classes (proportional odds); numbers; counts and positive numbers with the logarithm as "
+            "link; censored times (proportional hazards, ties by Breslow).",
+            choices=(*CLASSES, *NUMBERS),
+        ),
+    ] = CLASSES[0]
 
 
+@takes(OfEveryFit, OfClasses, OverColumns, Parameters, OfPride, OfFamilies, DrawnFit, first="family", left=("loss",))
 class PrideGLM(FamilyEstimator):
     """Generalised linear models on column-split data; other parameters and attributes as for :class:`PrideRegressor`.
 
     Every family is fitted on the same released sketches: the choice costs no privacy. What crosses between the parties is private. What this
     object shows beyond that (``coef_``, ``baseline_hazard_``, predictions, scores) is computed from raw data and would stay with the
     parties: show it to nobody who may not see their data.
-
-    Parameters
-    ----------
-    family : {"logistic", "multinomial", "ordinal", "squared", "huber", "quantile", "poisson", "gamma", "negative-binomial", "cox"}, default "logistic"
-        The law of the response: two, several or ordered classes (proportional odds); numbers; counts and positive numbers with the
-        logarithm as link; censored times (proportional hazards, ties by Breslow).
-    classes : (first, second, ..), optional
-        The declared labels, public like bounds; ordered from the lowest up for "ordinal". None reads them off ``y``, warns, and promises
-        nothing.
-    threshold : float, optional
-        In units of y: where Huber's loss becomes straight, or half the width over which a quantile's is smoothed. None is 1.345, or 0.2,
-        robust deviations of what a first fit leaves, as each party computes them.
-    dispersion : float, default 1.0
-        Of the negative binomial: the variance is mean + dispersion * mean^2.
-    quantile : float, default 0.5
-        Which quantile.
-    cap : float, optional
-        Poisson and gamma: beyond this linear predictor (gamma: below minus this) the loss is a straight line. ``publish`` needs it.
 
     Attributes
     ----------
@@ -287,51 +177,7 @@ class PrideGLM(FamilyEstimator):
 
     """
 
-    _parameter_constraints: ClassVar = PrideEstimator._parameter_constraints | (  # noqa: SLF001 - its base
-        taking("family", WORD) | taking("dispersion quantile", NUMBER) | taking("cap", NUMBER, NONE)
-    )
     _saved_types: ClassVar = (*PrideEstimator._saved_types, Levels)  # noqa: SLF001 - its base
-
-    def __init__(
-        self,
-        family: str = "logistic",
-        *,
-        parties: int | Mapping[str, Sequence[int | str]] = 2,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-        y_bounds: tuple[float, float] | None = None,
-        classes: Sequence[object] | None = None,
-        unit: str = "attribute",
-        adjacency: str = "replace",
-        calibration: str = "sound",
-        alpha: float | str = "marginal-likelihood",
-        sketch: str | Mapping[str, ArrayLike] = "srht",
-        sketch_dim: float | str = AUTO,
-        grids: Mapping[str, tuple[int, ...]] | None = None,
-        noise_model: str = "gram",
-        others: str = "like mine",
-        prior: Prior = None,
-        public: Sequence[int | str] = (),
-        estimating: Sequence[str] | None = None,
-        clip_norm: float | None = None,
-        folds: int = 5,
-        publish: float = 0.0,
-        threshold: float | None = None,
-        dispersion: float = 1.0,
-        quantile: float = 0.5,
-        cap: float | None = None,
-        fit_intercept: bool = True,
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(**{name: value for name, value in locals().items() if name not in _OF_FAMILIES})
-        self.family = family
-        self.classes = classes
-        self.dispersion = dispersion
-        self.quantile = quantile
-        self.cap = cap
 
     # --- before the data -------------------------------------------------------------------------------------------------
 
@@ -340,13 +186,8 @@ class PrideGLM(FamilyEstimator):
             msg = f"family must be one of {', '.join((*CLASSES, *NUMBERS))}, not {self.family!r}"
             raise UsageError(msg)
         return {
-            "family": self.family,
-            "threshold": None if self.threshold is None else float(self.threshold),
             "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "event": EVENT if self.family == "cox" else "",
-            "dispersion": float(self.dispersion),
-            "quantile": float(self.quantile),
-            "cap": None if self.cap is None else float(self.cap),
         }
 
     @property

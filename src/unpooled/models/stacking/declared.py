@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -15,8 +15,10 @@ from scipy.special import expit, softmax
 from unpooled.errors import StudyError, UsageError
 from unpooled.families import FAMILIES
 from unpooled.kernels.logistic import logistic_minimum, softmax_minimum
+from unpooled.linear.declared import FormulaText, Intercept
 from unpooled.privacy.accounting import SAFETY, Composition
 from unpooled.privacy.classes import DEFAULT, code, places
+from unpooled.privacy.declared import says
 from unpooled.privacy.events import Event
 from unpooled.privacy.mechanisms import LossShape, LossSign, ObjectivePerturbation, calibrated
 from unpooled.privacy.origin import PRIOR, RATES, SOURCE
@@ -356,52 +358,123 @@ class Meta(StrEnum):
     PERTURBED = "perturbed"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a stacking study."""
 
-    response: str = "y"
-    #: The labels that the response holds: of two the first is coded -1, the second 1.
-    classes: tuple[str | int | float, ...] = DEFAULT
-    #: More than two classes: "multinomial" tells them apart together, "one-vs-rest" each from the others.
-    multi_class: str = MULTINOMIAL
-    #: "features": parties hold columns; "samples": parties hold rows. One party alone is private logistic regression.
-    split: str = "features"
-    #: lambda of the mean loss; scikit-learn's C is 1 / (n lambda), on scaled rows.
-    penalty: float | str = AUTO
-    #: Law of the perturbation: "gamma" (pure epsilon), "gaussian" (needs a delta), or "auto". Where one fit is all that is released of its rows.
-    noise: str = Noise.AUTO
-    #: "unit": every row is scaled to the longest one's length; "shorten": only longer ones are.
-    rows: str = SHORTEN
-    #: How a party's part of a row comes to its share q of the length (columns split). "shorten": a whole row has length at most R, and a part
-    #: that is longer than q R is shortened to it; "scale": a part may have any length that its own bounds allow, and is multiplied by q.
-    #: "auto": shortened, but scaled in the published form.
-    parts: str = AUTO
-    #: L2 bound on a centred row of one party, in the data's own units; None: what the columns' bounds imply.
-    norm: float | None = None
-    fit_intercept: bool = True
-    #: Public importance of each party (columns split); missing ones are 1, and 0 leaves a party out.
-    importance: dict[str, float] = {}
-    #: Falling importance that is given out by rank: every party releases a noisy score of its columns, and nothing but their order is used
-    #: (columns split). Empty: the importance above. The scores get this share of the budget.
-    ranks: tuple[float, ...] = ()
-    ranking_share: float = 0.1
-    #: Share of the budget that makes probabilities of scores (columns split, two classes, public weights and log odds, with a delta): a base rate,
-    #: and counts of classes along every party's score. 0: the log odds of the models are averaged as they are.
-    probabilities_share: float = 0.6
-    #: The party that learns the high-level model; empty: the first (columns split), or none (rows split: public weights).
-    holder: str = ""
-    #: Share of the rows that the high-level model of a column split learns from.
-    high_share: float = 0.2
-    #: Share of the high-level rows' epsilon that their noisy predictions cost.
-    predictions_share: float = 0.5
-    #: Released weights of an earlier model per party, to which the penalty pulls instead of to 0.
-    prior: dict[str, tuple[float, ...]] = {}
-    #: How predictions of the low-level models are put together for new rows ("auto": by log odds where columns are split, else by
-    #: probabilities as in the paper), and the public rate of the second class, or those of all classes, for ranks. None: equal ones.
-    combiner: str = AUTO
-    rates: float | tuple[float, ...] | None = None
-    #: The model is a function of what this makes of the declared columns (docs/formulas.md, rows split); empty: of every one as it is.
-    formula: str = ""
+    response: Annotated[
+        str, says("Every party's own label column, under ``labels`` in its party file.", "y", column=True, study=True)
+    ] = "y"
+    classes: Annotated[
+        tuple[str | int | float, ...],
+        says(
+            "The labels, as they stand in the data: two, of which the first is coded -1 and the second 1, or more.",
+            ["-1", "1"],
+            study=True,
+        ),
+    ] = DEFAULT
+    multi_class: Annotated[
+        str,
+        says(
+            "Of perturbation with more than two classes: one softmax fit, or one fit for each class, which all together cost the budget.",
+            choices=(MULTINOMIAL, REST),
+        ),
+    ] = MULTINOMIAL
+    split: Annotated[str, says("Whether parties hold columns or rows.", "features", choices=("features", "samples"))] = (
+        "features"
+    )
+    penalty: Annotated[
+        float | str,
+        says(
+            'lambda of the mean loss, on scaled rows; scikit-learn\'s C is 1 / (n lambda). The constant is penalised with the rest. "auto" is '
+            "0.3 d / (n epsilon), 0.1 with Gaussian noise, at most one half; d is of the widest low-level model.",
+            choices=(AUTO,),
+        ),
+    ] = AUTO
+    noise: Annotated[
+        str,
+        says(
+            'The law of the perturbation. "gamma" is pure; "gaussian" needs a ``delta``, and is what "auto" takes where there is one and it is shorter. '
+            'Low-level models of the same rows compose; a high level that learns from noisy predictions is always "gamma".',
+            choices=Noise,
+        ),
+    ] = Noise.AUTO
+    rows: Annotated[
+        str,
+        says(
+            "\"unit\" scales every row (of every party's part of it) to one length, which suits texts and spectra: predictions then depend on a row's "
+            'direction alone, and ``coef_`` is of such rows. "shorten" shortens longer ones alone.',
+            choices=(SHORTEN, UNIT_ROWS),
+        ),
+    ] = SHORTEN
+    parts: Annotated[
+        str,
+        says(
+            'Where columns are split. "shorten": a whole row has some length at most, and a party\'s part that is longer than its share of it is '
+            'shortened. "scale": every part may be as long as its own bounds allow, and is multiplied by its share, as in the paper, which costs more '
+            'noise. "auto" shortens, and scales in the published form.',
+            choices=(AUTO, SHORTEN, SCALE),
+        ),
+    ] = AUTO
+    norm: Annotated[
+        float | None,
+        says(
+            "L2 bound on a centred row of one party, in the data's own units; without it what the columns' ranges allow.",
+            study=True,
+        ),
+    ] = None
+    fit_intercept: Intercept = True
+    importance: Annotated[
+        dict[str, float],
+        says(
+            "Where columns are split, a public number for every party: the budget's shares q_k are proportional to it; missing ones are 1, and 0 leaves a "
+            "party out."
+        ),
+    ] = {}
+    ranks: Annotated[
+        tuple[float, ...],
+        says(
+            "Where columns are split, falling importance that is given out by rank: every party releases a noisy score of its columns, and nothing but "
+            "their order is used.",
+            study=True,
+        ),
+    ] = ()
+    ranking_share: Annotated[float, says("Share of the budget that those scores cost.")] = 0.1
+    probabilities_share: Annotated[
+        float,
+        says(
+            "Share of the budget that makes probabilities of the parties' scores: a base rate, and counts of both classes along every party's score. It is "
+            'used where columns of two classes are split, low-level models are combined by "log-odds", and there is a ``delta``; else, and with 0, log '
+            "odds are averaged as they are."
+        ),
+    ] = 0.6
+    holder: Annotated[
+        str,
+        says("The party that learns a high level. Left out: the first where columns are split, the last where rows are."),
+    ] = ""
+    high_share: Annotated[float, says("The part of the rows that is kept for a learned high level of a column split.")] = 0.2
+    predictions_share: Annotated[
+        float, says('Share of those rows\' epsilon that their noisy predictions cost (``meta="perturbed"``).')
+    ] = 0.5
+    prior: Annotated[
+        dict[str, tuple[float, ...]],
+        says("Released weights of an earlier model for each party, to which the penalty pulls instead of to 0."),
+    ] = {}
+    combiner: Annotated[
+        str,
+        says(
+            'How public weights are applied. "log-odds" averages the models\' log odds (or see ``probabilities_share``): averages of probabilities pull to '
+            'the base rate. "auto" is "log-odds" where columns are split, else "probability". A learned high level replaces it.',
+            choices=(AUTO, *COMBINERS),
+        ),
+    ] = AUTO
+    rates: Annotated[
+        float | tuple[float, ...] | None,
+        says(
+            "The declared base rate of the second class, or those of all classes: what scores of privately ranked parties are taken from. Left out, they "
+            "are equal."
+        ),
+    ] = None
+    formula: FormulaText = ""
 
     @property
     def base_rates(self) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, StudyEstimator, cards_of, tables_of
+from unpooled.estimation.calls import asked_of
 from unpooled.estimation.parameters import NUMBERS, WHOLE, check, plain
 from unpooled.estimation.tables import RESPONSE, part
 from unpooled.models.stacking import MODEL
@@ -20,6 +21,7 @@ from unpooled.models.stacking.declared import (
     LOG_ODDS,
     META_ROLE,
     Meta,
+    Parameters,
     are_rates,
     combiner_of,
     meta_rows,
@@ -86,6 +88,10 @@ def dealt(rows: int, groups: int, seed: int, *, last: float | None = None) -> li
 # Base of the estimators of perturbed fits: a study of them, the weights that it released, new rows scaled like those of the fit.
 
 
+#: What both estimators ask of every perturbed fit.
+_OF_FITS = ("multi_class", "penalty", "noise", "rows", "fit_intercept")
+
+
 class StackEstimator(DeclaredClassifier):
     """Base of the two estimators: a study of perturbed fits, and the weights that it released."""
 
@@ -104,15 +110,12 @@ class StackEstimator(DeclaredClassifier):
     def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
         assert declared.classes is not None
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
-        shared = {
+        own = self.get_params(deep=False)
+        shared = asked_of(Parameters, {name: own[name] for name in _OF_FITS})
+        shared |= {
             "response": RESPONSE,
             "classes": list(declared.classes.texts),
-            "multi_class": self.multi_class,
-            "penalty": plain(self.penalty) if isinstance(self.penalty, str) else float(self.penalty),
-            "noise": self.noise,
-            "rows": self.rows,
             "norm": None if norm is None else float(norm),
-            "fit_intercept": bool(self.fit_intercept),
         }
         return self._asked(cards, shared | parameters, declared.derived, {META_ROLE: meta}, pure=meta != Meta.PERTURBED)
 
