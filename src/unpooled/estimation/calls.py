@@ -161,6 +161,21 @@ class Weighted:
     ] = None
 
 
+class PerhapsOverColumns:
+    """What is asked where either rows or columns may lie at several parties."""
+
+    parties: Annotated[
+        Any,
+        says(
+            "Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody sees "
+            "another's rows. None: rows are split, by ``sites``.",
+            kinds=(WHOLE, MAPPING, NONE),
+            call="int or mapping from names to columns, optional",
+            written="int | Mapping[str, Sequence[int | str]] | None",
+        ),
+    ] = None
+
+
 class OverColumns:
     """What is asked where columns of the same people lie at several parties."""
 
@@ -303,7 +318,7 @@ def argument_of(one: Parameter) -> Argument:
         one.name,
         one.flag("written") or " | ".join(map(_written, kinds)),
         default,
-        one.flag("kinds") or tuple(map(_kind, kinds)),
+        one.flag("kinds") or (() if Any in kinds else tuple(map(_kind, kinds))),
         one.flag("call") or " or ".join(heads),
         one.words,
         choices,
@@ -311,13 +326,18 @@ def argument_of(one: Parameter) -> Argument:
 
 
 def arguments_of(*groups: type, first: str = "", left: Iterable[str] = ()) -> dict[str, Argument]:
-    """Return the arguments of a call that takes the parameters of these groups but those that are ``left`` out; of a name in several the last one."""
+    """Return the arguments of a call that takes the parameters of these groups but those that are ``left`` out; of a name in several the last one.
+
+    Those that are named ``first`` lead, in this order; required ones come next.
+    """
     found: dict[str, Parameter] = {}
     for group in groups:
         found |= {name: one for name, one in parameters_of(group).items() if not one.flag("study")}
     last = len(_FIRST) + len(found)
     place = {name: -1 for name, one in found.items() if one.required}
-    place |= {name: k for k, name in enumerate(_FIRST)} | {name: last + k for k, name in enumerate(_LAST)} | {first: -2}
+    place |= {name: k for k, name in enumerate(_FIRST)} | {name: last + k for k, name in enumerate(_LAST)}
+    leading = first.split()
+    place |= {name: k - len(leading) - 1 for k, name in enumerate(leading)}
     order = sorted(found.keys() - set(left), key=lambda name: place.get(name, len(_FIRST) + list(found).index(name)))
     return {name: argument_of(found[name]) for name in order}
 
@@ -391,7 +411,7 @@ def takes(*groups: type, first: str = "", left: Iterable[str] = ()) -> Callable[
     arguments = arguments_of(*groups, first=first, left=left)
 
     def made(cls: type[Estimator]) -> type[Estimator]:
-        signature = signature_of(arguments.values(), leading=1 if first else 0, bound=True)
+        signature = signature_of(arguments.values(), leading=len(first.split()), bound=True)
 
         def __init__(self: Any, *args: Any, **given: Any) -> None:  # noqa: ANN401, N807 - the constructor of the class
             values = bound_to(signature, cls.__name__, (self, *args), given)
@@ -436,4 +456,6 @@ def in_study(kind: Any, value: Any) -> Any:  # noqa: ANN401 - a type, and a valu
             return {text_of(key): in_study(inner[1], each) for key, each in value.items()}
         if part in _NUMBERS and _KINDS[part].holds(value):
             return part(value)
+    if int in parts and isinstance(value, float) and value.is_integer():  # a count that carries its origin
+        return int(value)
     return plain(value)

@@ -10,13 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, Declared, LinearRegressor
-from unpooled.estimation.calls import OfEveryFit, OfNumbers, OverSites, Summing, Weighted, takes
+from unpooled.estimation.calls import OfEveryFit, OfNumbers, OverSites, PerhapsOverColumns, Summing, Weighted, takes
 from unpooled.estimation.columns import Joined, held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.fitted import Profiled
 from unpooled.estimation.parameters import (
-    MAPPING,
-    NONE,
-    WHOLE,
     counts_of,
     row_cards,
     site_tables,
@@ -285,19 +282,9 @@ def in_order(moments: Moments, names: Sequence[str]) -> Moments:
 # ``PrivateLinearRegression`` (``PrivateBayesianRegression``): a thin scikit-learn estimator over the Bayes study, run in process.
 
 
-class Projected(Joined):
+class Projected(Joined, PerhapsOverColumns):
     """What a call says otherwise than a study: parties that it may have, and a projection that it may leave to the form."""
 
-    parties: Annotated[
-        Any,
-        says(
-            "Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody "
-            "sees another's rows. None: rows are split, by ``sites`` in ``fit``.",
-            kinds=(WHOLE, MAPPING, NONE),
-            call="int or mapping from names to columns, optional",
-            written="int | Mapping[str, Sequence[int | str]] | None",
-        ),
-    ] = None
     projection: Annotated[
         float | None,
         says(

@@ -21,6 +21,7 @@ from unpooled.models.describe.fit import (
     shares_of,
 )
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.declared import CheckWord, Colluding, Confidence, SplitWord
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.study import COLUMNS, PROOF
 from unpooled.products.design import JointDesign
@@ -45,17 +46,13 @@ _SURELY = 3.0
 _LARGEST = 0.9999
 
 
-class JointParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JointParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a description of columns at several parties."""
 
-    #: Columns are split.
-    split: str = COLUMNS
-    #: Confidence of the reported intervals.
-    confidence: float = 0.95
-    #: The most members that may know each other's noise, or stay silent about their own.
-    tolerate: int = 0
-    #: "proof": every party proves that its masked rows are short; "none": it does not.
-    check: str = PROOF
+    split: SplitWord = COLUMNS
+    confidence: Confidence = 0.95
+    tolerate: Colluding = 0
+    check: CheckWord = PROOF
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

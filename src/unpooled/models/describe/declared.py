@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, Column, integer_grid
+from unpooled.privacy.declared import Confidence, says
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts, column_moments, household_row
@@ -274,17 +275,35 @@ STEP, RELEASE = "sums", "sums"
 HISTOGRAM = "histogram"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Parameters that a study may set for this model."""
 
-    #: Which columns to describe; None: all that the first party declares.
-    columns: tuple[str, ...] | None = None
-    #: Confidence of the reported intervals.
-    confidence: float = 0.95
-    #: Describe the other columns apart for every level of this one, and compare the levels: a table of arms.
-    by: str = ""
-    #: Release histograms, from which ranges are read, in the place of sums inside declared ones.
-    ranges: bool = False
+    columns: Annotated[
+        tuple[str, ...] | None,
+        says(
+            "The columns to describe. Left out: all that the first party declares.",
+            ["age", "smoker"],
+            column=True,
+            study=True,
+        ),
+    ] = None
+    confidence: Confidence = 0.95
+    by: Annotated[
+        str,
+        says(
+            "A column with categories, an arm of a trial for one: describe the others apart for each of its levels, with standardised differences from the "
+            "first level.",
+            "arm",
+            column=True,
+            lean=True,
+        ),
+    ] = ""
+    ranges: Annotated[
+        bool,
+        says(
+            "Release histograms, from which private ranges are read, in the place of sums inside declared ones.", study=True
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

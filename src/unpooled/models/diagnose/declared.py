@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.special import expit
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.declared import says
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
@@ -48,20 +49,31 @@ class Link(StrEnum):
     LOGISTIC = "logistic"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a study of this model."""
 
-    response: str
-    #: A number for every coded column, by name: as `unpooled result` prints them.
-    coefficients: dict[str, float]
-    intercept: float = 0.0
-    #: Of a response with two categories "logistic"; else "identity" or "log".
-    link: str = Link.IDENTITY
-    #: Rising cuts of the linear predictor, and (of a number) of the residuals.
-    cuts: tuple[float, ...] = (0.0,)
-    residual_cuts: tuple[float, ...] = ()
-    #: Of a model whose probabilities are means over several lines: (constant, factor) of the log odds of each; empty: the linear predictor's own.
-    lines: tuple[tuple[float, float], ...] = ()
+    response: Annotated[str, says("A declared column: two categories, or a range.", "y", column=True)]
+    coefficients: Annotated[
+        dict[str, float],
+        says("A number for every column (or category), as ``unpooled result --csv`` prints them.", {}),
+    ]
+    intercept: Annotated[float, says("The constant.")] = 0.0
+    link: Annotated[str, says('Of a response with two categories "logistic"; else "identity" or "log".', choices=Link)] = (
+        Link.IDENTITY
+    )
+    cuts: Annotated[tuple[float, ...], says("Rising cuts of the linear predictor, fixed before anybody looks.", [0.0])] = (
+        0.0,
+    )
+    residual_cuts: Annotated[
+        tuple[float, ...],
+        says("Of a response that is a number: rising cuts of its residuals; of two categories: [].", [-1.0, 0.0, 1.0]),
+    ] = ()
+    lines: Annotated[
+        tuple[tuple[float, float], ...],
+        says(
+            "Of a model whose probabilities are means over several lines: (constant, factor) of the log odds of each. Left out: the linear predictor's own."
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError
 from unpooled.estimation.fitted import released_model
-from unpooled.estimation.parameters import PAIR, SHARED, WHOLE, WORD, check, counts_of, row_cards, site_tables
+from unpooled.estimation.parameters import PAIR
+from unpooled.estimation.releasing import OfRows, asks, study_of
 from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
 from unpooled.inference.coding import coded_by
@@ -22,21 +23,18 @@ from unpooled.models.diagnose import MODEL, fit
 from unpooled.models.diagnose.declared import Link
 from unpooled.models.diagnose.fit import Cells, render, terms
 from unpooled.privacy.bounds import Coding, Column
-from unpooled.privacy.noise import seed_of
+from unpooled.privacy.declared import says
 from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, ReleasedInput, origins_of
-from unpooled.privacy.plan import Plan, Study, default_delta
+from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from unpooled.models.diagnose.fit import Banded, CalibrationTest, CellReading, RocBand
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
 
 #: What the response is called; no feature can be.
@@ -154,60 +152,47 @@ class Diagnosis(PlannedResult):
         return as_html(terms(self.plan_, self.cells_), self.statement_.headline)
 
 
-def diagnose(
-    model: Any,  # noqa: ANN401 - a fitted estimator
-    X: Any,  # noqa: ANN401 - rows, as for fit
-    y: Any,  # noqa: ANN401 - responses
-    *,
-    sites: Sequence[object] | None = None,
-    epsilon: float = 1.0,
-    delta: float | None = None,
-    y_bounds: tuple[float, float] | None = None,
-    unit: str = "record",
-    unit_id: Any = None,  # noqa: ANN401 - ids in an array, list or series
-    rows_per_household: int = 1,
-    adjacency: str = "replace",
-    cells: int = 20,
-    rows: str = SAME,
-    random_state: int | None = None,
-    budget: Budget | None = None,
-) -> Diagnosis:
-    """ROC, area and calibration of a classifier, or residuals of a regression, on row-split data: one more private release.
+class Diagnosed:
+    """What a diagnosis takes beside the rows."""
 
-    Parameters
-    ----------
-    model : fitted estimator
-        One whose coefficients were released: regression, GLM, PLS of one response, LASSO, logistic regression. A model whose coefficients stay at the
-        parties has fitted values that move with every row of theirs: it is refused.
-    X : array or data frame
-        Rows, as for ``fit``; best others than those the model was fitted to, for on the same rows errors look smaller than they are.
-    y : array
-        Their responses.
-    sites : array of n labels, optional
-        Which party each row belongs to. None is one party.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    y_bounds : (low, high), optional
-        Declared range of a response that is a number. None is the model's own.
-    unit : {"record", "attribute", "household"}, default "record"
-        Whom the promise is for: a whole row, one value of one person, or all rows of one id.
-    unit_id : array of n ids, optional
-        With ``unit="household"``: which rows belong together.
-    rows_per_household : int, default 1
-        With ``unit="household"``, the most rows of one id that count, over all sites.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    cells : int, default 20
-        Cells of fitted values: of equal probability steps, or of equal parts of the declared range.
-    rows : {"same", "others"}, default "same"
-        Whose rows the model was fitted to. "others" declares that they are other people's than these. It matters for a model whose fit promises
-        nothing (a seed, ``epsilon=inf``, published calibration, ranges read off the data): diagnosed on its own rows it gives them away.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several calls and fits on the same people share.
+    model: Annotated[
+        Any,
+        says(
+            "One whose coefficients were released: regression, GLM, PLS of one response, LASSO, logistic regression. A model whose coefficients stay at the "
+            "parties has fitted values that move with every row of theirs: it is refused.",
+            call="fitted estimator",
+            written="Any",
+        ),
+    ]
+    X: Annotated[
+        Any,
+        says(
+            "Rows, as for ``fit``; best others than those the model was fitted to, for on the same rows errors look smaller than they are.",
+            call="array or data frame",
+            written="Any",
+        ),
+    ]
+    y: Annotated[Any, says("Their responses.", call="array", written="Any")]
+    y_bounds: Annotated[
+        tuple[float, float] | None,
+        says("Declared range of a response that is a number. None is the model's own."),
+    ] = None
+    cells: Annotated[
+        int, says("Cells of fitted values: of equal probability steps, or of equal parts of the declared range.")
+    ] = 20
+    rows: Annotated[
+        str,
+        says(
+            'Whose rows the model was fitted to. "others" declares that they are other people\'s than these. It matters for a model whose fit promises '
+            "nothing (a seed, ``epsilon=inf``, published calibration, ranges read off the data): diagnosed on its own rows it gives them away.",
+            choices=(SAME, OTHERS),
+        ),
+    ] = SAME
+
+
+@asks(OfRows, Diagnosed, leading="model X y", left=("data", "bounds"))
+def diagnose(asked: Any) -> Diagnosis:  # noqa: ANN401 - its arguments
+    """ROC, area and calibration of a classifier, or residuals of a regression, on row-split data: one more private release.
 
     Examples
     --------
@@ -221,27 +206,15 @@ def diagnose(
     True
 
     """
-    given = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "random_state": random_state,
-        "budget": budget,
-        "unit": unit,
-        "adjacency": adjacency,
-    }
-    check(
-        SHARED | {"cells": (WHOLE,), "rows": (WORD,)},
-        given | {"rows_per_household": rows_per_household, "cells": cells, "rows": rows, "y_bounds": y_bounds},
-    )
-    if rows not in {SAME, OTHERS}:
+    if asked.rows not in {SAME, OTHERS}:
         msg = f"rows is {SAME!r}, or {OTHERS!r} where the model was fitted to other people's rows"
         raise UsageError(msg)
-    model = released_model(model, "diagnose")
+    model, asked.data = released_model(asked.model, "diagnose"), asked.X
     columns = _released(model)
-    if not 2 <= cells <= 200:  # noqa: PLR2004 - as the study's own limit
+    if not 2 <= asked.cells <= 200:  # noqa: PLR2004 - as the study's own limit
         raise UsageError("cells must lie between 2 and 200")
-    columns, table = _as_fitted(model, table_of(X, [column.name for column in columns]), columns, unit)
-    response, values, parameters = _asked(model, np.asarray(y), y_bounds, cells)
+    columns, table = _as_fitted(model, table_of(asked.X, [column.name for column in columns]), columns, asked.unit)
+    response, values, parameters = _asked(model, np.asarray(asked.y), asked.y_bounds, asked.cells)
     names = Coding(columns, 1).coded_names
     parameters |= {
         "response": _RESPONSE,
@@ -251,21 +224,9 @@ def diagnose(
     if lines := getattr(model, "_lines", ()):  # models without them keep their study's hash
         parameters["lines"] = [list(line) for line in lines]
     whole = Table({**{name: table[name] for name in table.names}, _RESPONSE: values})
-    tables = site_tables(whole, sites, unit, unit_id, rows_per_household)
-    cards = row_cards(counts_of(tables), (*columns, response))
-    study = Study(
-        model="diagnose",
-        parties=cards,
-        epsilon=epsilon,
-        delta=default_delta(min(card.people for card in cards)) if delta is None else delta,
-        unit=unit,
-        adjacency=adjacency,
-        parameters=parameters,
-        simulation_seed=seed_of(random_state),
-        origins=(*_origins(model, rows), *origins_of(y_bounds)),
-        derived=(),
-    )
-    plan, found = run(MODEL, study, tables, budget=budget)
+    origins = (*_origins(model, asked.rows), *origins_of(asked.y_bounds))
+    study, tables = study_of("diagnose", asked, whole, (*columns, response), parameters, origins=origins)
+    plan, found = run(MODEL, study, tables, budget=asked.budget)
     return Diagnosis(found.outcome.result, plan, found.ledger, found.outcome.communication)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
+from unpooled.estimation.parameters import LIST
 from unpooled.privacy.bounds import Coding, Column
+from unpooled.privacy.declared import Confidence, OverParties, says
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts
@@ -43,27 +44,42 @@ _TWO = 2
 _FEWEST, _MOST, _PER_INTERVAL = 4, 12, 0.02
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[parameters]`` of a study of this model."""
+class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[parameters]`` of a study of this model, and the arguments of ``unpooled.survival``."""
 
-    #: The declared column with the time until the event or until a person left, from 0 to the end of follow-up.
-    time: str
-    #: The declared column that says whether there was an event: 0 or 1, or two categories of which the second is the event.
-    event: str
-    #: The declared column whose levels are compared with the first of them.
-    by: str
-    #: A declared column of categories inside whose levels arms are compared; empty: everybody together.
-    strata: str = ""
-    #: Rising ends of intervals before the end of follow-up; empty: equally long ones, in the number that the budget can tell.
-    cuts: tuple[float, ...] = ()
-    #: The end of an interval up to which mean survival is restricted; None: the end of follow-up.
-    horizon: float | None = None
-    #: Parties that may collude or drop out.
-    tolerate: int = 0
-    #: Parties that may be nodes of the secure sum, or the trusted aggregator; empty: all, or the first.
-    nodes: tuple[str, ...] = ()
-    #: Confidence of the reported intervals.
-    confidence: float = 0.95
+    time: Annotated[
+        str,
+        says(
+            "The declared column with the time until the event, or until a person left or the end came; from 0 to the end of follow-up. Who is there at the "
+            "end counts as without the event, also with one later.",
+            "days",
+            column=True,
+        ),
+    ]
+    event: Annotated[
+        str,
+        says(
+            "The declared column that says whether there was an event: 0 or 1, or two categories, the second of which is the event.",
+            "died",
+            column=True,
+        ),
+    ]
+    by: Annotated[
+        str, says("The declared column whose levels are compared with the first declared one.", "arm", column=True)
+    ]
+    strata: Annotated[str, says("A declared column of categories, inside whose levels arms are compared.", column=True)] = ""
+    cuts: Annotated[
+        tuple[float, ...],
+        says(
+            "Rising ends of intervals before the end of follow-up. Left out, intervals are equally long, in the number that the budget can tell.",
+            kinds=(LIST,),
+        ),
+    ] = ()
+    horizon: Annotated[
+        float | None,
+        says("The end of an interval up to which mean survival is restricted. None is the end of follow-up.", 365.0),
+    ] = None
+    confidence: Confidence = 0.95
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WORD, counts_of, row_cards, site_tables, taking
-from unpooled.estimation.parameters import check as check_given
+from unpooled.estimation.calls import Summing, asked_of
+from unpooled.estimation.releasing import OfRows, asks, study_of_rows
 from unpooled.estimation.running import PlannedResult, run
-from unpooled.estimation.tables import counted_dates, dated_of, row_values, table_of
 from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
+from unpooled.models.survival.declared import Parameters
 from unpooled.models.survival.fit import ArmMean, ArmsTest, CurveDifference, SurvivalResult, curve
-from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.noise import seed_of
-from unpooled.privacy.origin import origins_of
-from unpooled.privacy.plan import AGGREGATION, Plan, Study, default_delta
+from unpooled.privacy.plan import Plan
 from unpooled.protocol.messages import Array
 from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from unpooled.inference.life_table import KaplanMeier
-    from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
 
 
@@ -106,73 +99,9 @@ class SurvivalComparison(PlannedResult):
         return as_html(MODEL.reading.terms(self.plan_, self.result_), self.statement_.headline)
 
 
-def survival(
-    data: Any,  # noqa: ANN401 - mapping of columns, or data frame
-    time: str,
-    event: str,
-    by: str,
-    bounds: Bounds | Mapping[str | int, Any] | tuple[Any, Any] | None = None,
-    *,
-    strata: str | None = None,
-    cuts: Sequence[float] = (),
-    horizon: float | None = None,
-    sites: Sequence[object] | None = None,
-    epsilon: float = 1.0,
-    delta: float | None = None,
-    unit: str = "record",
-    unit_id: Any = None,  # noqa: ANN401 - ids in an array, list or series
-    rows_per_household: int = 1,
-    adjacency: str = "replace",
-    aggregation: str = "distributed",
-    tolerate: int = 0,
-    confidence: float = 0.95,
-    random_state: int | None = None,
-    budget: Budget | None = None,
-) -> SurvivalComparison:
+@asks(OfRows, Summing, Parameters, leading="data time event by bounds", left=("nodes",))
+def survival(asked: Any) -> SurvivalComparison:  # noqa: ANN401 - its arguments
     """Return the survival of arms with private curves, log-rank tests, and restricted mean survival with its differences.
-
-    Parameters
-    ----------
-    data : mapping from names to columns, or data frame
-        The rows: each is one person. Other columns than the named ones are not read.
-    time : str
-        The column with the time until the event, or until a person left or the end came.
-    event : str
-        The column that says whether there was an event: 0 or 1, or two categories, the second of which is the event.
-    by : str
-        The column whose levels are compared with the first declared one.
-    bounds : Bounds, or mapping from column names to ranges or categories, optional
-        Declared ranges or categories, without which nothing is compared; of the time (0, end of follow-up). Who is there at the end counts as without the event, also with one later.
-    strata : str, optional
-        A column of categories inside whose levels arms are compared.
-    cuts : list of rising numbers, default ()
-        Ends of intervals before the end of follow-up. Without them intervals are equally long, in the number that the budget can tell.
-    horizon : float, optional
-        The end of an interval up to which mean survival is restricted. None is the end of follow-up.
-    sites : array of n labels, optional
-        Which party each row belongs to. None is one party.
-    epsilon : float, default 1.0
-        The privacy asked for: smaller protects more. ``inf`` adds no noise and promises nothing.
-    delta : float, optional
-        The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
-    unit : {"record", "attribute", "household"}, default "record"
-        Whom the promise is for: a whole row, one value of one person, or all rows of one id.
-    unit_id : array of n ids, optional
-        With ``unit="household"``: which rows belong together.
-    rows_per_household : int, default 1
-        With ``unit="household"``, the most rows of one id that count, over all sites: the noise grows with it.
-    adjacency : {"replace", "zero-out"}, default "replace"
-        How two neighbouring data sets differ: one becomes any other admissible one, or contributes nothing.
-    aggregation : {"distributed", "trusted", "local"}, default "distributed"
-        Who adds the noise of the total over sites.
-    tolerate : int, default 0
-        Parties that may collude or drop out.
-    confidence : float, default 0.95
-        Of the intervals, which contain the noise.
-    random_state : int, optional
-        A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.
-    budget : Budget, optional
-        A total that several calls and fits on the same people share.
 
     Examples
     --------
@@ -189,55 +118,12 @@ def survival(
     True
 
     """
-    given = {"epsilon": epsilon, "delta": delta, "bounds": bounds, "random_state": random_state, "budget": budget}
-    check_given(
-        SHARED
-        | {"confidence": (NUMBER,), "cuts": (LIST,)}
-        | taking("time event by", WORD)
-        | taking("strata", WORD, NONE)
-        | taking("horizon", NUMBER, NONE)
-        | taking("tolerate", WHOLE),
-        given
-        | {"unit": unit, "adjacency": adjacency, "confidence": confidence, "rows_per_household": rows_per_household}
-        | {"aggregation": aggregation, "tolerate": tolerate, "time": time, "event": event, "by": by}
-        | {"strata": strata, "cuts": cuts, "horizon": horizon},
-    )
-    if bounds is None:
+    if asked.bounds is None:
         raise UsageError(
             "declare bounds: the end of follow-up and the levels of the arms are no secrets to be read off the data"
         )
-    names = [time, event, by, *([] if strata is None else [strata])]
-    data = counted_dates(data, dated_of(bounds))
-    whole = table_of(data, None)
-    table = type(whole)({name: whole[name] for name in names})
-    declared: Any = bounds
-    if isinstance(bounds, Mapping):
-        declared = {name: said for name, said in bounds.items() if name in names}
-    sites, unit_id = row_values(data, "sites", sites), row_values(data, "unit_id", unit_id)
-    tables = site_tables(table, sites, unit, unit_id, rows_per_household)
-    cards = row_cards(counts_of(tables), Bounds.given(declared, table).columns(table.names))
-    parameters = {
-        "time": time,
-        "event": event,
-        "by": by,
-        "strata": strata or "",
-        "cuts": [float(cut) for cut in cuts],
-        "horizon": None if horizon is None else float(horizon),
-        "tolerate": int(tolerate),
-        "confidence": float(confidence),
-    }
-    study = Study(
-        model="survival",
-        parties=cards,
-        epsilon=epsilon,
-        delta=default_delta(min(card.people for card in cards)) if delta is None else delta,
-        unit=unit,
-        adjacency=adjacency,
-        parameters=parameters,
-        trust={AGGREGATION: aggregation},
-        simulation_seed=seed_of(random_state),
-        origins=origins_of(bounds, cuts, horizon),
-        derived=(),
-    )
-    plan, found = run(MODEL, study, tables, budget=budget)
+    names = [asked.time, asked.event, asked.by, *([] if asked.strata is None else [asked.strata])]
+    parameters = asked_of(Parameters, vars(asked))
+    study, tables = study_of_rows("survival", asked, names, parameters, (asked.cuts, asked.horizon))
+    plan, found = run(MODEL, study, tables, budget=asked.budget)
     return SurvivalComparison(found.outcome.result, plan, found.ledger, found.outcome.communication)

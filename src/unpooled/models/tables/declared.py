@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -20,8 +20,10 @@ from unpooled.estimation.outlook import (
     check_range,
     in_words,
 )
+from unpooled.estimation.parameters import LIST, WORD
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, text_of
+from unpooled.privacy.declared import Confidence, says
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts
@@ -138,17 +140,39 @@ def cuts_of(column: Column, cuts: Mapping[str, tuple[float, ...] | int]) -> tupl
 STEP, RELEASE = "table", "table"
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Parameters that a study may set for this model."""
 
-    #: The columns of the table: the first one's levels are compared by the last one's; those in between are strata.
-    columns: tuple[str, ...]
-    #: Cut points of every column that is a number, or a number of equally wide bins.
-    cuts: dict[str, tuple[float, ...] | int] = {}
-    #: Public numbers of rows of some levels, over all parties, by column and level.
-    totals: dict[str, dict[str, int]] = {}
-    #: Confidence of the reported intervals.
-    confidence: float = 0.95
+    columns: Annotated[
+        tuple[str, ...],
+        says(
+            "The columns of the table. The levels of the first are compared by those of the last; columns in between are strata, and so are sites. Of an "
+            "array, names for all of its columns.",
+            ["arm", "outcome"],
+            column=True,
+            kinds=(LIST, WORD),
+            call="str or sequence of str",
+            written="str | Sequence[str]",
+        ),
+    ]
+    cuts: Annotated[
+        dict[str, tuple[float, ...] | int],
+        says(
+            "For every column that is a number: rising cut points, or a number of equally wide bins. A value equal to a cut point belongs to the bin above it.",
+            {"age": [40, 60]},
+            lean=True,
+        ),
+    ] = {}
+    totals: Annotated[
+        dict[str, dict[str, int]],
+        says(
+            "Numbers of rows of levels, over all parties, that are public already, such as the sizes of a trial's arms: the counts are made consistent with "
+            "them.",
+            {"arm": {"control": 500}},
+            lean=True,
+        ),
+    ] = {}
+    confidence: Confidence = 0.95
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
