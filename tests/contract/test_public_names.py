@@ -18,7 +18,7 @@ import pytest
 
 import unpooled
 from unpooled.estimation.base import StudyEstimator
-from unpooled.estimation.parameters import SHARED
+from unpooled.estimation.calls import FIRST, LAST
 
 ROOT = Path(__file__).parents[2]
 ESTIMATORS = {
@@ -31,25 +31,7 @@ ESTIMATORS = {
 #: Other names of the same class.
 OTHER_NAMES = {"PrivateBayesianRegression": "PrivateLinearRegression"}
 #: The parameters that mean the same wherever they occur, in the order that every signature keeps.
-ORDER = [
-    "parties",
-    "epsilon",
-    "delta",
-    "bounds",
-    "y_bounds",
-    "classes",
-    "unit",
-    "rows_per_household",
-    "adjacency",
-    "calibration",
-    "aggregation",
-    "tolerate",
-    "nodes",
-    "fit_intercept",
-    "public_seed",
-    "random_state",
-    "budget",
-]
+ORDER = [*FIRST, *LAST]
 
 
 def test_all_and_the_loader_s_table_hold_the_same_names_in_order() -> None:
@@ -156,16 +138,13 @@ def parameters(of: Any) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(of).parameters)
 
 
-def test_every_shared_parameter_has_a_place_in_the_order() -> None:
-    assert set(SHARED) == {*ORDER, "penalty"}
-
-
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_shared_parameters_stand_in_one_order_and_only_the_first_may_go_without_its_name(name: str) -> None:
     own = parameters(ESTIMATORS[name])
     assert [p for p in own if p in ORDER] == [p for p in ORDER if p in own]
     kinds = [p.kind for p in own.values()]
     assert set(kinds[1:]) == {inspect.Parameter.KEYWORD_ONLY}
+    assert list(own) == list(ESTIMATORS[name].arguments)
     assert {"epsilon", "delta", "bounds", "adjacency", "calibration", "public_seed", "random_state", "budget"} <= set(own)
     for function in (unpooled.describe, unpooled.tabulate, unpooled.survival):
         asked = [p for p in parameters(function) if p in ORDER and p != "bounds"]

@@ -198,8 +198,9 @@ class OverColumns:
 
 
 #: The order in which calls take what several of them have: these, their own, and then the last.
-_FIRST = [
+FIRST = [
     "parties",
+    "sites",
     "epsilon",
     "delta",
     "bounds",
@@ -214,7 +215,7 @@ _FIRST = [
     "tolerate",
     "nodes",
 ]
-_LAST = ["confidence", "fit_intercept", "formula", "public_seed", "random_state", "budget"]
+LAST = ["confidence", "fit_intercept", "formula", "public_seed", "random_state", "budget"]
 
 
 # --- Calls -----------------------------------------------------------------------------------------------------------------
@@ -333,12 +334,12 @@ def arguments_of(*groups: type, first: str = "", left: Iterable[str] = ()) -> di
     found: dict[str, Parameter] = {}
     for group in groups:
         found |= {name: one for name, one in parameters_of(group).items() if not one.flag("study")}
-    last = len(_FIRST) + len(found)
+    last = len(FIRST) + len(found)
     place = {name: -1 for name, one in found.items() if one.required}
-    place |= {name: k for k, name in enumerate(_FIRST)} | {name: last + k for k, name in enumerate(_LAST)}
+    place |= {name: k for k, name in enumerate(FIRST)} | {name: last + k for k, name in enumerate(LAST)}
     leading = first.split()
     place |= {name: k - len(leading) - 1 for k, name in enumerate(leading)}
-    order = sorted(found.keys() - set(left), key=lambda name: place.get(name, len(_FIRST) + list(found).index(name)))
+    order = sorted(found.keys() - set(left), key=lambda name: place.get(name, len(FIRST) + list(found).index(name)))
     return {name: argument_of(found[name]) for name in order}
 
 

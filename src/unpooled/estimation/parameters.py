@@ -13,7 +13,6 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.budget import Budget
 from unpooled.privacy.plan import BOUNDS, Card, Household
 from unpooled.privacy.table import BoundedTable, counted, texts_of
 from unpooled.privacy.unit import Calibration, Unit
@@ -77,29 +76,6 @@ SEED = ParameterKind(
 BOUNDED = ParameterKind(
     "Bounds, a pair (low, high) or a mapping from column names",
     lambda value: isinstance(value, Bounds | Mapping) or (LIST.holds(value) and len(value) == 2),  # noqa: PLR2004
-)
-
-
-def taking(names: str, *kinds: ParameterKind) -> Constraints:
-    """Return the same kinds for each of these parameters."""
-    return dict.fromkeys(names.split(), kinds)
-
-
-#: The parameters that mean the same for every estimator, and for ``describe``.
-SHARED: Constraints = (
-    taking("epsilon penalty", NUMBER)
-    | taking("delta", NUMBER, NONE)
-    | taking("bounds", BOUNDED, NONE)
-    | taking("y_bounds", PAIR, NONE)
-    | taking("classes", LIST, NONE)
-    | taking("rows_per_household", WHOLE)
-    | taking("unit adjacency calibration aggregation", WORD)
-    | taking("parties", WHOLE, ParameterKind("a mapping from names to columns", MAPPING.holds))
-    | taking("fit_intercept", FLAG)
-    | taking("tolerate public_seed", WHOLE)
-    | taking("nodes", LIST)
-    | taking("random_state", REAL, SEED)
-    | taking("budget", ParameterKind("a Budget", lambda value: isinstance(value, Budget)), NONE)
 )
 
 

@@ -60,8 +60,7 @@ SiteEffectsWord: TypeAlias = Annotated[
 ReferenceLevels: TypeAlias = Annotated[
     dict[str, str],
     says(
-        'The level that the others of a column are compared with, as { ward = "b" }; else the first declared one.',
-        study=True,
+        "The level that the others of a column are compared with; else the first declared one.", {"ward": "b"}, study=True
     ),
 ]
 CodingWord: TypeAlias = Annotated[

@@ -254,7 +254,7 @@ folds = 5
 noise_model = "plain"               # the sketches as they arrive, as in the paper; also "calibrated", "gram"
 sketch_dim = 0.05                   # columns of a sketch as a part of the party's: 0.01 to 0.2 in the paper
 # task = "regression"               # or "classification", with classes = ["-1", "1"] and a number alpha
-# classes = ["-1", "1"]
+# classes = ["-1","1"]
 # family = ""                       # "squared", "huber" or "logistic"; without it what task says
 # loss = ""                         # the older name of family
 # threshold = 1.345                 # of Huber's loss, in units of the response; without it robust deviations choose

@@ -21,14 +21,15 @@ def says(
     column: bool = False,
     study: bool = False,
     lean: bool = False,
+    shown: bool = False,
     kinds: tuple[Any, ...] = (),
     written: str = "",
 ) -> Meta:
     """Return the words of a parameter, and an ``example`` for a new study file.
 
     ``choices``: the words that it takes. ``call``: what a Python call says in place of the words. ``column``: the value names a column of the data.
-    ``study``: a study file has it, and no call. ``lean``: a study leaves it out at its default, and so keeps its hash. ``kinds``: the kinds of value
-    that a call takes, and ``written`` its annotation, where the type does not say it.
+    ``study``: a study file has it, and no call. ``lean``: a study leaves it out at its default, and so keeps its hash. ``shown``: a new study file has
+    its line, not in a comment. ``kinds``: the kinds of value that a call takes, and ``written`` its annotation, where the type does not say it.
     """
     given = tuple(map(str, choices))
     return Meta(
@@ -41,6 +42,7 @@ def says(
             "column": column,
             "study": study,
             "lean": lean,
+            "shown": shown,
             "kinds": kinds,
             "written": written,
         },
@@ -77,14 +79,14 @@ class Parameter:
 
 
 def parameters_of(group: type) -> dict[str, Parameter]:
-    """Return the declared parameters of a study's struct, or of a class of annotated names, in their order."""
+    """Return the declared parameters of a study's struct, or of a class of annotated names: its own in their order, then those of its bases."""
     hints = get_type_hints(group, include_extras=True)
     if issubclass(group, Struct):
         own = {one.name: _default(one.default, one.default_factory) for one in msgspec.structs.fields(group)}
     else:
         own = {name: getattr(group, name, NODEFAULT) for name in hints}
     found = {}
-    for name, default in own.items():
+    for name, default in sorted(own.items(), key=lambda one: one[0] not in vars(group).get("__annotations__", {})):
         kind, *rest = get_args(hints[name]) if hasattr(hints[name], "__metadata__") else (hints[name],)
         said = next((one for one in rest if isinstance(one, Meta)), Meta(description=""))
         found[name] = Parameter(name, kind, said, default)
@@ -98,7 +100,7 @@ def _default(value: Any, factory: Any) -> Any:  # noqa: ANN401 - of the paramete
 #: How the data are split, where a model takes both.
 SplitWord: TypeAlias = Annotated[
     str,
-    says("The parties hold columns of the same people.", COLUMNS, choices=(COLUMNS,), study=True),
+    says("The parties hold columns of the same people.", choices=(COLUMNS,), study=True, shown=True),
 ]
 #: Whether masked rows are proved to be short.
 CheckWord: TypeAlias = Annotated[

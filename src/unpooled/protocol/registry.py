@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
+import re
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,12 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from unpooled.errors import UsageError, listed
+from unpooled.privacy.declared import Parameter, parameters_of
 from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.messages import Ask, check_reply_type
 from unpooled.protocol.terms import ResultTerm, as_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
     import numpy as np
@@ -112,6 +114,8 @@ def _declared(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:  # no
 COLUMNS, ROWS = "columns of the same people", "rows of different people, with the same columns"
 DEFAULT_CARDS = ("first.card.toml", "second.card.toml")
 
+#: The column in which the comments of a template begin, and the letters between which a longer one ends at a colon or semicolon.
+COMMENT, _SHORT, _LONG = 36, 40, 120
 #: How the line begins that says, in a comment, what the default of a formula is.
 FORMULA = '# formula = ""'
 
@@ -140,10 +144,55 @@ class Template:
     #: The template of studies with the cards of helpers; None: the model has no use for a helper.
     with_helpers: Template | None = None
 
+    @classmethod
+    def of(
+        cls,
+        fields: type[msgspec.Struct],
+        purpose: str,
+        split: str,
+        *,
+        unit: str = "record",
+        foreign: tuple[str, ...] = (),
+        **more: Any,  # noqa: ANN401 - other fields of a template
+    ) -> Template:
+        """Return the template of a study with these declared parameters, of which ``foreign`` ones are not for this form."""
+        lines = [_line(one) for name, one in parameters_of(fields).items() if name not in foreign]
+        if foreign:
+            lines.append(f"# {listed_as_words(foreign)} {'is' if len(foreign) == 1 else 'are'} not for this form")
+        return cls(purpose, split, unit, "\n".join(lines), **more)
+
     @property
     def takes_formula(self) -> bool:
         """Return whether a study of this kind may say what its model is a function of."""
         return f"\n{FORMULA}" in self.parameters
+
+
+def _line(one: Parameter) -> str:
+    """Return the line of a parameter in a new study file: an example, or its default in a comment, and what it means in a few words."""
+    shown = one.required or one.flag("shown")
+    value = one.example if one.example is not None else one.default
+    words = one.words.replace("``", "").partition(". ")[0].rstrip(".")
+    if len(words) > _LONG and (ends := [at.start() for at in re.finditer("[:;] ", words) if _SHORT < at.start() < _LONG]):
+        words = words[: ends[-1]]
+    if words[1:2].islower() or words.startswith("A "):
+        words = words[0].lower() + words[1:]
+    choices = [f'"{word}"' for word in one.flag("choices") or () if word != one.default and f'"{word}"' not in words]
+    text = f"{'' if shown else '# '}{one.name} = {as_toml(value)}"
+    others = f" ({', '.join(choices)})" if choices else ""
+    return f"{text:<{COMMENT - 1}} # {words}{others}"
+
+
+def as_toml(value: Any) -> str:  # noqa: ANN401 - a value of a study
+    """Return a value as a study file has it."""
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key} = {as_toml(one)}" for key, one in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    return json.dumps(list(value) if isinstance(value, tuple) else value, separators=(",", ":"), default=str)
+
+
+def listed_as_words(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 # --- Step ------------------------------------------------------------------------------------------------------------------

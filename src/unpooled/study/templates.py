@@ -14,7 +14,7 @@ from unpooled.inference.coding import made_by
 from unpooled.models import LINK, REGISTRY, load
 from unpooled.privacy.study import ANALYSES, Card
 from unpooled.privacy.unit import Calibration
-from unpooled.protocol.registry import DEFAULT_CARDS, FORMULA
+from unpooled.protocol.registry import COMMENT, DEFAULT_CARDS, FORMULA
 from unpooled.study.files import HELPERS, read_card, read_study
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 #: The line of a template that names the response.
 _RESPONSE = 'response = "y"'
-#: The column in which the comments of a template begin.
-_COMMENT = 36
 #: How many derived columns a plan shows.
 SHOWN = 20
 
@@ -84,7 +82,7 @@ def with_formula(model: str, own: Template, said: Formula) -> Template:
         elif key is None:
             lines.append(line)
         else:
-            lines.append(f"{others[key]:<{_COMMENT - 1}} #{line.partition('#')[2]}")
+            lines.append(f"{others[key]:<{COMMENT - 1}} #{line.partition('#')[2]}")
     return replace(own, parameters="\n".join(lines))
 
 

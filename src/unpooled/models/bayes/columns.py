@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,15 +22,14 @@ from unpooled.estimation.outlook import (
     simulated,
 )
 from unpooled.inference.coding import check_formula
-from unpooled.inference.printed_terms import TREATMENT, check_coding
+from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed, check_models
-from unpooled.linear.declared import CodingWord, EarlierModels, FormulaText, ReferenceLevels, Response
 from unpooled.linear.descent import arrived, shrunk
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.standard import coded_rows, feature_rows
-from unpooled.privacy.declared import CheckWord, Colluding, SplitWord, says
+from unpooled.models.bayes.declared import AUTO, MOMENTS, SINES, JointParameters
 from unpooled.privacy.plan import check_parameters
-from unpooled.privacy.study import COLUMNS, PROOF
+from unpooled.privacy.study import COLUMNS
 from unpooled.products.conversation import joint_total
 from unpooled.products.design import WIDEST, ColumnsDesign, JointBudget, JointDesign, Limits
 from unpooled.products.masking import AT
@@ -249,36 +248,14 @@ def _fit(design: SineDesign, standards: Mapping[str, Standard], descent: Descent
 # --- Plan ------------------------------------------------------------------------------------------------------------------
 # The plan of a regression whose columns lie at different parties: its parameters, and its method, which "auto" decides before data.
 
-AUTO, MOMENTS, SINES = "auto", "moments", "sines"
 _TWO = 2
 #: With earlier models, below this k = n mu / d the noise of the response's mean alone is about as large as its deviation.
 WORTH_PRIOR = 6.0
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[parameters]`` of a study of columns at different parties."""
-
-    response: Response
-    formula: FormulaText = ""
-    method: Annotated[
-        str,
-        says(
-            '"moments": one release of second moments, with standard errors. "sines": two parties, rounds for predictions. "auto" decides before data.',
-            choices=(AUTO, MOMENTS, SINES),
-        ),
-    ] = AUTO
-    split: SplitWord = COLUMNS
-    tolerate: Colluding = 0
-    check: CheckWord = PROOF
-    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
-    reference: ReferenceLevels = msgspec.field(default_factory=dict)
-    coding: CodingWord = TREATMENT
-    prior: EarlierModels = ()
-
-
 def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | SineDesign:
     """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
-    parameters = check_parameters(study, Parameters)
+    parameters = check_parameters(study, JointParameters)
     if parameters.method not in {AUTO, MOMENTS, SINES}:
         msg = f"method is one of {AUTO}, {MOMENTS}, {SINES}, not {parameters.method!r}"
         raise UsageError(msg)
@@ -317,7 +294,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
 def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
     """Return the releases of a study of columns at different parties."""
     design = design_of(study)
-    models = design.parameters.prior if isinstance(design.parameters, Parameters) else ()
+    models = design.parameters.prior if isinstance(design.parameters, JointParameters) else ()
     return plan_of(study, design, assumed(study, models))
 
 

@@ -36,10 +36,12 @@ from unpooled.linear.scales import CountedScales
 from unpooled.linear.schedule import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
-from unpooled.privacy.declared import OverParties, says
+from unpooled.privacy.declared import CheckWord, Colluding, OverParties, SplitWord, says
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import clipped_products, column_moments
+from unpooled.privacy.study import COLUMNS as SPLIT
+from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.registry import COLUMNS, ROWS, Template
 from unpooled.totals.modes import aggregation_of
@@ -68,6 +70,8 @@ if TYPE_CHECKING:
 AWARE, NAIVE = "noise-aware", "naive"
 #: What is done with a Gram matrix that noise made indefinite: the supplement says nothing, the authors' program takes absolute eigenvalues.
 AUTO, KEPT, ABSOLUTE = "auto", "kept", "absolute"
+#: Of columns at several parties: one release, or rounds.
+MOMENTS, SINES = "moments", "sines"
 #: A precision that is estimated from the release itself.
 ESTIMATE = "estimate"
 
@@ -84,9 +88,9 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
             choices=Geometry,
         ),
     ] = Geometry.BALL
-    norm: Annotated[float | None, says("An L2 bound on the centred row of features (``Bounds(norm=R)``).", study=True)] = (
-        None
-    )
+    norm: Annotated[
+        float | None, says("An L2 bound on the centred row of features (``Bounds(norm=R)``).", 1.0, study=True)
+    ] = None
     fit_intercept: Intercept = True
     prior_precision: Annotated[
         float | str,
@@ -114,7 +118,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
             'small studies. "focus": of the columns of ``focus``. "moments": one release, with ``parties`` of joint moments. "mean": of y alone. '
             '"weights": of earlier models alone. "sines": with two ``parties``, rounds for predictions alone. "auto" chooses by rows, columns and '
             'privacy, before data; with any of the parameters of one release set it is "moments".',
-            choices=(*Method, "sines"),
+            choices=(*Method, SINES),
         ),
     ] = Method.AUTO
     focus: Annotated[
@@ -133,10 +137,14 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
             "predictions: coefficients are then of narrowed data, and have no intervals. 0: declared ranges. In the published form it is a share of epsilon."
         ),
     ] = 0.0
-    multiple: Annotated[float | None, says("Those multiples. None picks the best on synthetic data of the model.")] = None
+    multiple: Annotated[float | None, says("Those multiples. None picks the best on synthetic data of the model.", 2.0)] = (
+        None
+    )
     projection_delta: Annotated[
         float | None,
-        says("Of the published form: the share of delta that these deviations get; None is that of epsilon.", lean=True),
+        says(
+            "Of the published form: the share of delta that these deviations get; None is that of epsilon.", 0.3, lean=True
+        ),
     ] = None
     indefinite: Annotated[
         str,
@@ -153,6 +161,27 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     formula: FormulaText = ""
     prior: EarlierModels = ()
     site_effects: SiteEffectsWord = SiteEffects.POOLED
+
+
+class JointParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[parameters]`` of a study of columns at different parties."""
+
+    response: Response
+    formula: FormulaText = ""
+    method: Annotated[
+        str,
+        says(
+            '"moments": one release of second moments, with standard errors. "sines": two parties, rounds for predictions. "auto" decides before data.',
+            choices=(AUTO, MOMENTS, SINES),
+        ),
+    ] = AUTO
+    split: SplitWord = SPLIT
+    tolerate: Colluding = 0
+    check: CheckWord = PROOF
+    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    reference: ReferenceLevels = msgspec.field(default_factory=dict)
+    coding: CodingWord = TREATMENT
+    prior: EarlierModels = ()
 
 
 def check_values(parameters: Parameters) -> None:
@@ -709,41 +738,17 @@ def _focus_note(design: BayesDesign) -> str:
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of linear regression.
 
-_COLUMNS = Template(
+
+_COLUMNS = Template.of(
+    JointParameters,
     "Linear regression over columns of several parties, from joint sums: with standard errors, or small errors of predictions.",
     COLUMNS,
-    "record",
-    """\
-response = "y"                      # a declared column of one party, with a range
-split = "columns"                   # the parties hold columns of the same people
-# check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
-# method = "auto"                   # decided before data; "moments": standard errors; "sines": two parties, predictions alone
-# tolerate = 0                      # members that may know each other's noise, or stay silent about their own
-# level = 0.95                      # of the intervals
-# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
-# coding = "treatment"              # or "sum": levels are compared with the mean of all
-# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
-# formula = ""                      # what the model is a function of, as "age + log(dose)"; every term is of columns of one party""",
 )
 
-TEMPLATE = Template(
+TEMPLATE = Template.of(
+    Parameters,
     "Linear regression with standard errors, from totals that a secure sum opens.",
     ROWS,
-    "record",
-    """\
-response = "y"                      # a declared column, with a range
-# fit_intercept = true
-# weights = ""                      # a declared column of numbers from 0 on: by what a row's part of every sum is multiplied
-# method = "auto"                   # decided before data; "refinement", "gradient", "direction", "mean", "moments"; with prior also "weights"
-# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
-# covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
-# focus = []                        # columns to which the budget of a small study goes, as ["arm"]: the others get no standard errors
-# site_effects = "pooled"           # or "fixed": a constant for every party; "random": constants drawn around a mean
-# tolerate = 0                      # parties that may collude or drop out
-# level = 0.95                      # of the intervals
-# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
-# coding = "treatment"              # or "sum": levels are compared with the mean of all
-# formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is
-# projection_delta and indefinite are not for this form""",
+    foreign=("projection_delta", "indefinite"),
     with_helpers=_COLUMNS,
 )

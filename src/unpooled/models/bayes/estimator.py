@@ -26,8 +26,7 @@ from unpooled.linear.drawn import drawn_fit, drawn_tables
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import NARROWED, Moments
 from unpooled.models.bayes import MODEL
-from unpooled.models.bayes.columns import SINES
-from unpooled.models.bayes.declared import NAIVE, Parameters
+from unpooled.models.bayes.declared import NAIVE, SINES, Parameters
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study

@@ -375,17 +375,17 @@ def coordinate(compiled: Plan) -> Conversation:
     """Return the conversation of a study of either split."""
     design = compiled.design
     if isinstance(design, SineDesign):
-        return _result_of_columns(design, (yield from by_sines(compiled)), None, columns.SINES)
+        return _result_of_columns(design, (yield from by_sines(compiled)), None, declared.SINES)
     if isinstance(design, JointDesign):
         moments = yield from joint_moments(compiled)
-        models = cast("columns.Parameters", design.parameters).prior
+        models = cast("declared.JointParameters", design.parameters).prior
         fit, drawn = drawn_fit(moments, models) if models else (plain(moments.posterior()), None)
         return msgspec.structs.replace(_result_of_columns(design, fit, moments.stored(), "joint moments"), drawn=drawn)
     return (yield from coordinate_rows(compiled))
 
 
 def _result_of_columns(design: ColumnsDesign, fit: LinearFit, moments: StoredMoments | None, method: str) -> BayesResult:
-    level = cast("columns.Parameters", design.parameters).level
+    level = cast("declared.JointParameters", design.parameters).level
     found = coefficients_of(fit, design.layout.names, level)
     return BayesResult(found, fit.intercept_, level, design.parties, (), moments, method)
 

@@ -6,11 +6,11 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.linear.inference import centred
+from unpooled.models.describe.declared import JointParameters
 from unpooled.models.describe.fit import (
     Correlation,
     Estimate,
@@ -21,9 +21,7 @@ from unpooled.models.describe.fit import (
     shares_of,
 )
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.declared import CheckWord, Colluding, Confidence, SplitWord
 from unpooled.privacy.plan import check_parameters
-from unpooled.privacy.study import COLUMNS, PROOF
 from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_totals
 from unpooled.products.plan import plan_of
@@ -44,27 +42,6 @@ if TYPE_CHECKING:
 _SURELY = 3.0
 #: The largest correlation whose interval is worked out: at 1 the transformed one is infinite.
 _LARGEST = 0.9999
-
-
-class JointParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[parameters]`` of a description of columns at several parties."""
-
-    split: SplitWord = COLUMNS
-    confidence: Confidence = 0.95
-    tolerate: Colluding = 0
-    check: CheckWord = PROOF
-
-    def __post_init__(self) -> None:
-        if not 0 < self.confidence < 1:
-            raise ValueError("confidence must lie between 0 and 1")
-        if self.split != COLUMNS:
-            msg = f'split is "{COLUMNS}", or left out'
-            raise ValueError(msg)
-
-    @property
-    def response(self) -> str:
-        """Return the name of no column: none is a response."""
-        return ""
 
 
 def compile_columns(study: Study) -> Plan:

@@ -14,10 +14,12 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, Column, integer_grid
-from unpooled.privacy.declared import Confidence, says
+from unpooled.privacy.declared import CheckWord, Colluding, Confidence, SplitWord, says
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts, column_moments, household_row
+from unpooled.privacy.study import COLUMNS as SPLIT
+from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Split, Unit
 from unpooled.protocol.registry import COLUMNS, ROWS, Template
 from unpooled.totals.threads import shared_out
@@ -314,6 +316,27 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError("ranges are of all rows together: leave by out")
 
 
+class JointParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[parameters]`` of a description of columns at several parties."""
+
+    split: SplitWord = SPLIT
+    confidence: Confidence = 0.95
+    tolerate: Colluding = 0
+    check: CheckWord = PROOF
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise ValueError("confidence must lie between 0 and 1")
+        if self.split != SPLIT:
+            msg = f'split is "{SPLIT}", or left out'
+            raise ValueError(msg)
+
+    @property
+    def response(self) -> str:
+        """Return the name of no column: none is a response."""
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class SumsLayout:
     """Which coordinates the released vector has. Numeric column: [count], sum z, sum z^2; categories: one count each.
@@ -447,25 +470,18 @@ def _ranges(study: Study, parameters: Parameters) -> Plan:
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of counts, means and standard deviations.
 
-_JOINED = Template(
+
+_JOINED = Template.of(
+    JointParameters,
     "Means and deviations of columns at several parties, and correlations of all of them, from joint second moments.",
     COLUMNS,
-    "record",
-    """\
-split = "columns"                   # the parties hold columns of the same people
-# confidence = 0.95                 # of the intervals
-# check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
-# tolerate = 0                      # members that may know each other's noise, or stay silent about their own""",
 )
 
-TEMPLATE = Template(
+TEMPLATE = Template.of(
+    Parameters,
     "Counts, means and standard deviations, per party and pooled.",
     ROWS,
-    "record",
-    """\
-# columns = ["age", "smoker"]       # default: all that the first party declares
-# by = "arm"                        # describe the other columns apart for every level of this one, and compare the levels
-# confidence = 0.95                 # of the intervals""",
+    foreign=("ranges",),
     with_helpers=_JOINED,
 )
 

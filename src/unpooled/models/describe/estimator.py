@@ -287,7 +287,7 @@ def _ranges(asked: Any) -> DescribedBounds:  # noqa: ANN401 - as above
     return DescribedBounds(found.outcome.result, plan, found.ledger, found.outcome.communication)
 
 
-@asks(OfRows, Parameters, Described, leading="data bounds")
+@asks(OfRows, Parameters, Described, leading="data bounds", left=("response_at",))
 def describe(asked: Any) -> Description | DescribedBounds | JointDescription | ArmsDescription:  # noqa: ANN401 - its arguments
     """Return private counts, means and standard deviations of columns; of columns at several ``parties`` their correlations too.
 

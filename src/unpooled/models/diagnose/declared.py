@@ -61,12 +61,16 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     link: Annotated[str, says('Of a response with two categories "logistic"; else "identity" or "log".', choices=Link)] = (
         Link.IDENTITY
     )
-    cuts: Annotated[tuple[float, ...], says("Rising cuts of the linear predictor, fixed before anybody looks.", [0.0])] = (
-        0.0,
-    )
+    cuts: Annotated[
+        tuple[float, ...], says("Rising cuts of the linear predictor, fixed before anybody looks.", shown=True)
+    ] = (0.0,)
     residual_cuts: Annotated[
         tuple[float, ...],
-        says("Of a response that is a number: rising cuts of its residuals; of two categories: [].", [-1.0, 0.0, 1.0]),
+        says(
+            "Of a response that is a number: rising cuts of its residuals; of two categories: [].",
+            [-1.0, 0.0, 1.0],
+            shown=True,
+        ),
     ] = ()
     lines: Annotated[
         tuple[tuple[float, float], ...],
@@ -216,15 +220,6 @@ STEPS = (Step(STEP, Nothing, CellsReply, answer),)
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a diagnosis.
 
-TEMPLATE = Template(
-    "How well a released model fits: ROC, calibration or residuals, from one histogram over public cells.",
-    ROWS,
-    "record",
-    """\
-response = "y"                      # a declared column: two categories, or a range
-coefficients = {}                   # a number for every column (or category), as `unpooled result --csv` prints them
-cuts = [0.0]                        # rising cuts of the linear predictor, fixed before anybody looks
-# intercept = 0.0
-residual_cuts = [-1.0, 0.0, 1.0]    # of a number: rising cuts of its residuals; of two categories: []
-# link = "identity"                 # "log", or "logistic" for two categories""",
+TEMPLATE = Template.of(
+    Parameters, "How well a released model fits: ROC, calibration or residuals, from one histogram over public cells.", ROWS
 )

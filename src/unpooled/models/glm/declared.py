@@ -331,8 +331,8 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
         says(
             'The law of the response. "logistic" has two declared classes and the logit link, "multinomial" two or more and the softmax, the others '
             'the logarithm. "survival" is for times to an event: hazards that change at ``cuts`` and are in proportion (piecewise exponential).',
-            LOGISTIC,
             choices=FAMILIES,
+            shown=True,
         ),
     ] = LOGISTIC
     dispersion: Annotated[
@@ -361,7 +361,8 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     cuts: Annotated[
         tuple[float, ...] | None,
         says(
-            "Of the survival family: where the hazard may change, rising, between 0 and the end of follow-up; [] is a constant hazard."
+            "Of the survival family: where the hazard may change, rising, between 0 and the end of follow-up; [] is a constant hazard.",
+            [365.0],
         ),
     ] = None
     ridge: Annotated[
@@ -373,7 +374,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = 0.0
     norm: Annotated[
         float | None,
-        says('Of method "moments": an L2 bound on the centred row, in its own units (``Bounds(norm=R)``).', study=True),
+        says('Of method "moments": an L2 bound on the centred row, in its own units (``Bounds(norm=R)``).', 1.0, study=True),
     ] = None
     rows: Annotated[
         str,
@@ -524,29 +525,9 @@ def estimated(parameters: Parameters) -> bool:
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a generalised linear model.
 
-TEMPLATE = Template(
+TEMPLATE = Template.of(
+    Parameters,
     "Logistic, multinomial, Poisson, gamma, negative binomial or survival regression with standard errors, by rounds through a secure sum.",
     ROWS,
-    "record",
-    """\
-response = "y"                      # a declared column: two categories (logistic), two or more (multinomial), or a range
-family = "logistic"                 # or "multinomial", "poisson", "gamma", "negative-binomial", "survival"
-# exposure = ""                     # a declared column that the mean is in proportion to
-# offset = ""                       # a declared column that is added to the linear predictor
-# weights = ""                      # a declared column of numbers from 0 on: by what a record's part of every sum is multiplied
-# dispersion = "estimate"           # of counts, from released residuals; or a number: variance / mean (poisson), k of mean + k mean^2
-# covariance = "auto"               # what standard errors assume: "model", "robust" (any variance), "cluster" (ids of several rows)
-# site_effects = "pooled"           # or "fixed": a constant for every party
-# event = ""                        # survival: a declared column, 0 or 1, or two categories of which the second is the event (response: the
-                                    # time, from 0 to the end of follow-up); then also cuts = [..], the times at which the hazard may change
-# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.02 }, intercept = -1 }
-# ridge = 0.0                       # L2 penalty of the mean loss
-# fit_intercept = true
-# method = "auto"                   # decided before data; "newton", "gradient", "direction" (logistic), "mean"
-# tolerate = 0                      # parties that may collude or drop out
-# level = 0.95                      # of the intervals
-# reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
-# coding = "treatment"              # or "sum": levels are compared with the mean of all
-# formula = ""                      # what the model is a function of, as "age * ward + log(dose)"; else every declared column as it is""",
     offsets=True,
 )

@@ -58,9 +58,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         str,
         says(
             "The response: every party's own label column, or with joint sums a declared column of one party.",
-            "y",
             column=True,
             study=True,
+            shown=True,
         ),
     ] = "y"
     method: Annotated[
@@ -78,6 +78,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         says(
             "Bound on the absolute value of the response: what is possible, not what you saw. Nobody centres it, so give deviations from a public middle.",
             study=True,
+            shown=True,
         ),
     ] = 1.0
     radius_in_half_ranges: Annotated[
@@ -85,6 +86,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         says(
             "Bound on the sum of absolute coefficients of columns scaled by their declared half width, in half ranges of the response (of a logistic "
             "loss in log odds). Left out, moments have a penalty that follows from the noise in its place, and the rounds take one half range.",
+            1.0,
             study=True,
         ),
     ] = None
@@ -272,44 +274,19 @@ def notes(plan: Plan) -> tuple[str, ...]:
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of the LASSO.
 
-_JOINED = Template(
+_OF_ROUNDS = ("coupling", "rounds", "sampled", "clip", "shares", "refit", "response_public", "sketch_rows")
+_JOINED = Template.of(
+    Parameters,
     "Sparse regression over columns of several parties, from joint second moments: whole persons are protected.",
     COLUMNS,
-    "record",
-    """\
-response = "y"                      # a declared column of one party, with a range; for a logistic loss low = -1 and high = 1
-# loss = "squared"                  # "logistic": the response is -1 or 1, coefficients and the radius are log odds
-# radius_in_half_ranges = 1.0       # bound on the sum of absolute coefficients, in half ranges of y; without it the noise sets a penalty
-# method = "joint"                  # the default of a study with a helper
-# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }
-# check = "proof"                   # every party proves that its masked rows are short; "none" needs policies with joint = "trusting"
-# tolerate = 0                      # members that may know each other's noise, or stay silent about their own""",
+    foreign=("radius", "response_bound", "fit_intercept", *_OF_ROUNDS),
 )
 
-TEMPLATE = Template(
+TEMPLATE = Template.of(
+    Parameters,
     "Sparse linear regression over many columns.",
     COLUMNS,
-    "attribute",
-    """\
-# Every party must hold the response, in the same order of rows and the same units: give it to the parties that lack it before this study.
-response = "y"                      # every party's own label column, under `labels` in its party file
-response_bound = 1.0                # bound on its absolute value: what is possible, not what you saw
-# radius_in_half_ranges = 1.0       # bound on the sum of absolute coefficients, in units of response_bound; without it the noise sets a penalty
-# loss = "squared"                  # "logistic": the response is -1 or 1, coefficients and the radius are log odds
-# method = "auto"                   # "moments"; "joint", which a study with helpers is; "frank-wolfe", which "auto" takes where one of its own parameters is set
-# fit_intercept = true
-# prior = []                        # of moments, earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 } }
-# Of method = "joint" alone, for whole persons:
-# check = "proof"                   # every party proves that its masked rows are short
-# tolerate = 0                      # members that may know each other's noise, or stay silent about their own
-# Of method = "frank-wolfe" alone:
-# rounds = 20
-# refit = 0.25                      # part of the budget that fits the chosen columns at the end
-# sampled = 0                       # columns that a party looks at per round; 0: all of them
-# clip = 0.0                        # where noisy predictions are clipped; 0: chosen by the noise
-# shares = [0.6,0.2,0.2]            # parts of the rest of the budget for columns, picks and scores
-# coupling = "ball"                 # the best party steps; "blocks": all step, each in a ball of its own
-# response_public = false
-# radius and sketch_rows are not for this form""",
+    unit="attribute",
+    foreign=("radius", "sketch_rows"),
     with_helpers=_JOINED,
 )

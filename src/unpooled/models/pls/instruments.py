@@ -17,7 +17,6 @@ from unpooled.estimation.parameters import (
     WHOLE,
     WORD,
     check,
-    taking,
 )
 from unpooled.kernels.noisy import noise_covariance, noise_level, psd_part
 from unpooled.kernels.pls import Centred, Components, domain_pls, kernel_pls, relaxed
@@ -382,7 +381,7 @@ class _Domain:
 
 def _check(penalty: float | str, n_components: int | str, centre: str) -> None:
     check(
-        taking("penalty", NUMBER, WORD) | taking("n_components", WHOLE, WORD) | taking("centre", WORD),
+        {"penalty": (NUMBER, WORD), "n_components": (WHOLE, WORD), "centre": (WORD,)},
         {"penalty": penalty, "n_components": n_components, "centre": centre},
     )
     if penalty != AUTO and (isinstance(penalty, str) or not 0 <= penalty < np.inf):
@@ -470,7 +469,7 @@ class Transfers(LinearRegressor):
 
         """
         check_is_fitted(self)
-        check(taking("ridge", NUMBER, NONE), {"ridge": ridge})
+        check({"ridge": (NUMBER, NONE)}, {"ridge": ridge})
         if ridge is not None and not 0 <= ridge < np.inf:
             raise UsageError("ridge is a finite number of at least 0, or None")
         if np.ndim(getattr(self, "intercept_", 0.0)):

@@ -388,9 +388,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         str,
         says(
             "The label column with the response, at every party that estimates; a party without it only sends (scenario B).",
-            "y",
             column=True,
             study=True,
+            shown=True,
         ),
     ] = "y"
     task: Annotated[
@@ -424,7 +424,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         float | None,
         says(
             "In units of y: where Huber's loss becomes straight, or half the width over which a quantile's is smoothed. None is 1.345, or 0.2, robust "
-            "deviations of what a first fit leaves, as each party computes them."
+            "deviations of what a first fit leaves, as each party computes them.",
+            1.345,
         ),
     ] = None
     event: Annotated[
@@ -440,7 +441,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     cap: Annotated[
         float | None,
         says(
-            "Poisson and gamma: beyond this linear predictor (gamma: below minus this) the loss is a straight line. ``publish`` needs it."
+            "Poisson and gamma: beyond this linear predictor (gamma: below minus this) the loss is a straight line. ``publish`` needs it.",
+            10.0,
         ),
     ] = None
     sketch: Annotated[
@@ -499,7 +501,9 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     fit_intercept: Intercept = True
     clip_norm: Annotated[
         float | None,
-        says('With ``unit="record"``, the length to which sketched rows are shortened. None is 1.25 sqrt(columns / 3).'),
+        says(
+            'With ``unit="record"``, the length to which sketched rows are shortened. None is 1.25 sqrt(columns / 3).', 1.0
+        ),
     ] = None
     folds: Annotated[int, says("Folds of a cross-validation of ``alpha``.")] = 5
     publish: Annotated[
@@ -511,7 +515,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = 0.0
     response_bound: Annotated[
         float | None,
-        says("Bound on |y| (regression with publish > 0 only); the response is clipped to it.", study=True),
+        says("Bound on |y| (regression with publish > 0 only); the response is clipped to it.", 1.0, study=True),
     ] = None
     fitted: Annotated[
         str | None, says("The plan whose coefficients predict these (new) rows; left out, the study fits.", study=True)
@@ -736,16 +740,10 @@ def _of_counts() -> Any:  # noqa: ANN401 - as above
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of PRIDE.
 
-TEMPLATE = Template(
+TEMPLATE = Template.of(
+    Parameters,
     "Ridge, logistic or another generalised linear regression; each party keeps its own coefficients.",
     COLUMNS,
-    "attribute",
-    """\
-response = "y"                      # a label column of every party that estimates, under `labels` in its party file
-# task = "regression"               # or "classification", with classes = ["-1", "1"]
-# family = "squared"                # or huber, quantile, poisson, gamma, negative-binomial, cox (with event), logistic, multinomial, ordinal
-# sketch_dim = "auto"               # what a party sends: columns of its sketch; 0 sends nothing
-# alpha = "marginal-likelihood"     # the penalty; "local-cv", or a number
-# fit_intercept = true
-# prior = []                        # earlier models to which the fit is drawn: { name = "2024", coefficients = { age = 0.6 } }""",
+    unit="attribute",
+    foreign=("fitted", "predicting"),
 )

@@ -362,14 +362,14 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """``[parameters]`` of a stacking study."""
 
     response: Annotated[
-        str, says("Every party's own label column, under ``labels`` in its party file.", "y", column=True, study=True)
+        str, says("Every party's own label column, under ``labels`` in its party file.", column=True, study=True, shown=True)
     ] = "y"
     classes: Annotated[
         tuple[str | int | float, ...],
         says(
             "The labels, as they stand in the data: two, of which the first is coded -1 and the second 1, or more.",
-            ["-1", "1"],
             study=True,
+            shown=True,
         ),
     ] = DEFAULT
     multi_class: Annotated[
@@ -379,7 +379,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             choices=(MULTINOMIAL, REST),
         ),
     ] = MULTINOMIAL
-    split: Annotated[str, says("Whether parties hold columns or rows.", "features", choices=("features", "samples"))] = (
+    split: Annotated[str, says("Whether parties hold columns or rows.", choices=("features", "samples"), shown=True)] = (
         "features"
     )
     penalty: Annotated[
@@ -419,6 +419,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         float | None,
         says(
             "L2 bound on a centred row of one party, in the data's own units; without it what the columns' ranges allow.",
+            1.0,
             study=True,
         ),
     ] = None
@@ -471,7 +472,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         float | tuple[float, ...] | None,
         says(
             "The declared base rate of the second class, or those of all classes: what scores of privately ranked parties are taken from. Left out, they "
-            "are equal."
+            "are equal.",
+            0.5,
         ),
     ] = None
     formula: FormulaText = ""
@@ -579,31 +581,9 @@ def former_words(parameters: Mapping[str, Any]) -> dict[str, str]:
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of stacks of classifiers.
 
-TEMPLATE = Template(
+TEMPLATE = Template.of(
+    Parameters,
     "Private logistic regression: a stack of the parties' models.",
     "columns of the same people, or rows of different people (split)",
-    "record",
-    """\
-response = "y"                      # every party's own label column, under `labels` in its party file
-classes = ["-1", "1"]               # the labels, as they stand in the data: two, or more
-split = "features"                  # "features": columns of the same people; "samples": rows of different people
-# multi_class = "multinomial"       # more than two classes: together, or "one-vs-rest"
-# fit_intercept = true
-# penalty = "auto"                  # lambda of the mean loss, or a number
-# noise = "auto"                    # law of the perturbation: "gamma" (pure epsilon), or "gaussian" (needs a delta)
-# rows = "shorten"                  # longer rows are shortened to the norm; "unit": every row is scaled to it
-# parts = "auto"                    # columns split: a part longer than its share of a row is shortened ("shorten"), or multiplied by it ("scale")
-# norm = 1.0                        # bound on a centred row of one party; without it what the ranges allow
-# importance = {}                   # columns split: a public number for every party; missing ones are 1, 0 leaves a party out
-# ranks = []                        # columns split: falling importance that is given out by noisy rank, in the place of importance
-# ranking_share = 0.1               # part of the budget that pays for these ranks
-# probabilities_share = 0.6         # columns split, two classes, log odds, a delta: part of the budget that makes probabilities of scores
-# holder = ""                       # the party that learns the high-level model ([trust] meta = "trusted", or rows split)
-# high_share = 0.2                  # columns split: part of the rows that the high-level model learns from
-# predictions_share = 0.5           # part of those rows' epsilon that noisy predictions cost ([trust] meta = "perturbed")
-# prior = {}                        # released weights of an earlier model for a party, to which the penalty pulls
-# combiner = "auto"                 # new rows: "probability", "majority", "weighted-majority" or "log-odds"
-# rates = 0.5                       # public rate of the second class, or a list of all rates; without it equal rates
-# formula = ""                      # rows split: what the models are functions of, as "age * ward + log(dose)"; else every declared column as it is""",
     beside_formula=(('split = "features"', 'split = "samples"'),),
 )
