@@ -7,12 +7,12 @@ from pathlib import Path
 
 __version__ = "0.2.0"
 
-#: Public name -> module that defines it, as the stub file next to this one says. Each is loaded when it is first used, so that importing
-#: unpooled stays fast.
+#: Public name -> module that defines it, as the stub file next to this one says (docs/public_names.py writes it). Each is loaded when it is first
+#: used, so that importing unpooled stays fast.
 _HOME = {
     name: module
     for module, name in re.findall(
-        r"^from (\S+) import \w+ as (\w+)$", Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"), re.MULTILINE
+        r"^from (\S+) import (\w+) as \w+$", Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"), re.MULTILINE
     )
 }
 

@@ -58,7 +58,11 @@ def test_a_template_compiles(row: str, tmp_path: Path) -> None:
     file = tmp_path / "study.toml"
     head, parameters = text.split("[parameters]")[0], text.split("[parameters]")[1].split("[privacy]")[0]
     # The defaults that comments name are the defaults.
-    examples = {one.name for one in parameters_of(type(plan.design.parameters)).values() if one.example is not None}
+    examples = {
+        one.name
+        for one in parameters_of(type(plan.design.parameters)).values()
+        if one.example is not None or one.default is None
+    }
     for line, name in re.findall(r'^# ((\w+) = (?:"[^"]*"|\S+))', parameters, re.MULTILINE):
         if name in examples:
             continue

@@ -29,7 +29,7 @@ from unpooled import (
     describe,
 )
 from unpooled.errors import DataError, UsageError
-from unpooled.estimation.parameters import SHARED, plain
+from unpooled.estimation.parameters import plain
 from unpooled.estimation.tables import table_of
 from unpooled.privacy.ledger import Entry
 
@@ -176,7 +176,6 @@ NAMES = sorted({parameter for name in ESTIMATORS for parameter in made(name).get
 
 def test_every_parameter_of_every_estimator_is_tried() -> None:
     assert sorted(WRONG) == NAMES
-    assert set(SHARED) <= set(WRONG)
 
 
 def _refused(name: str, parameter: str, wrong: object) -> None:

@@ -25,26 +25,34 @@ from unpooled.errors import UnpooledError
 
 def schema(
     command: list[str] | None = typer.Argument(
-        None, help='A command ("party check" or party-check); without it, the names and versions of all outputs.'
+        None,
+        help='A command ("party check" or party-check), or a kind of file (study-file, party-file, card-file); without it, the names and versions of all outputs.',
     ),
     *,
     as_json: bool = typer.Option(
         False, "--json", help="Print the list of outputs as data for machines (a schema is JSON anyway)."
     ),
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of what a command prints with --json.
+    """Print the JSON Schema (draft 2020-12) of what a command prints with --json, or of a file that people write, by which editors complete it.
 
     The first key of every such output is "schema": its name and its version, which rises with every change of the output.
     """
     from unpooled.cli.say import say_json
+    from unpooled.cli.schemas.files import FILES, file_document
     from unpooled.cli.schemas.registry import OUTPUTS, document, tag
     from unpooled.errors import UsageError
+    from unpooled.models import load, row_names
 
     if command:
         known = {name.replace(" ", "-"): name for name in OUTPUTS}
         asked = "-".join(" ".join(command).split())
+        files = {name.replace(" ", "-"): name for name in FILES}
+        if asked in files:  # of studies with the models that are installed here
+            models = [name for name in row_names() if load(name).form.promises]
+            typer.echo(file_document(files[asked], models).decode(), nl=False)
+            return
         if asked not in known:
-            msg = f"no command {' '.join(command)!r} prints data: give one of {', '.join(OUTPUTS)}"
+            msg = f"no command {' '.join(command)!r} prints data: give one of {', '.join(OUTPUTS)}, or a file: {', '.join(FILES)}"
             raise UsageError(msg)
         typer.echo(document(known[asked]).decode(), nl=False)
         return

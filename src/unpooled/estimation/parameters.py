@@ -61,7 +61,7 @@ FLAG = ParameterKind("True or False", lambda value: isinstance(value, bool | np.
 WORD = ParameterKind("a word", lambda value: isinstance(value, str))
 PAIR = ParameterKind("a pair of numbers (low, high)", lambda value: _are_numbers(value) and len(value) == 2)  # noqa: PLR2004
 NUMBERS = ParameterKind("a list of numbers", _are_numbers)
-LIST = ParameterKind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str))
+LIST = ParameterKind("a list", lambda value: isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes))
 PAIRS = ParameterKind(
     "a list of pairs (low, high)", lambda value: LIST.holds(value) and len(value) > 0 and all(map(PAIR.holds, value))
 )

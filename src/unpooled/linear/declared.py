@@ -59,9 +59,7 @@ SiteEffectsWord: TypeAlias = Annotated[
 #: The levels that others are compared with, and how.
 ReferenceLevels: TypeAlias = Annotated[
     dict[str, str],
-    says(
-        "The level that the others of a column are compared with; else the first declared one.", {"ward": "b"}, study=True
-    ),
+    says("The level that the others of a column are compared with; else the first declared one.", {"ward": "b"}, study=True),
 ]
 CodingWord: TypeAlias = Annotated[
     str,

@@ -143,6 +143,8 @@ class Template:
     offsets: bool = False
     #: The template of studies with the cards of helpers; None: the model has no use for a helper.
     with_helpers: Template | None = None
+    #: The struct of its declared parameters, which schemas and pages follow; None: nobody knows them but the model.
+    fields: type[msgspec.Struct] | None = None
 
     @classmethod
     def of(
@@ -159,7 +161,7 @@ class Template:
         lines = [_line(one) for name, one in parameters_of(fields).items() if name not in foreign]
         if foreign:
             lines.append(f"# {listed_as_words(foreign)} {'is' if len(foreign) == 1 else 'are'} not for this form")
-        return cls(purpose, split, unit, "\n".join(lines), **more)
+        return cls(purpose, split, unit, "\n".join(lines), fields=fields, **more)
 
     @property
     def takes_formula(self) -> bool:

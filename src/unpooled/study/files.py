@@ -8,7 +8,7 @@ import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import tomli_w
@@ -16,6 +16,7 @@ import tomli_w
 from unpooled.errors import StudyError, UsageError
 from unpooled.models import LINK, check_runnable, load
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
 from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
 from unpooled.privacy.study import ALLOWED, ANALYSES, CIRCUMSTANCES, LINKED, TRUSTING, Analysis, cards_of
@@ -94,27 +95,56 @@ class PolicySection(FileSection, frozen=True):
     delta: float
     unit: str = "record"
     calibrations: tuple[str, ...] = ("sound",)
-    #: The models that this party runs; left out: every model of unpooled itself, and none of another distribution.
-    models: tuple[str, ...] | None = None
+    models: Annotated[
+        tuple[str, ...] | None,
+        says("The models that this party runs; left out: every model of unpooled itself, and none of another distribution."),
+    ] = None
     trust: tuple[str, ...] = ()
-    #: Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").
-    bounds: str = "person"
-    #: "ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.
-    approval: str | tuple[str, ...] = "ask"
+    bounds: Annotated[
+        str,
+        says(
+            'Of a column-split study the total bounds what all its parties release about a person ("person"), or what this one does ("party").'
+        ),
+    ] = "person"
+    approval: Annotated[
+        str | tuple[str, ...],
+        says('"ask": a plan runs after `unpooled party check --approve`; or the list of plan hashes that may run.'),
+    ] = "ask"
     allow_simulation: bool = False
-    #: "intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.
-    psi: str = NO
-    #: How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows).
-    psi_runs: int = 1
+    psi: Annotated[
+        str,
+        says(
+            '"intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.'
+        ),
+    ] = NO
+    psi_runs: Annotated[
+        int,
+        says(
+            "How often with the same set of parties, over all studies, and how many rows another party may bring (default: ten times the own rows)."
+        ),
+    ] = 1
     psi_max_rows: int | None = None
-    #: How many ids all other parties may test against this one's, over all studies and all parties (default: no limit).
-    psi_max_guesses: int | None = None
-    #: "allowed": masked rows may travel where every party proves that its rows are short; "trusting": without a proof too; "no": not at all.
-    joint: str = NO
-    #: "believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.
-    elsewhere: str = BELIEVED
-    #: The public keys of coordinators whose proposals have the room of the inbox; those of all others share a small one.
-    coordinators: tuple[str, ...] = ()
+    psi_max_guesses: Annotated[
+        int | None,
+        says(
+            "How many ids all other parties may test against this one's, over all studies and all parties (default: no limit)."
+        ),
+    ] = None
+    joint: Annotated[
+        str,
+        says(
+            '"allowed": masked rows may travel where every party proves that its rows are short; "trusting": without a proof too; "no": not at all.'
+        ),
+    ] = NO
+    elsewhere: Annotated[
+        str, says('"believed": a household card may say that its ids are nowhere else; "counted": such cards are refused.')
+    ] = BELIEVED
+    coordinators: Annotated[
+        tuple[str, ...],
+        says(
+            "The public keys of coordinators whose proposals have the room of the inbox; those of all others share a small one."
+        ),
+    ] = ()
 
 
 class HelperPolicy(FileSection, frozen=True):
@@ -208,18 +238,23 @@ _LONGEST, _LONGEST_NAME = 500, 100
 class StudySection(FileSection, frozen=True):
     """``[study]``: which model, a number to raise for a fresh run of the same question, and the coordinator's public key."""
 
-    #: Of a study that is one analysis; the others name theirs under ``[[analysis]]``.
-    model: str = ""
+    model: Annotated[str, says("Of a study that is one analysis; the others name theirs under ``[[analysis]]``.")] = ""
     run: int = 1
     public_seed: int = 0
     simulation_seed: int | None = None
     coordinator: str = ""
-    #: "aligned", "unchecked", or empty: aligned where columns are split and every card names an id column.
-    ids: str = ""
-    #: What the result is for, in words for those who approve and read it. No part of the plan or its hash.
-    purpose: str = ""
-    #: Run it even where nothing better than what everybody has already is expected of it. No part of the plan or its hash.
-    force: bool = False
+    ids: Annotated[
+        str, says('"aligned", "unchecked", or empty: aligned where columns are split and every card names an id column.')
+    ] = ""
+    purpose: Annotated[
+        str, says("What the result is for, in words for those who approve and read it. No part of the plan or its hash.")
+    ] = ""
+    force: Annotated[
+        bool,
+        says(
+            "Run it even where nothing better than what everybody has already is expected of it. No part of the plan or its hash."
+        ),
+    ] = False
 
 
 class PrivacySection(FileSection, frozen=True):
@@ -230,8 +265,9 @@ class PrivacySection(FileSection, frozen=True):
     unit: str = "record"
     adjacency: str = "replace"
     calibration: str = "sound"
-    #: Why this epsilon, in words for those who approve it. Part of the plan and its hash.
-    justification: str = ""
+    justification: Annotated[
+        str, says("Why this epsilon, in words for those who approve it. Part of the plan and its hash.")
+    ] = ""
 
 
 class AnalysisSection(FileSection, frozen=True):
@@ -240,8 +276,12 @@ class AnalysisSection(FileSection, frozen=True):
     name: str
     model: str
     share: float | None = None
-    #: The columns that it uses, of those that the cards declare; without it all of them. All labels stay where it names none.
-    columns: tuple[str, ...] = ()
+    columns: Annotated[
+        tuple[str, ...],
+        says(
+            "The columns that it uses, of those that the cards declare; without it all of them. All labels stay where it names none."
+        ),
+    ] = ()
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)  # as that of a study of one analysis
     apart: bool = False
@@ -259,12 +299,15 @@ class StudyFile(FileSection, frozen=True):
 
     study: StudySection
     party: tuple[PartyReference, ...]
-    #: Every study has it but one that links rows, which has no epsilon.
-    privacy: PrivacySection | None = None
+    privacy: Annotated[PrivacySection | None, says("Every study has it but one that links rows, which has no epsilon.")] = (
+        None
+    )
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
     analysis: tuple[AnalysisSection, ...] = ()
-    #: Who is trusted with what; ``helpers`` names those who have no data and know the masks of joint moments.
-    trust: dict[str, str | tuple[str, ...]] = msgspec.field(default_factory=dict)
+    trust: Annotated[
+        dict[str, str | tuple[str, ...]],
+        says("Who is trusted with what; ``helpers`` names those who have no data and know the masks of joint moments."),
+    ] = msgspec.field(default_factory=dict)
 
 
 def check_party_name(name: str) -> None:
@@ -288,14 +331,20 @@ class PartySection(FileSection, frozen=True):
     labels: tuple[str, ...] = ()
     household: str | None = None
     household_rows: int = 1
-    #: false: no other party holds rows of the same ids.
-    household_elsewhere: bool = True
-    #: The name of a row map: the rows are those that every party of an earlier study has, in the order that all share.
-    linked: str = ""
-    #: Of a file of linked or new rows: the party file, a path from this one, whose ``[policy]`` holds for these rows too.
-    policy_of: str = ""
-    #: Free text for the public card, shown to those who approve a study.
-    collected: str = ""
+    household_elsewhere: Annotated[bool, says("false: no other party holds rows of the same ids.")] = True
+    linked: Annotated[
+        str,
+        says(
+            "The name of a row map: the rows are those that every party of an earlier study has, in the order that all share."
+        ),
+    ] = ""
+    policy_of: Annotated[
+        str,
+        says(
+            "Of a file of linked or new rows: the party file, a path from this one, whose ``[policy]`` holds for these rows too."
+        ),
+    ] = ""
+    collected: Annotated[str, says("Free text for the public card, shown to those who approve a study.")] = ""
     legal_basis: str = ""
     retention: str = ""
     contact: str = ""

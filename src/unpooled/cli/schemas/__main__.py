@@ -1,4 +1,4 @@
-"""``python -m unpooled.cli.schemas --write``: writes the JSON schemas of all commands into ``docs/schemas``.
+"""``python -m unpooled.cli.schemas --write``: writes the JSON schemas of all commands, and of the files that people write, into ``docs/schemas``.
 
 An output that changed under an unchanged version is not written: programs that read it would not notice. Raise its version first, which is the
 end of its ``tag`` in ``unpooled/cli/schemas``. Versions that no release of unpooled had may change: ``--unreleased`` writes them.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
+from unpooled.cli.schemas.files import FILES, file_document
 from unpooled.cli.schemas.registry import OUTPUTS, document, file_name, schema_of, tag
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ def write(folder: Path, *, unreleased: bool = False) -> None:
         typer.echo(f"error: the output of {', '.join(wrong)} changed: raise its version (the end of its tag)", err=True)
         raise typer.Exit(2)
     folder.mkdir(parents=True, exist_ok=True)
-    for file in set(folder.glob("*.json")) - {folder / file_name(command) for command in OUTPUTS}:
+    for file in set(folder.glob("*.json")) - {folder / file_name(name) for name in (*OUTPUTS, *FILES)}:
         file.unlink()
+    for name in FILES:
+        (folder / file_name(name)).write_bytes(file_document(name))
     for command in OUTPUTS:
         (folder / file_name(command)).write_bytes(document(command))
 

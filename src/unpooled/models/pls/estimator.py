@@ -140,6 +140,7 @@ class OfSpectra:
             "Public vectors that spectra are projected onto: smooth ones for ordered channels, loadings of public spectra, or none. An array keeps its "
             "scaling: loadings divided by public deviations whiten the coordinates, which then get equal parts of the noise "
             "(:func:`~unpooled.models.pls.spectra.whitened`).",
+            choices=("dct", "bspline", "none"),
             kinds=(WORD, ARRAY),
             call='{"dct", "bspline", "none"} or array of shape (channels, vectors), default "dct"',
             written="str | ArrayLike",
@@ -226,6 +227,7 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def plan(self, n_samples: int, n_features: int, sites: Mapping[str, int] | None = None) -> Plan:
         """Return the plan of a fit to data of this shape, without data; ``sites`` gives the rows of each of several."""
+        self._validate_params()
         if self.bounds is None or self.y_bounds is None:
             raise UsageError("a plan needs bounds and y_bounds: pass bounds=Bounds(norm=...), y_bounds=(low, high)")
         return self._planned(sites or {ALL: n_samples}, n_features)

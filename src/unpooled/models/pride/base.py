@@ -78,6 +78,7 @@ class OfPride:
         Any,
         says(
             "The public random matrix that a party's columns are multiplied by before they get noise.",
+            choices=("srht", "gaussian", "dct"),
             kinds=(WORD, MAPPING),
             call='{"srht", "gaussian", "dct"} or mapping from party names to public matrices, default "srht"',
             written="str | Mapping[str, ArrayLike]",

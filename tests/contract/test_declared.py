@@ -1,0 +1,172 @@
+"""A parameter is declared once: calls, studies, schemas and pages follow, and refuse alike."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import tomllib
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+import jsonschema
+import msgspec
+import numpy as np
+import pytest
+from cases import CASES, FIRST
+from sklearn.base import clone
+
+import unpooled
+from unpooled.cli.schemas.files import FILES, declared_parameters, file_document, schema_of_file
+from unpooled.errors import UsageError
+from unpooled.estimation.calls import _parts, in_study
+from unpooled.estimation.parameters import check
+from unpooled.models import load
+from unpooled.privacy.declared import Parameter, parameters_of
+from unpooled.privacy.study import check_parameters
+from unpooled.study.templates import MODELS, template
+
+ROOT = Path(__file__).parents[2]
+CALLS = {name: getattr(unpooled, name) for name in unpooled.__all__ if hasattr(getattr(unpooled, name), "arguments")}
+ESTIMATORS = {name: call for name, call in CALLS.items() if inspect.isclass(call) and name != "PrivateBayesianRegression"}
+STRUCTS = [(model, fields) for model, each in declared_parameters().items() for fields in each]
+#: Values of every kind: what a parameter does not take among these is refused with its name.
+VALUES: list[Any] = [
+    None,
+    True,
+    1,
+    2.5,
+    "word",
+    [1.0],
+    ["a"],
+    {"a": 1},
+    (0, 1),
+    object(),
+    np.float64(0.5),
+    np.array([1, 2]),
+    b"raw",
+    {1},
+]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_an_argument_of_no_kind_that_it_takes_is_refused_by_its_name(name: str) -> None:
+    """One property in the place of a test for each parameter and each wrong value."""
+    for one in CALLS[name].arguments.values():
+        taken = [value for value in VALUES if not one.kinds or any(kind.holds(value) for kind in one.kinds)]
+        assert taken, one.name
+        for value in VALUES:
+            if any(value is other for other in taken):
+                check({one.name: one.kinds}, {one.name: value})
+                continue
+            with pytest.raises(UsageError, match=rf"^{one.name} must be .*, not {type(value).__name__}$"):
+                check({one.name: one.kinds}, {one.name: value})
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_refusal_comes_before_anything_else_of_a_fit(name: str) -> None:
+    needed = {one.name: "arm" for one in CALLS[name].arguments.values() if one.default is inspect.Parameter.empty}
+    for argument in CALLS[name].arguments:
+        model = ESTIMATORS[name](**(needed | {argument: b"raw"}))
+        with pytest.raises(UsageError, match=rf"^{argument} must be"):
+            model.plan(100, 3)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_default_is_of_a_kind_that_its_argument_takes(name: str) -> None:
+    for one in CALLS[name].arguments.values():
+        assert one.words.endswith((".", "}", '"')), one.name
+        if one.default is not inspect.Parameter.empty:
+            check({one.name: one.kinds}, {one.name: one.default})
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_are_scikit_learn_s(name: str) -> None:
+    needed = {one.name: "arm" for one in CALLS[name].arguments.values() if one.default is inspect.Parameter.empty}
+    model = ESTIMATORS[name](**needed)
+    assert list(model.get_params()) == sorted(CALLS[name].arguments)
+    model.set_params(epsilon=3.0)
+    again = clone(model)
+    assert again.get_params() == model.get_params()
+    assert again.epsilon == 3.0
+    with pytest.raises(TypeError, match=f"^{name} takes no 'epsilom': did you mean 'epsilon'"):
+        ESTIMATORS[name](**needed, epsilom=1.0)
+    with pytest.raises(TypeError, match="uses every core"):
+        ESTIMATORS[name](**needed, n_jobs=2)
+
+
+def wrong_for(one: Parameter) -> Any:
+    """A value that no study may have there: of another kind than all that the type admits."""
+    kinds = {get_origin(kind) or kind for kind in _parts(one.type)}
+    return next(
+        value
+        for kind, value in ((str, "word"), (dict, {"a": {}}), (tuple, [{}]), (bool, True))
+        if kind not in kinds and not (kind is bool and int in kinds)
+    )
+
+
+@pytest.mark.parametrize(("model", "fields"), STRUCTS, ids=lambda one: one if isinstance(one, str) else one.__name__)
+def test_a_study_refuses_a_value_of_another_kind_and_an_unknown_key_by_name(
+    model: str, fields: type[msgspec.Struct]
+) -> None:
+    case = CASES[FIRST[model]]().study
+    declared = parameters_of(fields)
+    right = {
+        name: in_study(one.type, one.example if one.example is not None else one.default)
+        for name, one in declared.items()
+        if one.required
+    }
+    for name, one in declared.items():
+        study = msgspec.structs.replace(case, parameters=right | {name: wrong_for(one)})
+        with pytest.raises(UsageError, match=rf"parameters of model '{model}'.*\$\.{name}"):
+            check_parameters(study, fields)
+    with pytest.raises(UsageError, match="unknown field `epsilom`"):
+        check_parameters(msgspec.structs.replace(case, parameters=right | {"epsilom": 1}), fields)
+
+
+@pytest.mark.parametrize(("model", "fields"), STRUCTS, ids=lambda one: one if isinstance(one, str) else one.__name__)
+def test_every_declared_parameter_has_words_and_a_default_of_its_type(model: str, fields: type[msgspec.Struct]) -> None:
+    for name, one in parameters_of(fields).items():
+        assert len(one.words) > 10, (model, name)
+        assert one.words.endswith((".", "}", "]")), (model, name, one.words)
+        if not one.required:
+            msgspec.convert(in_study(one.type, one.default), one.type, strict=True)
+        if one.example is not None:
+            msgspec.convert(in_study(one.type, one.example), one.type, strict=True)
+        if one.flag("choices") and NoneType not in _parts(one.type) and isinstance(one.default, str) and one.default:
+            assert one.default in one.flag("choices"), (model, name)
+    assert get_args(str) == ()
+
+
+# --- schemas ---------------------------------------------------------------------------------------------------------------
+
+SCHEMA = schema_of_file("study file")
+
+
+def problems(text: str) -> list[str]:
+    found = jsonschema.Draft202012Validator(SCHEMA).iter_errors(tomllib.loads(text))
+    return [error.message for error in found]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_schema_admits_what_a_new_study_file_says_and_marks_what_is_wrong(model: str) -> None:
+    text = template(model, ["a.card.toml", "b.card.toml"])
+    assert not problems(text)
+    assert problems(text.replace("[parameters]", '[parameters]\nunknown_word = "x"'))
+    assert problems(text.replace("epsilon = ", 'epsilon = "much" # '))
+    assert problems(text.replace("[study]", "[study]\nmodle = 1"))
+
+
+def test_the_committed_files_are_what_the_declared_parameters_say() -> None:
+    """If this fails, run `python -m unpooled.cli.schemas --write` and `python docs/parameters.py`."""
+    for name in FILES:
+        assert (ROOT / "docs/schemas" / f"{name.replace(' ', '-')}.json").read_bytes() == file_document(name)
+        jsonschema.Draft202012Validator.check_schema(json.loads(file_document(name)))
+    spec = importlib.util.spec_from_file_location("parameters_of_docs", ROOT / "docs/parameters.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert (ROOT / "docs/parameters.md").read_text(encoding="utf-8") == script.page()
+    assert all(load(model).template for model in declared_parameters())
