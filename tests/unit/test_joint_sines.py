@@ -21,7 +21,7 @@ from unpooled.errors import DataError, PlanMismatch, ProtocolError, StudyAborted
 from unpooled.linear.standard import Standard
 from unpooled.models.bayes import columns as bayes_columns
 from unpooled.models.bayes.columns import Descent, SineDesign, design_of, imagined_sines, strength
-from unpooled.models.bayes.fitted import fitted
+from unpooled.models.bayes.estimator import fitted
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.table import Table

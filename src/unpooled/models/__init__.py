@@ -59,13 +59,14 @@ def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this m
     """Return the estimator that a finished study amounts to; refused where no model left the parties."""
     if plan.links:
         raise UsageError('model "link" releases nothing that predicts: it makes row maps for later studies')
-    home = f"{_package(plan.study.model)}.fitted"
-    if not _exists(home):
+    home = f"{_package(plan.study.model)}.estimator"
+    made = getattr(importlib.import_module(home), "fitted", None) if _exists(home) else None
+    if made is None:
         msg = f"model {plan.study.model!r} releases nothing that predicts"
         if load(plan.study.row).coefficients == KEPT:
             msg += f": its coefficients stay at the parties, who predict in a study of their own: unpooled new {plan.study.model} --fitted STUDY (docs/tutorial-pride.md)"
         raise UsageError(msg)
-    found = importlib.import_module(home).fitted(plan, result)
+    found = made(plan, result)
     held = getattr(found, "_held_to", None)
     return found if held is None else held(plan)
 

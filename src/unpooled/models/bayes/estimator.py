@@ -18,7 +18,7 @@ from unpooled.estimation.parameters import (
     row_cards,
     site_tables,
 )
-from unpooled.estimation.priors import SAVED, DrawnFit, Earlier
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers
 from unpooled.estimation.tables import RESPONSE, part, weights_of
 from unpooled.formula import Formula
 from unpooled.inference.printed_terms import TREATMENT
@@ -31,6 +31,7 @@ from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.privacy.study import COLUMNS
+from unpooled.products.design import ColumnsDesign
 from unpooled.protocol.local import columns_of_parties
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from unpooled.linear.inference import LinearSummary, LinearTables, PrincipalComponents
     from unpooled.linear.instruments import TwoStageTables
     from unpooled.linear.layout import MomentsLayout
+    from unpooled.models.bayes.declared import BayesDesign
+    from unpooled.models.bayes.fit import BayesResult
+    from unpooled.privacy.plan import Plan
 
     Vector = NDArray[np.float64]
 
@@ -480,3 +484,26 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
 #: Its name after the paper's model, under which it was first published.
 PrivateBayesianRegression = PrivateLinearRegression
+
+
+# --- A finished study --------------------------------------------------------------------------------------------------------
+
+
+def fitted(plan: Plan[BayesDesign], result: BayesResult) -> PrivateLinearRegression:
+    """Return a fitted estimator, made from the released moments where there are any, so that it has everything that follows from them."""
+    design: Any = plan.design
+    split, layout = isinstance(design, ColumnsDesign), design.layout
+    columns = layout.features if split else layout.declared
+    estimator = PrivateLinearRegression._of_plan(plan, columns, prior=as_numbers(design.parameters.prior))
+    if result.moments is not None:
+        estimator._from(Moments.of(result.moments).of_run(plan))
+    else:
+        coefficients = np.array([c.value for c in result.coefficients])
+        fit = LinearFit.without_errors(coefficients, result.intercept, has_intercept=layout.intercept)
+        if result.focused is not None:
+            estimator.focused_ = Moments.of(result.focused).of_run(plan)
+        estimator._take(fit)
+        if result.drawn is not None:
+            estimator.drawn_ = result.drawn
+    estimator.projection_, estimator.method_ = result.projection, result.method
+    return estimator.of_study(plan, columns)

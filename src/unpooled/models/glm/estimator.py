@@ -19,7 +19,7 @@ from unpooled.estimation.parameters import (
     row_cards,
     site_tables,
 )
-from unpooled.estimation.priors import SAVED, DrawnFit, Earlier
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers
 from unpooled.estimation.tables import RESPONSE, part, weights_of
 from unpooled.families import Response
 from unpooled.inference.estimates import Estimates
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
     from unpooled.inference.tables import Tables
+    from unpooled.models.glm.plan import GlmDesign
+    from unpooled.privacy.plan import Plan
 
     Given = tuple[ArrayLike | None, tuple[float, float] | None]
     Vector = NDArray[np.float64]
@@ -550,3 +552,23 @@ class PrivateGLM(Earlier, _GlmPredictions):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags(poor_score=True)
             tags.target_tags.positive_only = True
         return tags
+
+
+# --- A finished study --------------------------------------------------------------------------------------------------------
+
+
+def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
+    """Return an estimator with the coefficients of the result; predictions ask for exposures and offsets, as they were declared."""
+    design = plan.design
+    given, responses = design.parameters, design.responses
+    estimator = PrivateGLM._of_plan(  # noqa: SLF001 - its own model's
+        plan,
+        design.layout.declared,
+        prior=as_numbers(given.prior),
+        exposure_bounds=None if responses.exposure is None else responses.exposure.range,
+        offset_bounds=None if responses.offset is None or not given.offset else responses.offset.range,
+        weights_bounds=None if responses.weighting is None else responses.weighting.column.range,
+    )
+    if responses.response.categories is not None:
+        estimator.classes_ = np.array(responses.response.categories, dtype=object)
+    return estimator._take(result)  # noqa: SLF001 - as above

@@ -14,7 +14,7 @@ from unpooled.errors import UsageError, UtilityWarning, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, LinearRegressor, cards_of, tables_of
 from unpooled.estimation.calls import OfClasses, OfEveryFit, OfNumbers, OverColumns, asked_of, takes
 from unpooled.estimation.columns import Joined, held_by, helped, holder_of, joint_cards, joint_tables
-from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, log_odds
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers, log_odds
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
 from unpooled.linear.moments import Moments
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from unpooled.estimation.columns import Frames, On
+    from unpooled.models.lasso.frank_wolfe_fit import LassoResult
     from unpooled.models.lasso.frank_wolfe_rows import Slot
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
@@ -476,3 +477,27 @@ class PrivateLassoClassifier(Joining, DeclaredClassifier):
         self.shared_, self._columns = result.shared, declared.columns
         self.coef_, self.intercept_ = in_place(study, declared.columns, result), result.intercept
         return self
+
+
+# --- A finished study --------------------------------------------------------------------------------------------------------
+
+
+def fitted(plan: Plan, result: LassoResult) -> PrivateLasso | PrivateLassoClassifier:
+    """Return an estimator with the released coefficients; new rows need the columns of all parties in one place."""
+    given_columns = tuple(column for card in plan.study.parties for column in card.columns)
+    columns = plan.design.layout.features if plan.joint else given_columns
+    if len({column.name for column in columns}) != len(columns):
+        raise UsageError("two parties have columns of one name, which new rows in one place cannot tell apart")
+    kind = PrivateLassoClassifier if plan.design.parameters.loss == LOGISTIC else PrivateLasso
+    own: dict[str, Any] = {"classes": (-1, 1)} if kind is PrivateLassoClassifier else {}
+    prior = as_numbers(plan.design.parameters.prior)
+    estimator = kind._of_plan(plan, columns, ("loss", "radius"), prior=prior, **own)
+    if isinstance(estimator, PrivateLassoClassifier):
+        estimator.classes_ = np.array([-1, 1])
+    place = {name: k for k, name in enumerate(Coding(columns, 1).coded_names)}
+    estimator.coef_ = np.zeros(len(place))
+    for coefficient in result.coefficients:
+        estimator.coef_[place[coefficient.name]] = coefficient.value
+    estimator.intercept_ = result.intercept
+    estimator._keep_drawn(result)
+    return estimator

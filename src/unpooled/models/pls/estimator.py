@@ -23,7 +23,7 @@ from unpooled.estimation.parameters import (
     row_cards,
     site_tables,
 )
-from unpooled.estimation.priors import SAVED, DrawnFit, Earlier
+from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers
 from unpooled.estimation.tables import part, response_names
 from unpooled.linear.moments import Moments
 from unpooled.models.pls import MODEL
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
-    from unpooled.models.pls.fit import StoredModel
+    from unpooled.models.pls.declared import PlsDesign
+    from unpooled.models.pls.fit import PlsResult, StoredModel
+    from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
 
     Matrix = NDArray[np.float64]
@@ -397,3 +399,25 @@ class PrivatePLSRegression(Earlier, ClassNamePrefixFeaturesOutMixin, Transformer
     def transform(self, X: ArrayLike) -> Matrix:
         """Scores of rows: ``(X - x_mean_) @ x_rotations_``."""
         return np.asarray((self._natural(X) - self.x_mean_) @ self.x_rotations_)
+
+
+# --- A finished study --------------------------------------------------------------------------------------------------------
+
+
+def fitted(plan: Plan[PlsDesign], result: PlsResult) -> PrivatePLSRegression:
+    """Return an estimator with the released coefficients, weights and loadings."""
+    given = plan.design.parameters
+    channels = [column for column in plan.study.parties[0].columns if column.name not in given.responses]
+    own: dict[str, Any] = {
+        "prior": as_numbers(given.prior),
+        "reference": np.array(given.reference) if given.reference else None,
+    }
+    own |= {"basis": np.array(given.matrix)} if given.matrix else {}
+    estimator = PrivatePLSRegression._of_plan(plan, channels, ("matrix",), **own)  # noqa: SLF001 - its own model's
+    estimator.method_ = result.method
+    if result.moments is not None:
+        found = tuple(Moments.of(one).of_run(plan) for one in (result.moments, *result.more))
+        estimator.moments_ = found if result.more else found[0]
+    if result.drawn is not None:
+        estimator.drawn_ = result.drawn
+    return estimator._from(result.model).of_study(plan, channels)  # noqa: SLF001 - as above

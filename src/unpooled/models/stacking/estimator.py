@@ -30,15 +30,19 @@ from unpooled.inference.tables import Tables
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models import load
 from unpooled.models.stacking.declared import AUTO, MULTINOMIAL, SHORTEN, Meta, Parameters
-from unpooled.models.stacking.stacked import StackedClassifier, StackEstimator
+from unpooled.models.stacking.stacked import StackedClassifier, StackEstimator, released_weights
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.declared import OverParties, says
 from unpooled.privacy.origin import PRIOR, SOURCE
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
+from unpooled.privacy.unit import Split
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from unpooled.models.stacking.fit import StackingResult
+    from unpooled.models.stacking.plan import StackingDesign
+    from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
     from unpooled.protocol.registry import Model
 
@@ -504,3 +508,31 @@ class PrivateStackingClassifier(StackedClassifier):
     True
 
     """
+
+
+# --- A finished study --------------------------------------------------------------------------------------------------------
+
+
+def fitted(plan: Plan[StackingDesign], result: StackingResult) -> PrivateStackingClassifier:
+    """Return a stack of the released models; where columns are split, new rows need all of them in one place."""
+    design = plan.design
+    cards = [block.card for block in design.blocks]
+    rows = design.split is Split.HORIZONTAL
+    given = design.parameters
+    columns = {column.name: column for card in (cards[:1] if rows else cards) for column in card.columns}
+    made = design.made
+    own: dict[str, Any] = {"split": "samples" if rows else "features", "prior": dict(given.prior) or None}
+    own |= (
+        {"importance": "private", "falling": list(given.ranks)}
+        if given.ranks
+        else {"importance": dict(given.importance) or None}
+    )
+    own |= {"meta": "high-level"} if rows and given.holder else {}
+    estimator = PrivateStackingClassifier._of_plan(  # noqa: SLF001 - its own model's
+        plan, list(columns.values()) if made is None else made.derived.needs, ("ranks",), **own
+    )
+    estimator.models_, estimator.high_ = result.models, np.array(result.high)
+    estimator.calibrated_ = result.calibrated
+    estimator.__dict__["released_"] = released_weights(result)
+    estimator.classes_ = np.array(design.parameters.classes)
+    return estimator
