@@ -159,7 +159,7 @@ def test_an_estimator_that_was_made_by_hand_of_a_study_is_held_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of another package words its own ``fitted``: what it forgets refuses a fit."""
-    from unpooled.models.pls import fitted as home
+    from unpooled.models.pls import estimator as home
 
     case = CASES["pls"]()
     study = msgspec.structs.replace(case.study, adjacency="zero-out", trust={"aggregation": "trusted"}, public_seed=3)

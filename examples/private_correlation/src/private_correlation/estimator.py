@@ -11,31 +11,15 @@ from private_correlation.coordinator import Correlation
 from private_correlation.model import MODEL
 from unpooled.errors import UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
+from unpooled.estimation.calls import OfEveryFit, takes
 from unpooled.estimation.tables import checked, names_of, table_of
-from unpooled.privacy.budget import Budget
 from unpooled.privacy.plan import Card, Study
 from unpooled.protocol.terms import as_table
 
 
+@takes(OfEveryFit, first="epsilon")
 class PrivateCorrelation(StudyEstimator):
     """The correlation of two columns with differential privacy, with its standard error and an interval.
-
-    Parameters
-    ----------
-    epsilon : float, default 1.0
-        The privacy asked for.
-    delta : float, optional
-        The default is min(1e-5, 0.1 / rows).
-    bounds : pair, list of pairs, mapping or Bounds, optional
-        The range of each column. Ranges that are read off the data void the guarantee.
-    adjacency : str, default "replace"
-        "replace", or "zero-out".
-    public_seed : int, default 0
-        Not used by this model.
-    random_state : int, optional
-        A seed makes a simulation, which protects nobody.
-    budget : Budget, optional
-        A total that several fits share.
 
     Attributes
     ----------
@@ -48,19 +32,6 @@ class PrivateCorrelation(StudyEstimator):
 
     _model = MODEL
     _saved_types = (*StudyEstimator._saved_types, Correlation)  # noqa: SLF001 - its base
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        delta: float | None = None,
-        bounds: Any = None,  # noqa: ANN401 - pairs, a mapping or Bounds
-        adjacency: str = "replace",
-        public_seed: int = 0,
-        random_state: int | None = None,
-        budget: Budget | None = None,
-    ) -> None:
-        super().__init__(epsilon, delta, bounds, adjacency, "sound", public_seed, random_state, budget)
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         card = Card(ALL, rows[ALL], declared.columns)

@@ -3,8 +3,7 @@
 from private_correlation.coordinator import Correlation, coordinate, foot, terms
 from private_correlation.outlook import outlook
 from private_correlation.party import STEPS
-from private_correlation.plan import RELEASE, compile_plan
-from private_correlation.template import TEMPLATE
+from private_correlation.plan import RELEASE, TEMPLATE, compile_plan
 from unpooled.protocol.registry import Model, ResultReading, of_terms
 
 MODEL = Model(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import msgspec
 
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, Column, integer_grid
+from unpooled.privacy.declared import says
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Adjacency, Split, Unit
+from unpooled.protocol.registry import ROWS, Template
 
 #: The step that a party is asked to do, and the release that it makes.
 STEP, RELEASE = "moments", "moments"
@@ -20,11 +23,16 @@ BLOCKS = (1.0, math.sqrt(2.0))
 _FEWEST_ROWS = 4
 
 
-class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a study of this model."""
 
-    #: The two columns whose correlation is wanted.
-    columns: tuple[str, str]
+    columns: Annotated[
+        tuple[str, str],
+        says("Two columns of numbers, which every party declares with the same ranges.", ["age", "pressure"], study=True),
+    ]
+
+
+TEMPLATE = Template.of(Parameters, "The correlation of two columns.", ROWS)
 
 
 def distances(adjacency: Adjacency) -> dict[Unit, tuple[float, int]]:
