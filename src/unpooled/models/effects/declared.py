@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from unpooled.errors import UsageError, listed
+from unpooled.families.names import refused_family
 from unpooled.formula import Formula
 from unpooled.formula.arithmetic import quoted
 from unpooled.inference.priors import EarlierModel, check_models
@@ -223,8 +224,8 @@ def declared_of(study: Study) -> DeclaredEffect:
 def _check_words(p: Parameters) -> None:
     for name, words in (("estimator", Estimator), ("estimand", Estimand), ("family", OutcomeFamily)):
         if getattr(p, name) not in set(words):
-            msg = f"{name} is one of {listed(list(words))}, not {getattr(p, name)!r}"
-            raise UsageError(msg)
+            said = f"{name} is one of {listed(list(words))}, not {getattr(p, name)!r}"
+            raise UsageError(refused_family(p.family, words) if name == "family" else said)
     if not 0 < p.overlap < 0.5:  # noqa: PLR2004
         raise UsageError("overlap lies between 0 and 0.5: propensities are kept between it and 1 less it")
     if not 0 < p.level < 1:

@@ -15,6 +15,7 @@ from unpooled.errors import StudyError, UsageError
 from unpooled.estimation.earlier import ALIKE, DrawnModel, EarlierCoefficients, ResponseKind, with_response
 from unpooled.families import ROW_FAMILIES, Response
 from unpooled.families.logistic import Logistic
+from unpooled.families.names import refused_family
 from unpooled.families.poisson import Poisson
 from unpooled.kernels import rows as row_kernels
 from unpooled.kernels.moments import add_gram
@@ -78,28 +79,10 @@ def public_estimator(family: str, *, shifted: bool = False) -> Any:  # noqa: ANN
     return GammaRegressor(alpha=SMALL) if family in POSITIVE else of_counts()
 
 
-#: What other packages call a family, and what to take here.
-_ELSEWHERE = {
-    **dict.fromkeys(("binomial", "bernoulli", "logit", "binary", "quasibinomial"), "take 'logistic'"),
-    **dict.fromkeys(
-        ("cox", "coxph", "phreg", "hazard", "weibull", "exponential"),
-        "take 'survival', whose hazards change at declared times",
-    ),
-    **dict.fromkeys(("negbin", "nb", "negativebinomial", "negative_binomial", "nbinom"), "take 'negative-binomial'"),
-    **dict.fromkeys(("multinom", "categorical", "softmax", "mlogit"), "take 'multinomial'"),
-    **dict.fromkeys(
-        ("count", "quasipoisson", "loglinear"), "take 'poisson', with covariance='robust' for counts that vary more"
-    ),
-    **dict.fromkeys(("gaussian", "normal", "linear", "ols"), "take PrivateLinearRegression"),
-}
-
-
 def check_family(name: str) -> None:
     """Refuse a name that is none of a family; one that other packages have gets the name that it has here."""
     if name not in FAMILIES:
-        instead = _ELSEWHERE.get(str(name).lower())
-        msg = f"family is one of {', '.join(FAMILIES)}, not {name!r}{f': {instead}' if instead else ''}"
-        raise UsageError(msg)
+        raise UsageError(refused_family(name, FAMILIES))
 
 
 def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierCoefficients:

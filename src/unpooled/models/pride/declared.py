@@ -26,6 +26,7 @@ from unpooled.families import FAMILIES, Family
 from unpooled.families.gamma import Gamma
 from unpooled.families.gaussian import Gaussian
 from unpooled.families.logistic import Logistic
+from unpooled.families.names import refused_family
 from unpooled.families.negative_binomial import NegativeBinomial
 from unpooled.families.poisson import Poisson
 from unpooled.families.quantile import HALF_WIDTH, Quantile
@@ -583,6 +584,8 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError("loss is the older name of family: a study gives one of them")
         fitting = (*NUMBERS, *CLASSES) if self.family else NUMBERS
         fitting = CLASSES if self.task == "classification" else fitting
+        if self.family and self.task == "regression" and self.named not in fitting:
+            raise ValueError(refused_family(self.family, fitting))
         if self.named not in fitting:
             msg = f"{'family' if self.family else 'loss'} must be one of {', '.join(fitting)} where task = {self.task}"
             raise ValueError(msg)

@@ -14,6 +14,7 @@ from unpooled.estimation.base import DeclaredClassifier
 from unpooled.estimation.calls import OfClasses, OfEveryFit, OverColumns, takes
 from unpooled.estimation.priors import DrawnFit, log_odds
 from unpooled.estimation.tables import RESPONSE
+from unpooled.families.names import refused_family
 from unpooled.models.pride.base import FamilyEstimator, OfPride, PrideEstimator, own_loss
 from unpooled.models.pride.declared import CLASSES, NUMBERS, Levels, Parameters
 from unpooled.models.pride.rows import baseline
@@ -183,8 +184,7 @@ class PrideGLM(FamilyEstimator):
 
     def _of_family(self, declared: Declared) -> dict[str, Any]:
         if self.family not in (*NUMBERS, *CLASSES):
-            msg = f"family must be one of {', '.join((*CLASSES, *NUMBERS))}, not {self.family!r}"
-            raise UsageError(msg)
+            raise UsageError(refused_family(self.family, (*CLASSES, *NUMBERS)))
         return {
             "classes": list(DEFAULT if declared.classes is None else declared.classes.texts),
             "event": EVENT if self.family == "cox" else "",
