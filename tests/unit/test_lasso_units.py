@@ -268,7 +268,7 @@ def test_a_study_of_the_former_version_is_refused_in_one_sentence_until_it_is_ed
 
 def test_a_plan_says_what_it_needs_of_the_response_and_what_a_small_radius_means(tmp_path: Path) -> None:
     study = files(tmp_path, "radius_in_half_ranges = 0.1")
-    assert "Every party must hold the response" in study.read_text()
+    assert "every party must hold the response" in study.read_text()
     said = command(tmp_path, "plan", str(study))
     assert "Note: every party must hold the response 'y'" in said
     assert "predictions differ by at most 0.2, where the response may differ by 2" in said

@@ -25,6 +25,7 @@ class Shown(StrEnum):
 
 #: What every estimator has.
 EVERYWHERE: dict[str, Shown] = {
+    "arguments": Shown.PUBLIC,
     "n_features_in_": Shown.PUBLIC,
     "feature_names_in_": Shown.PUBLIC,
     "classes_": Shown.PUBLIC,

@@ -95,7 +95,7 @@ class OfEveryFit(OfEveryCall):
         str,
         says(
             "The noise whose guarantee is proved, or the paper's, which promises nothing.",
-            choices=(Calibration.SOUND, Calibration.PUBLISHED),
+            choices=Calibration,
         ),
     ] = Calibration.SOUND.value
     public_seed: Annotated[int, says("Seed of the public randomness.")] = 0

@@ -314,7 +314,7 @@ def _plain(values: NDArray[Any]) -> Any:  # noqa: ANN401
 # Parties in one process whose columns are joined under masks: their cards and tables, who holds the response, and the helper.
 
 
-class Joined:
+class UnderMasks:
     """What every call takes whose parties join their columns under masks."""
 
     helpers: Annotated[

@@ -27,7 +27,7 @@ from unpooled.inference.priors import assumed, check_models
 from unpooled.linear.descent import arrived, shrunk
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.standard import coded_rows, feature_rows
-from unpooled.models.bayes.declared import AUTO, MOMENTS, SINES, JointParameters
+from unpooled.models.bayes.declared import AUTO, MOMENTS, SINES, ColumnsParameters
 from unpooled.privacy.plan import check_parameters
 from unpooled.privacy.study import COLUMNS
 from unpooled.products.conversation import joint_total
@@ -255,7 +255,7 @@ WORTH_PRIOR = 6.0
 
 def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | SineDesign:
     """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
-    parameters = check_parameters(study, JointParameters)
+    parameters = check_parameters(study, ColumnsParameters)
     if parameters.method not in {AUTO, MOMENTS, SINES}:
         msg = f"method is one of {AUTO}, {MOMENTS}, {SINES}, not {parameters.method!r}"
         raise UsageError(msg)
@@ -294,7 +294,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
 def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
     """Return the releases of a study of columns at different parties."""
     design = design_of(study)
-    models = design.parameters.prior if isinstance(design.parameters, JointParameters) else ()
+    models = design.parameters.prior if isinstance(design.parameters, ColumnsParameters) else ()
     return plan_of(study, design, assumed(study, models))
 
 

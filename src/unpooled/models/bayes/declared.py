@@ -163,7 +163,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     site_effects: SiteEffectsWord = SiteEffects.POOLED
 
 
-class JointParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ColumnsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """``[parameters]`` of a study of columns at different parties."""
 
     response: Response
@@ -740,7 +740,7 @@ def _focus_note(design: BayesDesign) -> str:
 
 
 _COLUMNS = Template.of(
-    JointParameters,
+    ColumnsParameters,
     "Linear regression over columns of several parties, from joint sums: with standard errors, or small errors of predictions.",
     COLUMNS,
 )

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.base import ALL, Declared, LinearRegressor
 from unpooled.estimation.calls import OfEveryFit, OfNumbers, OverSites, PerhapsOverColumns, Summing, Weighted, takes
-from unpooled.estimation.columns import Joined, held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.columns import UnderMasks, held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.fitted import Profiled
 from unpooled.estimation.parameters import (
     counts_of,
@@ -285,7 +285,7 @@ def in_order(moments: Moments, names: Sequence[str]) -> Moments:
 # ``PrivateLinearRegression`` (``PrivateBayesianRegression``): a thin scikit-learn estimator over the Bayes study, run in process.
 
 
-class Projected(Joined, PerhapsOverColumns):
+class OfEitherSplit(UnderMasks, PerhapsOverColumns):
     """What a call says otherwise than a study: parties that it may have, and a projection that it may leave to the form."""
 
     projection: Annotated[
@@ -298,7 +298,7 @@ class Projected(Joined, PerhapsOverColumns):
     ] = None
 
 
-@takes(OfEveryFit, OfNumbers, OverSites, Summing, Parameters, Weighted, Projected, DrawnFit)
+@takes(OfEveryFit, OfNumbers, OverSites, Summing, Parameters, Weighted, OfEitherSplit, DrawnFit)
 class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor):
     """Linear regression from private sums: of rows at several sites, or of columns of the same people at several parties (``parties``).
 

@@ -378,14 +378,14 @@ def coordinate(compiled: Plan) -> Conversation:
         return _result_of_columns(design, (yield from by_sines(compiled)), None, declared.SINES)
     if isinstance(design, JointDesign):
         moments = yield from joint_moments(compiled)
-        models = cast("declared.JointParameters", design.parameters).prior
+        models = cast("declared.ColumnsParameters", design.parameters).prior
         fit, drawn = drawn_fit(moments, models) if models else (plain(moments.posterior()), None)
         return msgspec.structs.replace(_result_of_columns(design, fit, moments.stored(), "joint moments"), drawn=drawn)
     return (yield from coordinate_rows(compiled))
 
 
 def _result_of_columns(design: ColumnsDesign, fit: LinearFit, moments: StoredMoments | None, method: str) -> BayesResult:
-    level = cast("declared.JointParameters", design.parameters).level
+    level = cast("declared.ColumnsParameters", design.parameters).level
     found = coefficients_of(fit, design.layout.names, level)
     return BayesResult(found, fit.intercept_, level, design.parties, (), moments, method)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.calls import PerhapsOverColumns, asked_of
-from unpooled.estimation.columns import Joined, helped, joint_cards
+from unpooled.estimation.columns import UnderMasks, helped, joint_cards
 from unpooled.estimation.parameters import BOUNDED, NONE, ParameterKind
 from unpooled.estimation.releasing import OfRows, asks, study_of, study_of_rows
 from unpooled.estimation.running import PlannedResult, run
@@ -243,7 +243,7 @@ class ArmsDescription(_Described):
 # ``unpooled.describe``: the study run in process on arrays, and its result.
 
 
-class Described(Joined, PerhapsOverColumns):
+class Described(UnderMasks, PerhapsOverColumns):
     """What a call says otherwise than a study: whose columns they are, and bounds that it may ask for."""
 
     bounds: Annotated[

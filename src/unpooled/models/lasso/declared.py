@@ -57,7 +57,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     response: Annotated[
         str,
         says(
-            "The response: every party's own label column, or with joint sums a declared column of one party.",
+            "Every party must hold the response, in the same order of rows and the same units: its own label column. With joint sums it is a declared column of one party.",
             column=True,
             study=True,
             shown=True,

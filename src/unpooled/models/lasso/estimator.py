@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from unpooled.errors import UsageError, UtilityWarning, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, LinearRegressor, cards_of, tables_of
 from unpooled.estimation.calls import OfClasses, OfEveryFit, OfNumbers, OverColumns, asked_of, takes
-from unpooled.estimation.columns import Joined, held_by, helped, holder_of, joint_cards, joint_tables
+from unpooled.estimation.columns import UnderMasks, held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers, log_odds
 from unpooled.estimation.tables import RESPONSE
 from unpooled.kernels.columns import Columns, scores
@@ -264,7 +264,7 @@ class Joining(Earlier):
 # ``PrivateLasso``: a thin scikit-learn estimator over the LASSO study, run in process.
 
 
-@takes(OfEveryFit, OfNumbers, OverColumns, Parameters, Joined, DrawnFit, first="parties")
+@takes(OfEveryFit, OfNumbers, OverColumns, Parameters, UnderMasks, DrawnFit, first="parties")
 class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
     r"""LASSO on column-split data: from moments of privately standardised columns, or by private block-coordinate Frank-Wolfe.
 
@@ -407,7 +407,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 _OF_NUMBERS = (*OF_ROUNDS, "fit_intercept")
 
 
-@takes(OfEveryFit, OfClasses, OverColumns, Parameters, Joined, DrawnFit, first="parties", left=_OF_NUMBERS)
+@takes(OfEveryFit, OfClasses, OverColumns, Parameters, UnderMasks, DrawnFit, first="parties", left=_OF_NUMBERS)
 class PrivateLassoClassifier(Joining, DeclaredClassifier):
     r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
 
