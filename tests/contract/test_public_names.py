@@ -49,9 +49,20 @@ def test_each_name_is_loaded_from_where_it_is_defined() -> None:
 def test_type_checkers_see_the_names_that_the_loader_loads() -> None:
     stub = ast.parse(Path(unpooled.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [statement for statement in stub.body if isinstance(statement, ast.ImportFrom)]
-    seen = {alias.name: statement.module for statement in imports for alias in statement.names}
-    assert all(alias.asname == alias.name for statement in imports for alias in statement.names)  # what is re-exported
+    seen = {alias.name: statement.module for statement in imports for alias in statement.names if alias.asname}
     assert seen == unpooled._HOME
+    # What is re-exported as it is, and what the stub itself says with an exact signature.
+    exported = {alias.name for statement in imports for alias in statement.names if alias.asname == alias.name}
+    made = {node.name for node in stub.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    made |= {
+        target.id
+        for node in stub.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    assert exported | made == set(seen)
+    assert not exported & made
     assert files("unpooled").joinpath("py.typed").is_file()
 
 

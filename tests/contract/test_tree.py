@@ -196,6 +196,7 @@ WORDS: dict[str, tuple[set[str], str]] = {
         {ANALYSES, "lasso"},
         "the name of several analyses; and a parameter of files that version 0.2.0 wrote",
     ),
+    "families/names.py": ({"survival"}, "the family of a response"),
     "inference/profiles.py": ({"survival"}, "the family of a response"),
     "inference/summary.py": ({"survival"}, "the family of a response"),
     "inference/life_table.py": ({"survival"}, "the label of an axis"),
