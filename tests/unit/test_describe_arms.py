@@ -60,7 +60,8 @@ def test_of_numbers_that_nobody_gave_and_of_arms_without_people_nothing_is_print
     lines = str(unpooled.describe(data, BOUNDS, by="arm", epsilon=epsilon, random_state=0)).splitlines()
     assert next(line for line in lines if line.startswith("dose")).count("not identified") == 5
     lines = str(unpooled.describe(data.assign(arm="new"), BOUNDS, by="arm", epsilon=epsilon, random_state=0)).splitlines()
-    assert all(line.count("not identified") >= 4 for line in lines[1:])
+    for line in lines[1:]:  # a number of rows has no difference between arms
+        assert line.count("not identified") >= (2 if "rows with a value" in line else 4)
 
 
 def test_of_fewer_than_two_the_interval_is_the_whole_range() -> None:

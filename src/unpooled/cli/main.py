@@ -25,7 +25,7 @@ from unpooled.errors import UnpooledError
 
 def schema(
     command: list[str] | None = typer.Argument(
-        None, help='A command ("party check" or party-check); without it, the names and versions of all outputs.'
+        None, help='A command ("party check" or party-check), or "table" for results in Python; without it, the names and versions of all outputs.'
     ),
     *,
     as_json: bool = typer.Option(
@@ -37,11 +37,11 @@ def schema(
     The first key of every such output is "schema": its name and its version, which rises with every change of the output.
     """
     from unpooled.cli.say import say_json
-    from unpooled.cli.schemas.registry import OUTPUTS, document, tag
+    from unpooled.cli.schemas.registry import DESCRIBED, OUTPUTS, document, tag
     from unpooled.errors import UsageError
 
     if command:
-        known = {name.replace(" ", "-"): name for name in OUTPUTS}
+        known = {name.replace(" ", "-"): name for name in DESCRIBED}
         asked = "-".join(" ".join(command).split())
         if asked not in known:
             msg = f"no command {' '.join(command)!r} prints data: give one of {', '.join(OUTPUTS)}"

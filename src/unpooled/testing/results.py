@@ -59,7 +59,7 @@ def check_estimator(run: Run) -> None:
     for value in np.ravel(getattr(model, "coef_", 0.0)):
         assert not value or np.isclose(predicting, value, rtol=1e-6, atol=0.0).any()
     try:
-        lines = [term.line for term in model.summary().terms] if hasattr(model, "summary") else []
+        lines = [getattr(term, "line", term) for term in model.summary().terms] if hasattr(model, "summary") else []
     except UsageError:
         return  # a method without standard errors
     shown = [term for term in run.terms if (term.group, term.term) in {(line.group, line.term) for line in lines}]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.errors import UsageError, listed
@@ -12,7 +11,6 @@ from unpooled.estimation.parameters import LIST, NONE, NUMBER, SHARED, WHOLE, WO
 from unpooled.estimation.parameters import check as check_given
 from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import counted_dates, dated_of, row_values, table_of
-from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
 from unpooled.models.survival.fit import ArmMean, ArmsTest, CurveDifference, SurvivalResult, curve
 from unpooled.privacy.bounds import Bounds
@@ -20,7 +18,6 @@ from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import AGGREGATION, Plan, Study, default_delta
 from unpooled.protocol.messages import Array
-from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,26 +81,8 @@ class SurvivalComparison(PlannedResult):
         msg = f"no difference of {arm!r} from {self.result_.arms[0]!r} is identified"
         raise KeyError(msg)
 
-    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Draw the curves of all arms with their pointwise bands as a matplotlib figure."""
-        figure, (axes,) = new_figure(5.4, 3.6)
-        shown = (arm for arm in self.result_.arms if arm not in self.result_.hidden)
-        for arm, colour in zip(shown, cycle(CURVES), strict=False):
-            own = self.curve(arm)
-            axes.fill_between(own.times, own.low, own.high, step="post", color=colour, alpha=BAND, lw=0)
-            axes.step(own.times, own.survival, where="post", color=colour, label=arm)
-        axes.set(xlabel="time", ylabel="survival", ylim=(0, 1.02), xlim=(0, self.result_.edges[-1]))
-        axes.legend()
-        return figure
-
-    def __str__(self) -> str:
-        return MODEL.table(self.plan_, self.result_)
-
-    def __repr__(self) -> str:
-        return f"SurvivalComparison({' against '.join(self.result_.arms)}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(MODEL.reading.terms(self.plan_, self.result_), self.statement_.headline)
+    def _what(self) -> str:
+        return " against ".join(self.result_.arms)
 
 
 def survival(

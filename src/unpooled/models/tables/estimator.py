@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.parameters import (
     LIST,
@@ -32,11 +30,8 @@ from unpooled.privacy.bounds import Bounds, text_of
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.plan import BOUNDS, Plan, Study, default_delta
-from unpooled.protocol.terms import FIELDS, as_html
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from unpooled.models.tables.declared import TablesDesign
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.ledger import Entry
@@ -97,21 +92,8 @@ class Tabulation(PlannedResult):
         msg = f"there is no quantile {part:g} of {line!r}: there are {listed(parts) if parts else 'none'}"
         raise KeyError(msg)
 
-    def to_frame(self) -> pl.DataFrame:
-        """Return the lines of the result as a polars data frame."""
-        import polars as pl
-
-        kinds = {name: pl.String if name in {"term", "group"} else pl.Float64 for name in FIELDS}
-        return pl.DataFrame([msgspec.structs.asdict(term) for term in self.terms], schema=kinds)
-
-    def __str__(self) -> str:
-        return MODEL.table(self.plan_, self.table_)
-
-    def __repr__(self) -> str:
-        return f"Tabulation({' x '.join(self.table_.columns)}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(self.terms, self.statement_.headline)
+    def _what(self) -> str:
+        return " x ".join(self.table_.columns)
 
 
 def _asked(
