@@ -25,7 +25,8 @@ from unpooled.errors import UnpooledError
 
 def schema(
     command: list[str] | None = typer.Argument(
-        None, help='A command ("party check" or party-check), or "table" for results in Python; without it, the names and versions of all outputs.'
+        None,
+        help='A command ("party check" or party-check), or "table" for results in Python; without it, the names and versions of all outputs.',
     ),
     *,
     as_json: bool = typer.Option(

@@ -43,15 +43,18 @@ def style() -> dict[Any, Any]:
     }
 
 
-def new_figure(width: float, height: float, columns: int = 1, rows: int = 1) -> tuple[Any, list[Any]]:
-    """Return a matplotlib figure of this size in inches, which shows itself in notebooks, and its axes row by row, in the style of all figures."""
+def new_figure(width: float, height: float, columns: int = 1, rows: Sequence[float] = (1.0,)) -> tuple[Any, list[Any]]:
+    """Return a matplotlib figure of this size in inches, which shows itself in notebooks, and its axes row by row, in the style of all figures.
+
+    ``rows`` are the heights of the rows, as parts of each other.
+    """
     import matplotlib as mpl
 
     from unpooled.inference.notebook import NotebookFigure
 
     with mpl.rc_context(style()):
         figure = NotebookFigure(figsize=(width, height), layout="constrained")
-        found = list(figure.subplots(rows, columns, squeeze=False).ravel())
+        found = list(figure.subplots(len(rows), columns, squeeze=False, height_ratios=rows).ravel())
     for axes in found:  # ticks are made when they are drawn, with the settings of then
         axes.tick_params(colors=SOFT, labelcolor=INK, labelsize=9)
     return figure, found
@@ -98,12 +101,11 @@ def drawn(panels: Sequence[Panel]) -> Any:  # noqa: ANN401 - a matplotlib figure
             groups[-1].append(panel)
         else:
             groups.append([panel])
-    lists = [len(group[0].names) for group in groups if not group[0].ordered]
     columns = min(len(groups), _ROW)
-    rows = math.ceil(len(groups) / columns)
-    width = _LINES if len(lists) == 1 == len(groups) else _CURVE[0] * columns
-    height = max(0.8 + 0.28 * max(lists, default=0), _CURVE[1] if len(lists) < len(groups) else 1.08)
-    figure, found = new_figure(width, height * rows, columns, rows)
+    width = _CURVE[0] * columns if len(groups) > 1 or groups[0][0].ordered else _LINES
+    sizes = [_CURVE[1] if group[0].ordered else 0.8 + 0.28 * max(len(group[0].names), 1) for group in groups]
+    rows = [max(sizes[start : start + columns]) for start in range(0, len(groups), columns)]
+    figure, found = new_figure(width, sum(rows), columns, rows)
     for axes, group in zip(found, groups, strict=False):
         if group[0].ordered:
             _curves(axes, group)
@@ -169,7 +171,7 @@ def _curves(axes: Any, panels: Sequence[Panel]) -> None:  # noqa: ANN401 - matpl
     across, along = map(plain, panel.axes)
     axes.set(xlabel=across, ylabel=along, xlim=(at[0], at[-1]) if at[0] < at[-1] else None)
     if len(panels) > 1:
-        axes.legend()
+        axes.legend(frameon=False)
     else:
         axes.set_title(plain(panel.title))
 

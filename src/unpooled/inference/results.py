@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Cell = str | float | int | bool | None
 #: Panels of a page; of more there is no picture.
 _MOST_PANELS = 12
-#: What Markdown would read as more than text, in a cell and in a line.
-_MARKS = re.compile(r"([\\`*_|~$]|(?<=\])\()")
+#: What Markdown would read as more than text, in a cell and in a line: an underscore inside a word is text.
+_MARKS = re.compile(r"([\\`*|~$]|(?<!\w)_|_(?!\w)|(?<=\])\()")
 
 # --- JSON ------------------------------------------------------------------------------------------------------------------
 # The data of a result as JSON has them. There is one schema for the results of all models: ``unpooled schema table`` prints it.
@@ -266,8 +266,10 @@ def _html_table(table: PrintedTable) -> str:
         f"<tr><th>{html.escape(name)}</th>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>"
         for name, *cells in table.rows
     )
-    title = f"<caption>{html.escape(table.title)}</caption>" if table.title else ""
     below = "".join(f"<p>{html.escape(line)}</p>" for line in table.foot)
+    if not table.head:
+        return (f"<p>{html.escape(table.title)}</p>" if table.title else "") + below
+    title = f"<caption>{html.escape(table.title)}</caption>" if table.title else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _RESULTS = {
     "Anova": "unpooled.inference.tables",
     "Contrast": "unpooled.inference.tables",
-    "EffectOutlook": "unpooled.models.effects.outlook",
     "GlmSummary": "unpooled.inference.summary",
     "JointTest": "unpooled.inference.tables",
     "KaplanMeier": "unpooled.inference.life_table",

@@ -95,7 +95,12 @@ def schema_of(command: str) -> dict[str, Any]:
     # All kinds of output together, as type checkers know no union that is made at run time.
     found, parts = msgspec.json.schema_components(outputs, ref_template="#/$defs/{name}")
     shape = found[0] if len(found) == 1 else {"oneOf": list(found)}
-    return {"$schema": _DIALECT, "title": "to_json() of a result" if command in RESULTS else f"unpooled {command} --json", **shape, "$defs": parts}
+    return {
+        "$schema": _DIALECT,
+        "title": "to_json() of a result" if command in RESULTS else f"unpooled {command} --json",
+        **shape,
+        "$defs": parts,
+    }
 
 
 def document(command: str) -> bytes:
