@@ -262,8 +262,8 @@ def test_a_result_without_lines_or_with_odd_names_and_numbers_has_every_form(fou
 
 def test_names_are_text_in_markdown_and_on_a_page_and_numbers_that_are_none_are_null() -> None:
     found = HARD[2]
-    assert "| a\\|b &lt;i&gt;\\*\\$c | inf |" in found.to_markdown()
-    assert "**a\\|b &lt;i&gt;\\*\\$c**" in found.to_markdown()
+    assert "| a\\|b &lt;i>\\*\\$c | inf |" in found.to_markdown()
+    assert "**a\\|b &lt;i>\\*\\$c**" in found.to_markdown()
     assert "| a b | 1 |" in HARD[3].to_markdown()
     assert "<th>a|b &lt;i&gt;*$c</th><td>inf</td>" in found._repr_html_()
     data = msgspec.json.decode(found.to_json(), type=TableOutput)
@@ -274,6 +274,31 @@ def test_names_are_text_in_markdown_and_on_a_page_and_numbers_that_are_none_are_
         "term": pl.String, "value": pl.Float64, "whole": pl.Int64, "there": pl.Boolean, "none": pl.Float64
     }  # fmt: skip
     assert found.to_polars()["value"].to_list() == [math.inf, None, -math.inf]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell", "line"),
+    [
+        ("-0.5", "-0.5", "\\-0.5"),
+        ("p < 3/999", "p < 3/999", "p < 3/999"),
+        ("std_error _x_", "std_error \\_x\\_", "std_error \\_x\\_"),
+        ("# a", "# a", "\\# a"),
+        ("12. a &lt; b", "12. a &amp;lt; b", "12\\. a &amp;lt; b"),
+        ("1.5 a", "1.5 a", "1.5 a"),
+        ("[a](b) <b", "[a]\\(b) &lt;b", "[a]\\(b) &lt;b"),
+        ("`x` ~y~ \\", "\\`x\\` \\~y\\~ \\\\", "\\`x\\` \\~y\\~ \\\\"),
+    ],
+)
+def test_markdown_reads_a_name_and_a_line_as_text(text: str, cell: str, line: str) -> None:
+    @dataclass(frozen=True, repr=False)
+    class Named(Result):
+        def _lines(self) -> list[tuple[str, ...]]:
+            return [("term", "value"), (text, "1")]
+
+        def _foot(self) -> list[str]:
+            return [text]
+
+    assert Named().to_markdown() == f"| term | value |\n| :--- | ---: |\n| {cell} | 1 |\n\n{line}\n"
 
 
 def test_lines_that_are_hidden_are_in_no_form() -> None:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 Cell = str | float | int | bool | None
 #: Panels of a page; of more there is no picture.
 _MOST_PANELS = 12
-#: What Markdown would read as more than text, in a cell and in a line: an underscore inside a word is text.
+#: What Markdown would read as more than text: marks (an underscore inside a word is text), tags and entities, and at the start of a line.
 _MARKS = re.compile(r"([\\`*|~$]|(?<!\w)_|_(?!\w)|(?<=\])\()")
+_TAGS = re.compile(r"<(?=[A-Za-z/!?])|&(?=#?\w+;)")
+_STARTS = re.compile(r"^([#>+-]|\d+(?=[.)]\s))")
 
 # --- JSON ------------------------------------------------------------------------------------------------------------------
 # The data of a result as JSON has them. There is one schema for the results of all models: ``unpooled schema table`` prints it.
@@ -205,7 +207,7 @@ class Result(Savable):
     def to_markdown(self) -> str:
         """Return the tables in Markdown, for a paper or an issue: numbers as they are printed, and the foot as lines under them."""
         parts = list(itertools.chain.from_iterable(map(_markdown_table, self._printed())))
-        return "\n\n".join((*parts, *map(_marked, self._foot()))) + "\n"
+        return "\n\n".join((*parts, *map(_line, self._foot()))) + "\n"
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return everything as JSON that ``unpooled schema table`` describes, and write it to a file where ``path`` names one; a number that is infinite or not known is null."""
@@ -274,8 +276,13 @@ def _html_table(table: PrintedTable) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a text of which Markdown reads nothing as a mark, on one line."""
-    return _MARKS.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    """Return a text of which Markdown reads nothing as a mark or a tag, on one line."""
+    return _TAGS.sub(lambda found: html.escape(found[0]), _MARKS.sub(r"\\\1", " ".join(text.split())))
+
+
+def _line(text: str) -> str:
+    """Return the same as a line of its own, whose start Markdown reads as no list, title or quotation."""
+    return _STARTS.sub(lambda found: f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}", _marked(text))
 
 
 def _markdown_table(table: PrintedTable) -> Iterable[str]:
@@ -286,4 +293,4 @@ def _markdown_table(table: PrintedTable) -> Iterable[str]:
         sides = [":---" if k < table.words else "---:" for k in range(len(table.head))]
         rows = (map(_marked, table.head), sides, *(map(_marked, row) for row in table.rows))
         yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    yield from map(_marked, table.foot)
+    yield from map(_line, table.foot)
