@@ -153,7 +153,7 @@ def classes() -> set[type[Result]]:
 
 
 def test_every_class_of_results_has_an_example_and_is_read_again_by_load() -> None:
-    bases = {"SummaryTable", "PlannedResult", "_Described"}
+    bases = {"SummaryTable", "TermsTable", "PlannedResult", "_Described"}
     names = {one.__name__ for one in classes()} - bases
     assert names == set(EXAMPLES)
     assert names <= set(homes())

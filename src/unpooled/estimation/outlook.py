@@ -224,16 +224,9 @@ class Outlook(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
-            **{
-                name: getattr(self, name)
-                for name in ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure")
-            },
-            "assumed": self.assumed,
-            "worthwhile": self.worthwhile,
-            "nothing_released": self.nothing_released,
-            "points": [{"epsilon": p.epsilon, "error": p.error, "low": p.low, "high": p.high} for p in self.points],
-        }
+        names = ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure", "assumed", "worthwhile")
+        own = {name: getattr(self, name) for name in (*names, "nothing_released")}
+        return own | {"points": records(self.points)}
 
     def __str__(self) -> str:
         lines = [
@@ -274,10 +267,11 @@ class Outlook(Result):
         return records(self.points)
 
     def _panels(self) -> tuple[Panel, ...]:
-        names, values, low, high = ([getattr(p, name) for p in self.points] for name in ("epsilon", "error", "low", "high"))
-        shown = (tuple(f"{value:g}" for value in names), tuple(values), tuple(low), tuple(high))
-        words = ("epsilon", self.measure)
-        return (Panel(f"{self.measure} against epsilon", *shown, ordered=True, places=tuple(names), axes=words),)
+        at, values, low, high = (
+            tuple(getattr(p, name) for p in self.points) for name in ("epsilon", "error", "low", "high")
+        )
+        title, words = f"{self.measure} against epsilon", ("epsilon", self.measure)
+        return (Panel(title, tuple(map(str, at)), values, low, high, ordered=True, places=at, axes=words),)
 
     @property
     def drawings(self) -> tuple[tuple[str, Callable[[Any], None]], ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 
 from unpooled.errors import UsageError
-from unpooled.inference.results import Result, records
+from unpooled.inference.results import Result
 from unpooled.inference.saving import unpack
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.local import run_in_process
@@ -208,9 +208,6 @@ class PlannedResult(Result):
 
     def _foot(self) -> list[str]:
         return [*self._model.reading.foot(self.plan_, self._result), self.statement_.headline]
-
-    def _numbers(self) -> list[dict[str, Any]]:
-        return records(self.terms)
 
     def _panels(self) -> tuple[Panel, ...]:
         return self._model.reading.panels(self.plan_, self._result)

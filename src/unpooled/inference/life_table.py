@@ -20,8 +20,6 @@ from unpooled.protocol.registry import Panel
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     Row = NDArray[np.float64]
@@ -165,22 +163,17 @@ class KaplanMeier(Result):
         words = ("time", "survival")
         return (Panel(title, names, *curve, ordered=True, steps=True, places=self.times, axes=words),)
 
-    def _lines(self) -> list[tuple[str, ...]]:
-        return [
-            ("time", "survival", f"{self.level:.0%} band", "at risk", "events"),
-            *(
-                (f"{time:.5g}", f"{s:.4f}", f"[{low:.4f}, {high:.4f}]", f"{n:.1f}", f"{d:.1f}")
-                for time, s, low, high, n, d in self._rows()
-            ),
-        ]
-
     def _numbers(self) -> list[dict[str, float]]:
-        names = ("time", "survival", "low", "high", "at_risk", "events")
-        return [dict(zip(names, row, strict=True)) for row in self._rows()]
-
-    def _rows(self) -> Iterator[tuple[float, ...]]:
         columns = (self.times[1:], self.survival[1:], self.low[1:], self.high[1:], self.at_risk, self.events)
-        return zip(*columns, strict=True)
+        names = ("time", "survival", "low", "high", "at_risk", "events")
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        lines: list[tuple[str, ...]] = [("time", "survival", f"{self.level:.0%} band", "at risk", "events")]
+        for row in self._numbers():
+            time, survival, low, high, n, d = row.values()
+            lines.append((f"{time:.5g}", f"{survival:.4f}", f"[{low:.4f}, {high:.4f}]", f"{n:.1f}", f"{d:.1f}"))
+        return lines
 
     def __str__(self) -> str:
         widths = (10, 12, 22, 12, 10)

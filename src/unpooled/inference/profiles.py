@@ -116,8 +116,8 @@ class Profile(Result):
         """Return everything as plain data; None stands where a point is not determined."""
         words = {name: getattr(self, name) for name in ("variable", "level", "scale", "statement", "label", "against")}
         sure = self.determined.tolist()
-        numbers = {name: [finite(value) for value in getattr(self, name).tolist()] for name in _NUMBERS[1:]}
-        return words | {"at": self.at.tolist(), "determined": sure} | numbers
+        numbers = {name: [finite(value) for value in values.tolist()] for name, values in self._arrays().items()}
+        return words | {"determined": sure} | numbers
 
     def _numbers(self) -> list[dict[str, Any]]:
         return [dict(zip(_NUMBERS, line, strict=True)) for line in zip(*self._arrays().values(), strict=True)]

@@ -133,8 +133,8 @@ class Result(Savable):
         return (PrintedTable(head, tuple(rows)),) if head else ()
 
     def _numbers(self) -> Sequence[Mapping[str, Any]]:
-        """Return the lines as numbers, by the names of columns; the first column names the line."""
-        return ()
+        """Return the lines as numbers, by the names of columns, of which the first one names the line: the terms, where there are any."""
+        return records(getattr(self, "terms", ()))
 
     def _panels(self) -> Sequence[Panel]:
         """Return the numbers that the figure draws."""

@@ -307,9 +307,8 @@ class PooledTerm(Result):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         own = None if self.pooled is None else asdict(self.pooled)
-        lines = [msgspec.structs.asdict(line) for line in self.lines]
         facts = {"left_out": dict(self.left_out), "pooled": own, "notes": self.notes}
-        return {"term": self.term, "level": self.level, "terms": lines, **facts}
+        return {"term": self.term, "level": self.level, "terms": self._numbers(), **facts}
 
     @property
     def notes(self) -> list[str]:

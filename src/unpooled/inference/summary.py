@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import msgspec
 
 from unpooled.errors import listed
-from unpooled.inference.results import Result, ends, records
+from unpooled.inference.results import Result, ends
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm, known
 
@@ -92,54 +92,50 @@ def cells_of(
     return lines
 
 
-def panel_of(terms: Iterable[SummaryTerm], level: float, ratio: str = "") -> Panel:
-    """Return lines with their intervals as a figure."""
-    shown = list(terms)
-    parts = (0.0 if math.isnan(t.privacy) else max(1.0 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5 for t in shown)
-    return Panel(
-        f"{ratio or 'estimate'} with {level:.0%} intervals",
-        tuple(t.term for t in shown),
-        tuple(t.estimate for t in shown),
-        tuple(t.conf_low for t in shown),
-        tuple(t.conf_high for t in shown),
-        tuple(parts),
-        ratio=bool(ratio),
-    )
-
-
 def is_credible(terms: Iterable[SummaryTerm]) -> bool:
     """Return True for the lines of a posterior, which have intervals and no tests."""
     found = [math.isnan(t.statistic) for t in terms if t.identified]
     return bool(found) and all(found)
 
 
-class SummaryTable(Result):
-    """The table of a summary; its classes are dataclasses with these fields, and say what stands below the table."""
+class TermsTable(Result):
+    """A table of terms with their intervals; its classes are dataclasses with these fields."""
 
     terms: tuple[SummaryTerm, ...]
     level: float
-    #: Epsilon and what else the release promises, in words.
-    statement: str
-    adjust: str | None
-    #: Lines that are not printed, because the release does not determine them.
-    not_determined: tuple[str, ...]
-    #: What the lines are compared with, in words; and what the estimates are where they are exponentials.
-    compared: tuple[str, ...]
+    #: The correction of the p-values for their number; None: there is none.
+    adjust: str | None = None
+    #: What the estimates are where they are exponentials; empty where they are none.
     ratio: str
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        return cells_of(self.terms, self.level, self.adjust, self.ratio)
 
     def _panels(self) -> tuple[Panel, ...]:
         """Return the lines with their intervals; those of a posterior have no darker part, for nobody knows what they would be."""
-        return (panel_of(self.terms, self.level, self.ratio),)
+        names, values, low, high = (
+            tuple(getattr(t, name) for t in self.terms) for name in ("term", "estimate", "conf_low", "conf_high")
+        )
+        parts = tuple(
+            0.0 if math.isnan(t.privacy) else max(1 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5 for t in self.terms
+        )
+        title = f"{self.ratio or 'estimate'} with {self.level:.0%} intervals"
+        return (Panel(title, names, values, low, high, parts, ratio=bool(self.ratio)),)
+
+
+class SummaryTable(TermsTable):
+    """The table of a summary; its classes are dataclasses with these fields too, and say what stands below the table."""
+
+    #: Epsilon and what else the release promises, in words.
+    statement: str
+    #: Lines that are not printed, because the release does not determine them.
+    not_determined: tuple[str, ...]
+    #: What the lines are compared with, in words.
+    compared: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         return asdict(cast("Any", self))
-
-    def _numbers(self) -> list[dict[str, Any]]:
-        return records(self.terms)
-
-    def _lines(self) -> list[tuple[str, ...]]:
-        return cells_of(self.terms, self.level, self.adjust, self.ratio)
 
     def _foot(self) -> list[str]:
         foot = [*self.compared, *notes(self.not_determined)]

@@ -16,7 +16,7 @@ from unpooled.inference.estimates import chi2_tail, wald, wald_lines
 from unpooled.inference.printed_terms import TREATMENT, printed_terms
 from unpooled.inference.priors import DrawnTo, Pull, words
 from unpooled.inference.results import Result, records
-from unpooled.inference.summary import RATIOS, GlmSummary, SummaryTerm, cells_of, is_credible, panel_of
+from unpooled.inference.summary import RATIOS, GlmSummary, SummaryTerm, TermsTable, is_credible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from unpooled.inference.estimates import Estimates
     from unpooled.inference.printed_terms import PrintedTerms
     from unpooled.inference.summary import SummaryTable
-    from unpooled.protocol.registry import Panel
 
     Matrix = NDArray[np.float64]
 
@@ -55,11 +54,9 @@ class JointTest(Result):
 
     __str__ = Result.__repr__
 
-    def _cells(self) -> tuple[str, ...]:
-        return (self.name, f"{self.statistic:.4g}", str(self.degrees), self.p_words)
-
     def _lines(self) -> list[tuple[str, ...]]:
-        return [("joint test", "statistic", "degrees", "p"), self._cells()]
+        cells = (self.name, f"{self.statistic:.4g}", str(self.degrees), self.p_words)
+        return [("joint test", "statistic", "degrees", "p"), cells]
 
     def _numbers(self) -> list[dict[str, Any]]:
         return records([self])
@@ -69,7 +66,7 @@ class JointTest(Result):
 
 
 @dataclass(frozen=True, repr=False)
-class Contrast(Result):
+class Contrast(TermsTable):
     """Combinations of coefficients: each with its estimate, standard error, interval and test, and the test of all together."""
 
     terms: tuple[SummaryTerm, ...]
@@ -95,18 +92,9 @@ class Contrast(Result):
         """Return the p-value of the joint test."""
         return self.joint.p_value
 
-    def _lines(self) -> list[tuple[str, ...]]:
-        return cells_of(self.terms, self.level, ratio=self.ratio)
-
     def _foot(self) -> list[str]:
         tested = len(self.terms) > 1 and not is_credible(self.terms)
         return [f"joint test: chi2({self.degrees}) = {self.statistic:.4g}, p {self.joint.p_words}"] if tested else []
-
-    def _numbers(self) -> list[dict[str, Any]]:
-        return records(self.terms)
-
-    def _panels(self) -> tuple[Panel, ...]:
-        return (panel_of(self.terms, self.level, self.ratio),)
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,7 +106,7 @@ class Anova(Result):
     _saved_types: ClassVar = (JointTest,)
 
     def _lines(self) -> list[tuple[str, ...]]:
-        return [("", "chi2", "degrees", "p"), *(test._cells() for test in self.tests)]  # noqa: SLF001 - its own parts
+        return [("", "chi2", "degrees", "p"), *(test._lines()[1] for test in self.tests)]  # noqa: SLF001 - its own parts
 
     def _numbers(self) -> list[dict[str, Any]]:
         return records(self.tests)

@@ -105,13 +105,12 @@ class PrincipalComponents(Result):
         head = ("variance", *(f"column {j}" for j in range(self.components.shape[1])))
         return [head, *((f"{share:.1%}", *(f"{weight:.3f}" for weight in direction)) for share, *direction in self._rows())]
 
-    def _rows(self) -> list[list[float]]:
-        found: list[list[float]] = np.column_stack([self.explained_variance_ratio, self.components]).tolist()
-        return found
+    def _rows(self) -> Matrix:
+        return np.column_stack([self.explained_variance_ratio, self.components])
 
     def _numbers(self) -> list[dict[str, Any]]:
         head, *_ = self._lines()
-        return [dict(zip(head, row, strict=True)) for row in self._rows()]
+        return [dict(zip(head, row, strict=True)) for row in self._rows().tolist()]
 
     def _arrays(self) -> dict[str, Any]:
         return {"components": self.components, "explained_variance_ratio": self.explained_variance_ratio}

@@ -1,4 +1,4 @@
-"""Results of every case: the record of a run gives what its transcript gives, and a run becomes a page."""
+"""Results of every case: the record of a run gives what its transcript gives, is read in every form, and becomes a page."""
 
 from __future__ import annotations
 
