@@ -25,6 +25,7 @@ import unpooled
 from unpooled.errors import UsageError
 from unpooled.inference.drawing import new_figure
 from unpooled.inference.results import Result, TableOutput
+from unpooled.models import load
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import PrintedTable
 from unpooled.study.saved import homes
@@ -206,13 +207,33 @@ def test_an_estimator_without_standard_errors_has_a_summary_too() -> None:
         unpooled.Study([model]).summary()
 
 
-def test_a_study_prints_each_analysis_under_its_name() -> None:
+@pytest.mark.guarantee
+def test_a_study_prints_each_analysis_under_its_name_and_why_one_has_no_result() -> None:
     found = study().summary()
+    baseline, _ = load("analyses").reading.parts(found.plan_, found.result_)
+    failed = replace(baseline, result=None, failed="nobody answered")
+    (table,) = failed.printed
+    assert (table.head, table.rows, str(table)) == ((), (), "baseline (describe)\nno result: nobody answered")
+    assert failed.table == "baseline (describe)\n\nno result: nobody answered"
+    assert baseline.printed[0].foot == ()
+    alone = load("survival")
+    (own,) = replace(baseline, name="survival", model=alone, plan=survival().plan_, result=survival().result_).printed
+    assert own.title == "survival"
+    assert own.foot == alone.reading.foot(survival().plan_, survival().result_)
     titles = [table.title for table in found._printed()]
     assert titles == ["baseline (describe)", "stay (bayes)"]
     assert "<caption>baseline (describe)</caption>" in found._repr_html_()
     assert "**stay (bayes)**" in found.to_markdown()
     assert set(found.to_pandas()["group"].str.partition(":")[0].str.split(" ").str[0]) >= {"baseline"}
+
+
+@pytest.mark.guarantee
+def test_a_table_is_printed_in_columns_words_to_the_left_and_numbers_to_the_right() -> None:
+    table = PrintedTable(("group", "term", "n"), (("a", "long", "5"), ("bc", "x", "12")), "Title", ("under it",), words=2)
+    assert str(table) == "Title\ngroup  term   n\na      long   5\nbc     x     12\nunder it"
+    assert str(PrintedTable(foot=("alone",))) == "alone"
+    assert str(PrintedTable(("a", "b"), (("c", ""),))) == "a  b\nc"
+    assert str(PrintedTable(("a", "b"), (("c", "1"),), text="a = c", foot=("said",))) == "a = c\nsaid"
 
 
 # --- results that are hard to print ---------------------------------------------------------------------------------------------

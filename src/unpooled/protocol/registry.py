@@ -256,7 +256,7 @@ class Analysed:
         found = self.model.printed(self.plan, self.result)
         named = (msgspec.structs.replace(t, title=": ".join(filter(None, (self.title, t.title)))) for t in found)
         *before, last = named
-        foot = () if self.model.reading.parts(self.plan, self.result) else self.model.reading.foot(self.plan, self.result)
+        foot = self.model.reading.foot(self.plan, self.result)
         return (*before, msgspec.structs.replace(last, foot=(*last.foot, *foot)))
 
 
