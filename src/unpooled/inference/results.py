@@ -39,7 +39,7 @@ Number = Annotated[float | None, Meta(description="A number; null where it is in
 
 
 class CellsData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table as it is printed: every row has as many cells as the head."""
+    """A table as it is printed: every row has a cell for each column of the head."""
 
     title: str
     head: tuple[str, ...]

@@ -32,7 +32,7 @@ class ResultTerm(msgspec.Struct, frozen=True):
 
 
 class PrintedTable(msgspec.Struct, frozen=True):
-    """A table as it is printed: cells are texts, and every row has as many as the head."""
+    """A table as it is printed: cells are texts, and every row has one for each column of the head."""
 
     head: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
