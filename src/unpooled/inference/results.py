@@ -8,7 +8,7 @@ import itertools
 import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import msgspec
 import numpy as np
@@ -54,6 +54,12 @@ class ArrayData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: tuple[int, ...]
     values: tuple[Number, ...]
 
+    @classmethod
+    def of(cls, values: Any) -> Self:  # noqa: ANN401 - an array, or a list of numbers
+        """Return an array as plain data."""
+        found = np.asarray(values, dtype=np.float64)
+        return cls(found.shape, tuple(map(finite, found.ravel().tolist())))
+
 
 class PanelData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Numbers that belong into one figure, with intervals where there are any."""
@@ -71,6 +77,13 @@ class PanelData(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     places: Annotated[tuple[Number, ...], Meta(description="Where the values stand along the horizontal axis.")]
     axes: Annotated[tuple[str, str], Meta(description="The words at the horizontal and at the vertical axis.")]
     ratio: Annotated[bool, Meta(description="Whether the values are ratios, which are compared with 1.")]
+
+    @classmethod
+    def of(cls, panel: Panel) -> Self:
+        """Return a panel as plain data."""
+        shown = {name: getattr(panel, name) for name in cls.__struct_fields__}
+        numbers = ("values", "low", "high", "without_privacy", "places")
+        return cls(**shown | {name: tuple(finite(float(value)) for value in shown[name]) for name in numbers})
 
 
 class TableOutput(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="schema", tag="unpooled/table/1"):
@@ -98,17 +111,6 @@ def _cell(value: Any) -> Cell:  # noqa: ANN401 - of any result
     if isinstance(value, int):
         return int(value)
     return finite(float(value)) if isinstance(value, float) else str(value)
-
-
-def _array(values: Any) -> ArrayData:  # noqa: ANN401 - an array, or a list of numbers
-    found = np.asarray(values, dtype=np.float64)
-    return ArrayData(found.shape, tuple(map(finite, found.ravel().tolist())))
-
-
-def _panel(panel: Panel) -> PanelData:
-    shown = {name: getattr(panel, name) for name in PanelData.__struct_fields__}
-    numbers = ("values", "low", "high", "without_privacy", "places")
-    return PanelData(**shown | {name: tuple(finite(float(value)) for value in shown[name]) for name in numbers})
 
 
 # --- Result ----------------------------------------------------------------------------------------------------------------
@@ -223,8 +225,8 @@ class Result(Savable):
             tuple(CellsData(t.title, t.head, t.rows, t.foot, t.words) for t in self._printed()),
             tuple(self._foot()),
             tuple({name: _cell(value) for name, value in line.items()} for line in self._numbers()),
-            tuple(map(_panel, self._panels())),
-            {name: _array(values) for name, values in self._arrays().items()},
+            tuple(map(PanelData.of, self._panels())),
+            {name: ArrayData.of(values) for name, values in self._arrays().items()},
         )
 
 

@@ -253,16 +253,13 @@ def printed_summaries(
         mean, sd = (f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd))
         if s.sd is not None and s.sd.noise and not s.sd.value:  # the noise left a negative square: no number stands for that
             sd = f"below the noise, at most {s.sd.high:.5g}"
-        lines.append((s.source, _name(s), _counted(s.count), mean, sd))
+        name = s.column if s.category is None else f"{s.column} = {s.category}"
+        lines.append((s.source, name, _counted(s.count), mean, sd))
         last = k + 1 == len(summaries) or (summaries[k + 1].source, summaries[k + 1].column) != (s.source, s.column)
         if last and values and (s.source, s.column) in values:
             lines.append((s.source, f"{s.column}, {WITH_A_VALUE}", _counted(values[s.source, s.column]), "", ""))
     head = ("source", "column", "count ±", "mean [interval]", "sd [interval]")
     return PrintedTable(head, tuple(lines), words=2, text="\n".join(_aligned(line) for line in (head, *lines)))
-
-
-def _name(s: Summary) -> str:
-    return s.column if s.category is None else f"{s.column} = {s.category}"
 
 
 def _counted(e: Estimate) -> str:
