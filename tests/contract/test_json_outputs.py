@@ -28,7 +28,7 @@ import unpooled
 from unpooled.cli import main as cli
 from unpooled.cli.schemas.__main__ import shape, unraised, write
 from unpooled.cli.schemas.files import FILES
-from unpooled.cli.schemas.registry import OUTPUTS, READ, document, encoded, file_name, schema_of, tag
+from unpooled.cli.schemas.registry import DESCRIBED, OUTPUTS, READ, document, encoded, file_name, schema_of, tag
 from unpooled.cli.schemas.serving import ANSWERS, ServeOutput
 from unpooled.cli.schemas.studies import NewOutput
 from unpooled.cli.serve import Service
@@ -204,7 +204,7 @@ class Walk:
 # --- the files -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("name", DESCRIBED)
 def test_the_committed_schema_is_the_generated_one(name: str) -> None:
     file = SCHEMAS / file_name(name)
     assert file.is_file(), f"write {file.name}: python -m unpooled.cli.schemas --write"
@@ -216,7 +216,7 @@ def test_the_committed_schema_is_the_generated_one(name: str) -> None:
 def test_every_command_with_an_option_json_has_a_schema_and_nothing_else_has_one() -> None:
     with_option = {name for name, one in known_commands().items() if any("--json" in option.opts for option in one.params)}
     assert with_option == set(known_commands()) == set(OUTPUTS)
-    assert {file.name for file in SCHEMAS.iterdir()} == {file_name(name) for name in (*OUTPUTS, *FILES)}
+    assert {file.name for file in SCHEMAS.iterdir()} == {file_name(name) for name in (*DESCRIBED, *FILES)}
 
 
 def test_outputs_are_printed_under_names_that_have_a_schema_and_by_one_door() -> None:

@@ -13,7 +13,7 @@ import unpooled
 from unpooled import Bounds, PrivacyLeakWarning
 from unpooled.errors import DataError, UnpooledError, UsageError
 from unpooled.models.describe import MODEL
-from unpooled.models.describe.fit import Estimate, Summary, render, shares_of
+from unpooled.models.describe.fit import Estimate, Summary, printed_summaries, shares_of
 from unpooled.privacy.plan import Card, Study
 
 RNG = np.random.default_rng(5)
@@ -293,8 +293,8 @@ def test_a_deviation_that_the_noise_swallowed_is_said_to_be() -> None:
     number = Estimate(5.0, 4.0, 6.0, 1.0)
     swallowed = Summary("a", "x", None, Estimate(9.0, 9.0, 9.0, 0.0), number, Estimate(0.0, 0.0, 34.8, 8.0))
     constant = Summary("a", "x", None, Estimate(9.0, 9.0, 9.0, 0.0), number, Estimate(0.0, 0.0, 0.0, 0.0))
-    assert "below the noise, at most 34.8" in render((swallowed,))
-    assert "0 [0, 0]" in render((constant,))
+    assert "below the noise, at most 34.8" in str(printed_summaries((swallowed,)))
+    assert "0 [0, 0]" in str(printed_summaries((constant,)))
 
 
 def test_a_card_with_labels_alone_has_nothing_to_describe() -> None:

@@ -64,7 +64,7 @@ def test_noise_is_in_the_intervals_and_levels_of_one_column_have_no_correlation(
     assert "vary no more than their noise: still" in str(found)
     assert "of skewed or heavy-tailed columns they are too short" in str(found)
     assert "correlations" in repr(found)
-    assert "correlation: age, weight" in found._repr_html_()
+    assert "<th>age, weight</th>" in found._repr_html_()
 
 
 @pytest.mark.parametrize("truth", [0.0, 0.5, -0.8])

@@ -14,7 +14,7 @@ import pytest
 
 import unpooled
 from unpooled.estimation.outlook import Expected, Outlook
-from unpooled.inference import summary as drawing
+from unpooled.inference import drawing
 from unpooled.models import load
 from unpooled.models.effects.outlook import EffectOutlook
 from unpooled.privacy.bounds import Column

@@ -44,7 +44,18 @@ def test_studies_and_cards_are_read_as_they_are(world: Path) -> None:
 
 #: 0.2.0 called one of them otherwise, and had none of the others.
 LATER = {
+    "Anova",
     "ArmsDescription",
+    "Contrast",
+    "EffectOutlook",
+    "JointTest",
+    "KaplanMeier",
+    "MetaAnalysis",
+    "ModelResult",
+    "Outlook",
+    "PooledTerm",
+    "PrincipalComponents",
+    "Profile",
     "SurvivalComparison",
     "Tabulation",
     "JointDescription",

@@ -311,7 +311,7 @@ def test_the_table_is_printed_named_and_framed() -> None:
     assert names[0] == "count: arm = control, outcome = home"
     assert "risk difference: outcome = ward, arm = treated against control" in names
     assert [term.group for term in found.terms[:12:4]] == ["pooled", "0", "1"]
-    frame = found.to_frame()
+    frame = found.to_polars()
     assert frame["term"].to_list() == names
     assert frame.filter(frame["p_value"].is_not_null()).height == 1
     assert "A guarantee holds" in found._repr_html_()

@@ -24,6 +24,7 @@ from unpooled.privacy.plan import Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import ROWWISE, Adjacency, Target, Unit
 from unpooled.protocol.local import run_in_process
+from unpooled.testing.results import check_forms
 
 
 def study(**changes: object) -> Study:
@@ -124,11 +125,12 @@ def test_an_estimator_fits_prints_and_is_saved(tmp_path: Path) -> None:
     x, y = np.random.default_rng(4).uniform(-0.5, 0.5, (2, 3000))
     model = PrivateCorrelation(3.0, bounds=(-1, 1), random_state=0).fit(np.column_stack([x, y - x]))
     assert -0.8 < model.correlation_ < -0.6
-    assert "correlation of x0 and x1" in model.summary()
+    assert "correlation of x0 and x1" in str(model.summary())
     model.save(tmp_path / "model")
     again = unpooled.load(tmp_path / "model")
     assert type(again) is PrivateCorrelation
-    assert (again.correlation_, again.summary()) == (model.correlation_, model.summary())
+    assert (again.correlation_, str(again.summary())) == (model.correlation_, str(model.summary()))
+    check_forms(model.summary())
     assert model.plan(1000, 2).maker == model.plan_.maker
     assert model.plan_.maker.startswith("private-correlation ")
     assert model.outlook(1000, 2).error > 0

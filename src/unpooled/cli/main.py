@@ -26,7 +26,7 @@ from unpooled.errors import UnpooledError
 def schema(
     command: list[str] | None = typer.Argument(
         None,
-        help='A command ("party check" or party-check), or a kind of file (study-file, party-file, card-file); without it, the names and versions of all outputs.',
+        help='A command ("party check" or party-check), "table" for results in Python, or a kind of file (study-file, party-file, card-file); without it, the names and versions of all outputs.',
     ),
     *,
     as_json: bool = typer.Option(
@@ -39,12 +39,12 @@ def schema(
     """
     from unpooled.cli.say import say_json
     from unpooled.cli.schemas.files import FILES, file_document
-    from unpooled.cli.schemas.registry import OUTPUTS, document, tag
+    from unpooled.cli.schemas.registry import DESCRIBED, OUTPUTS, document, tag
     from unpooled.errors import UsageError
     from unpooled.models import load, row_names
 
     if command:
-        known = {name.replace(" ", "-"): name for name in OUTPUTS}
+        known = {name.replace(" ", "-"): name for name in DESCRIBED}
         asked = "-".join(" ".join(command).split())
         files = {name.replace(" ", "-"): name for name in FILES}
         if asked in files:  # of studies with the models that are installed here

@@ -29,7 +29,7 @@ from unpooled.estimation.parameters import (
     planned_counts,
 )
 from unpooled.estimation.priors import released_origins
-from unpooled.estimation.running import run
+from unpooled.estimation.running import ModelResult, run
 from unpooled.estimation.tables import (
     RESPONSE,
     TakesFrames,
@@ -109,6 +109,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     _columns: tuple[Column, ...]
     #: What the study that it stands for says and no parameter holds: a fit would ask for something else, and is refused.
     _unheld: tuple[str, ...] = ()
+    #: The result of its study as the record of a run has it; empty where it was made of moments, or by an earlier version.
+    _record: bytes = b""
     #: Fitted attributes that no file holds: what parties keep would be carried away from them.
     _unsaved: ClassVar[frozenset[str]] = frozenset({"kept_", Linkable._roots})  # noqa: SLF001 - its base
     #: Lines of the log odds over which probabilities are averaged; none: the linear predictor is the log odds.
@@ -324,6 +326,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         self.plan_, found = run(row, study, tables, keepers, self.budget, roots, whose=self)
         warn_of_a_mean(self.plan_)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
+        self._record = msgspec.msgpack.encode(found.outcome.result)
         return found
 
     @classmethod
@@ -434,6 +437,15 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         check_is_fitted(self)
         result: Vector = self._natural(X) @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0]
         return result
+
+    def summary(self) -> Any:  # noqa: ANN401 - a result; models with standard errors have a table with arguments of its own
+        """Return the result of the fit as its model reads it: print it, or take it as a frame, JSON, Markdown or a figure."""
+        check_is_fitted(self)
+        if not self._record:
+            raise UsageError(
+                "this estimator holds no result of a study: it was made of moments, or saved by an earlier version"
+            )
+        return ModelResult.of_record(self._record, self.plan_)
 
     def to_sklearn(self) -> Any:  # noqa: ANN401 - scikit-learn ships no types
         """Return scikit-learn's ``LinearRegression`` or ``LogisticRegression`` with these coefficients, predicting the same.

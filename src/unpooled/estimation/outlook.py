@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import math
 import textwrap
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import Refusal, UsageError, UtilityWarning, listed, warn_caller
-from unpooled.inference.summary import ACCENT, BAND, OTHER, SOFT, new_figure
+from unpooled.inference.drawing import ACCENT, BAND, OTHER, SOFT, new_figure
+from unpooled.inference.results import Result, records
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.origin import PRIOR
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import real
 from unpooled.protocol.context import Context
+from unpooled.protocol.registry import Panel
 from unpooled.schedules import table
 from unpooled.totals.total import Aggregation, Total
 
@@ -154,8 +155,8 @@ class Expected:
     high: float
 
 
-@dataclass(frozen=True)
-class Outlook:
+@dataclass(frozen=True, repr=False)
+class Outlook(Result):
     """The outcome of simulated studies of a declared shape; nothing of it comes from data.
 
     Errors are those of ``measure``; ``mean`` is the error of a prediction by a mean alone (nan where there is no such thing), and
@@ -175,6 +176,7 @@ class Outlook:
     assumed: str
     #: The error where nothing is released at all (columns split: the best model of a party's own columns, or what is better still); nan where that gives nothing.
     nothing_released: float = math.nan
+    _saved_types: ClassVar = (Expected,)
 
     @property
     def at(self) -> Expected:
@@ -222,16 +224,9 @@ class Outlook:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
-            **{
-                name: getattr(self, name)
-                for name in ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure")
-            },
-            "assumed": self.assumed,
-            "worthwhile": self.worthwhile,
-            "nothing_released": self.nothing_released,
-            "points": [{"epsilon": p.epsilon, "error": p.error, "low": p.low, "high": p.high} for p in self.points],
-        }
+        names = ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure", "assumed", "worthwhile")
+        own = {name: getattr(self, name) for name in (*names, "nothing_released")}
+        return own | {"points": records(self.points)}
 
     def __str__(self) -> str:
         lines = [
@@ -257,15 +252,26 @@ class Outlook:
             )
         return "\n".join(lines)
 
-    __repr__ = __str__
+    def _said(self) -> str:
+        return f"{self.model}, {self.rows} rows, {self.columns} columns: {self.error:.3g} at epsilon {self.epsilon:g}"
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{p.epsilon:g}</th><td>{p.error:.3g}</td><td>{p.low:.3g} to {p.high:.3g}</td></tr>" for p in self.points
+    def _lines(self) -> list[tuple[str, ...]]:
+        rows = ((f"{p.epsilon:g}", f"{p.error:.3g}", f"{p.low:.3g} to {p.high:.3g}") for p in self.points)
+        return [("epsilon", self.measure, "band"), *rows]
+
+    def _foot(self) -> list[str]:
+        mean = "" if math.isnan(self.mean) else f"a mean alone: {self.mean:.3g}; "
+        return [f"{mean}without privacy: {self.noise_free:.3g}. Assumed: {self.assumed}"]
+
+    def _numbers(self) -> list[dict[str, Any]]:
+        return records(self.points)
+
+    def _panels(self) -> tuple[Panel, ...]:
+        at, values, low, high = (
+            tuple(getattr(p, name) for p in self.points) for name in ("epsilon", "error", "low", "high")
         )
-        head = f"<tr><th>epsilon</th><th>{html.escape(self.measure)}</th><th>band</th></tr>"
-        foot = html.escape(f"a mean alone: {self.mean:.3g}; without privacy: {self.noise_free:.3g}. Assumed: {self.assumed}")
-        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table><p>{foot}</p>"
+        title, words = f"{self.measure} against epsilon", ("epsilon", self.measure)
+        return (Panel(title, tuple(map(str, at)), values, low, high, ordered=True, places=at, axes=words),)
 
     @property
     def drawings(self) -> tuple[tuple[str, Callable[[Any], None]], ...]:

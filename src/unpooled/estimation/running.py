@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
 
 from unpooled.errors import UsageError
-from unpooled.inference.saving import Savable
+from unpooled.inference.results import Result
+from unpooled.inference.saving import unpack
 from unpooled.privacy.policy import Policy
 from unpooled.protocol.local import run_in_process
+from unpooled.protocol.registry import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.identity import Keeper
     from unpooled.protocol.local import LocalRun
-    from unpooled.protocol.registry import Model
-    from unpooled.protocol.terms import ResultTerm
+    from unpooled.protocol.registry import Model, Panel
+    from unpooled.protocol.terms import PrintedTable, ResultTerm
 
 
 # --- Running ---------------------------------------------------------------------------------------------------------------
@@ -163,8 +168,8 @@ def run_by(runner: Runner) -> Iterator[None]:
 # Results of functions that release once: what each of them says of its plan, and how a file of it is read again.
 
 
-class PlannedResult(Savable):
-    """A result that keeps the plan of its release."""
+class PlannedResult(Result):
+    """A result that keeps the plan of its release: the row of its model says how it is read."""
 
     _model: ClassVar[Model]
     plan_: Plan
@@ -188,9 +193,83 @@ class PlannedResult(Savable):
         """Return the curves that this result draws, by name, as data."""
         return {}
 
+    def __str__(self) -> str:
+        return self._model.table(self.plan_, self._result)
+
+    def _said(self) -> str:
+        return f"{self._what()}; {self.statement_!r}"
+
+    def _what(self) -> str:
+        """Return what the result is of, in the short form."""
+        return self.plan_.study.model
+
+    def _printed(self) -> tuple[PrintedTable, ...]:
+        return self._model.printed(self.plan_, self._result)
+
+    def _foot(self) -> list[str]:
+        return [*self._model.reading.foot(self.plan_, self._result), self.statement_.headline]
+
+    def _panels(self) -> tuple[Panel, ...]:
+        return self._model.reading.panels(self.plan_, self._result)
+
+    def _arrays(self) -> dict[str, list[float]]:
+        curves = self.curves_as_lists().items()
+        return {f"{name}: {part}": values for name, curve in curves for part, values in curve.items()}
+
     @classmethod
     def _compiles(cls, study: Study) -> Plan:
         return cls._model.compile(study)
 
 
-__all__ = ["Asked", "PlannedResult", "Runner", "Waiting", "run", "run_by"]
+@dataclass(frozen=True, repr=False)
+class ModelResult(PlannedResult):
+    """The result of any model, of another package too, as the row of its model reads it.
+
+    Attributes
+    ----------
+    result_ : object
+        The model's own result.
+    plan_ : Plan
+        What was released, with which noise.
+    terms : tuple of ResultTerm
+        The result line by line.
+
+    """
+
+    result_: Any
+    plan_: Plan
+
+    @property
+    def _model(self) -> Model:  # type: ignore[override]
+        """Return the row of its model."""
+        return _row(self.plan_.study.row)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.statement_.headline}".lstrip("\n")
+
+    def _saved_fields(self) -> dict[str, Any]:
+        return {"record": msgspec.msgpack.encode(self.result_), "plan_": self.plan_}
+
+    @classmethod
+    def _of_saved(cls, body: bytes) -> Self:
+        """Return a result made from the body of a file, in which it is as the record of a run has it."""
+        return cls.of_record(**unpack(body, cls._saved_types, cls._compiles))
+
+    @classmethod
+    def of_record(cls, record: bytes, plan_: Plan, **more: Any) -> Self:  # noqa: ANN401 - of a class of its own
+        """Return the result that these bytes record, which ran by this plan."""
+        row = _row(plan_.study.row)
+        return cls(row.reading.again(row.name, plan_, record), plan_, **more)
+
+    @classmethod
+    def _compiles(cls, study: Study) -> Plan:
+        return _row(study.row).compile(study)
+
+
+def _row(name: str) -> Model:
+    """Return the row of this name: the registry stands above, and knows the rows of every package."""
+    found: Model = importlib.import_module(GROUP).load(name)
+    return found
+
+
+__all__ = ["Asked", "ModelResult", "PlannedResult", "Runner", "Waiting", "run", "run_by"]

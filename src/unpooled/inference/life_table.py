@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
 
-from unpooled.inference.saving import Savable
-from unpooled.inference.summary import ACCENT, BAND, new_figure
+from unpooled.inference.results import Result
+from unpooled.protocol.registry import Panel
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _log_survival(events: Row, censored: Row, stayed: float) -> Row:
 
 
 @dataclass(frozen=True, repr=False)
-class KaplanMeier(Savable):
+class KaplanMeier(Result):
     """A survival curve at the ends of public intervals, and a pointwise band around it.
 
     ``at_risk`` and ``events`` are the noisy counts of the intervals from which it follows; times and curve begin at 0 with 1.
@@ -157,24 +157,24 @@ class KaplanMeier(Savable):
         """Return times, curve and band as data."""
         return {name: list(getattr(self, name)) for name in ("times", "survival", "low", "high")}
 
-    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Draw the curve with its pointwise band as a matplotlib figure."""
-        figure, (axes,) = new_figure(5.4, 3.6)
-        axes.fill_between(
-            self.times, self.low, self.high, step="post", color=ACCENT, alpha=BAND, lw=0, label=f"{self.level:.0%} band"
-        )
-        axes.step(self.times, self.survival, where="post", color=ACCENT)
-        axes.set(xlabel="time", ylabel="survival", ylim=(0, 1.02), xlim=(self.times[0], self.times[-1]))
-        axes.legend()
-        return figure
+    def _panels(self) -> tuple[Panel, ...]:
+        title, names = f"survival, {self.level:.0%} pointwise band", tuple(f"{time:g}" for time in self.times)
+        curve = (self.survival, self.low, self.high)
+        words = ("time", "survival")
+        return (Panel(title, names, *curve, ordered=True, steps=True, places=self.times, axes=words),)
+
+    def _numbers(self) -> list[dict[str, float]]:
+        columns = (self.times[1:], self.survival[1:], self.low[1:], self.high[1:], self.at_risk, self.events)
+        names = ("time", "survival", "low", "high", "at_risk", "events")
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        lines: list[tuple[str, ...]] = [("time", "survival", f"{self.level:.0%} band", "at risk", "events")]
+        for row in self._numbers():
+            time, survival, low, high, n, d = row.values()
+            lines.append((f"{time:.5g}", f"{survival:.4f}", f"[{low:.4f}, {high:.4f}]", f"{n:.1f}", f"{d:.1f}"))
+        return lines
 
     def __str__(self) -> str:
-        head = f"{'time':>10}{'survival':>12}{f'{self.level:.0%} band':>22}{'at risk':>12}{'events':>10}"
-        rows = zip(self.times[1:], self.survival[1:], self.low[1:], self.high[1:], self.at_risk, self.events, strict=True)
-        lines = [
-            f"{time:>10.5g}{s:>12.4f}{f'[{low:.4f}, {high:.4f}]':>22}{n:>12.1f}{d:>10.1f}"
-            for time, s, low, high, n, d in rows
-        ]
-        return "\n".join([head, *lines])
-
-    __repr__ = __str__
+        widths = (10, 12, 22, 12, 10)
+        return "\n".join("".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)) for line in self._lines())

@@ -13,16 +13,7 @@ import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.inference.estimates import HALF, wald_lines
-from unpooled.inference.summary import (
-    ACCENT,
-    BAND,
-    SOFT,
-    WITHOUT_PRIVACY,
-    as_html_table,
-    as_text,
-    new_figure,
-    plain,
-)
+from unpooled.inference.results import Result, ends
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import finite
 
@@ -43,6 +34,8 @@ POINTS, _PRINTED = 101, 10
 #: Second differences below this part of the range of values are rounding: the curve is a straight line.
 _STRAIGHT = 1e-9
 #: A point has a number where what the noise may hide of it is at most this part of its standard error: columns of one variable go with each
+#: The arrays of a curve: its places first.
+_NUMBERS = ("at", "estimate", "std_error", "privacy", "low", "high")
 #: The scale of a family's linear predictor; that of a linear model is the response itself.
 _SCALES = {
     "logistic": "log odds",
@@ -55,7 +48,7 @@ _SCALES = {
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Profile:
+class Profile(Result):
     """A profile is the curve of a variable, as differences from its value at the lower end of the declared range, with a pointwise band.
 
     Points that the release does not determine, or of which the noise may hide more than half a standard error, have nan in ``estimate``, ``std_error``, ``privacy``, ``low`` and ``high``.
@@ -116,37 +109,25 @@ class Profile:
             axes=self.axes,
         )
 
-    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Draw the curve with its band as a matplotlib figure: the darker part of the band would be there without privacy, too."""
-        figure, (axes,) = new_figure(5.4, 3.6)
-        part = self.without_privacy
-        low, high = (self.estimate + part * (end - self.estimate) for end in (self.low, self.high))
-        axes.fill_between(self.at, self.low, self.high, color=ACCENT, alpha=BAND, lw=0, label=f"{self.level:.0%} band")
-        if (self.privacy > 0).any():
-            axes.fill_between(self.at, low, high, color=ACCENT, alpha=WITHOUT_PRIVACY, lw=0, label="without privacy")
-        axes.plot(self.at, self.estimate, color=ACCENT)
-        axes.axhline(0.0, color=SOFT, lw=0.8, zorder=0)
-        axes.set_xlim(self.at[0], self.at[-1])
-        across, along = map(plain, self.axes)
-        axes.set(xlabel=across, ylabel=along)
-        axes.legend()
-        return figure
+    def _panels(self) -> tuple[Panel, ...]:
+        return (self.panel,)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; None stands where a point is not determined."""
         words = {name: getattr(self, name) for name in ("variable", "level", "scale", "statement", "label", "against")}
         sure = self.determined.tolist()
-        numbers = {
-            name: [finite(value) for value in getattr(self, name).tolist()]
-            for name in ("estimate", "std_error", "privacy", "low", "high")
-        }
-        return words | {"at": self.at.tolist(), "determined": sure} | numbers
+        numbers = {name: [finite(value) for value in values.tolist()] for name, values in self._arrays().items()}
+        return words | {"determined": sure} | numbers
 
-    @property
+    def _numbers(self) -> list[dict[str, Any]]:
+        return [dict(zip(_NUMBERS, line, strict=True)) for line in zip(*self._arrays().values(), strict=True)]
+
+    def _arrays(self) -> dict[str, Row]:
+        return {name: getattr(self, name) for name in _NUMBERS}
+
     def _lines(self) -> list[tuple[str, ...]]:
-        ends = f"[{(1 - self.level) / 2:.3g}", f"{(1 + self.level) / 2:.3g}]"
         errors = ("deviation",) if self.is_credible else ("std error", "privacy")
-        lines: list[tuple[str, ...]] = [(self.variable, "difference", *errors, *ends)]
+        lines: list[tuple[str, ...]] = [(self.variable, "difference", *errors, *ends(self.level))]
         for k in range(0, self.at.size, _PRINTED):
             if self.determined[k]:
                 adds = () if self.is_credible else (self.privacy[k],)
@@ -154,7 +135,6 @@ class Profile:
                 lines.append((f"{self.at[k]:g}", *(f"{value:.5g}" for value in numbers)))
         return lines
 
-    @property
     def _foot(self) -> list[str]:
         foot = [self.axes[1].replace("\n", " ")]
         lost = int((~self.determined).sum())
@@ -163,15 +143,6 @@ class Profile:
                 f"{lost} of {self.at.size} points are not determined, so not printed (no row varies along them, or noise hides them)"
             )
         return [*foot, *self.statement.splitlines()[:1]]
-
-    def __str__(self) -> str:
-        return "\n".join([as_text(self._lines), *self._foot])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """Return the table for notebooks; names are text, whatever they are."""
-        return as_html_table(self._lines, self._foot)
 
 
 def without_privacy(errors: Row, privacy: Row) -> Row:

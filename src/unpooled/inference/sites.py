@@ -6,24 +6,15 @@ import math
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
-from unpooled.inference.summary import (
-    ACCENT,
-    OTHER,
-    SOFT,
-    as_html_table,
-    as_text,
-    forest,
-    interval,
-    new_figure,
-    plain,
-)
+from unpooled.inference.results import Result, ends, records
+from unpooled.inference.summary import SummaryTerm
 from unpooled.kernels.between_sites import POOLED, Pooled, pooled
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import BETWEEN
@@ -37,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.inference.summary import SummaryTerm
     from unpooled.privacy.study import Study
 
     Matrix = NDArray[np.float64]
@@ -242,8 +232,8 @@ def noise_norm(variance: Matrix) -> float:
 FIXED, RANDOM, NEW = "fixed effect", "random effects", "a new site"
 
 
-@dataclass(frozen=True)
-class PooledTerm:
+@dataclass(frozen=True, repr=False)
+class PooledTerm(Result):
     """One term at every site, and pooled.
 
     ``sites`` are the lines of the sites by their names, whose standard errors hold sampling and privacy noise; ``left_out`` says of the other sites why
@@ -255,6 +245,7 @@ class PooledTerm:
     sites: Mapping[str, SummaryTerm]
     left_out: Mapping[str, str]
     pooled: Pooled | None
+    _saved_types: ClassVar = (Pooled, SummaryTerm)
 
     @classmethod
     def of(cls, term: str, level: float, sites: Mapping[str, SummaryTerm], left_out: Mapping[str, str]) -> PooledTerm:
@@ -303,32 +294,21 @@ class PooledTerm:
         )
         low, high = (tuple(getattr(t, end) for t in lines) for end in ("conf_low", "conf_high"))
         title = f"{self.term} at every site, with {self.level:.0%} intervals"
-        return Panel(title, tuple(t.group for t in lines), tuple(t.estimate for t in lines), low, high, parts)
+        weights = tuple(1 / self.sites[t.group].std_error ** 2 if t.group in self.sites else 0.0 for t in lines)
+        shown = (tuple(t.group for t in lines), tuple(t.estimate for t in lines))
+        return Panel(title, *shown, low, high, parts, weights=weights)
 
-    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Return the forest plot as a matplotlib figure; the size of a site's square is its weight."""
-        shown = self.panel
-        figure, (axes,) = new_figure(6, 0.8 + 0.28 * max(len(shown.names), 1))
-        most = max([1 / t.std_error**2 for t in self.sites.values()], default=1.0)
-        for place, (name, middle, low, high, part) in enumerate(
-            zip(shown.names, shown.values, shown.low, shown.high, shown.without_privacy, strict=True)
-        ):
-            own = self.sites.get(name)
-            colour = ACCENT if own else OTHER
-            interval(axes, place, (low, high), (middle + part * (low - middle), middle + part * (high - middle)), colour)
-            size = 4 + 6 * math.sqrt(1 / own.std_error**2 / most) if own else 7
-            axes.plot([middle], [place], "s" if own else "D", color=colour, markersize=size)
-        axes.axvline(0.0, color=SOFT, lw=0.8, zorder=0)
-        forest(axes, shown.names)
-        axes.set_xlabel(plain(shown.title))
-        return figure
+    def _panels(self) -> tuple[Panel, ...]:
+        return (self.panel,)
+
+    def _numbers(self) -> list[dict[str, Any]]:
+        return records(self.lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         own = None if self.pooled is None else asdict(self.pooled)
-        lines = [msgspec.structs.asdict(line) for line in self.lines]
         facts = {"left_out": dict(self.left_out), "pooled": own, "notes": self.notes}
-        return {"term": self.term, "level": self.level, "terms": lines, **facts}
+        return {"term": self.term, "level": self.level, "terms": self._numbers(), **facts}
 
     @property
     def notes(self) -> list[str]:
@@ -349,23 +329,16 @@ class PooledTerm:
                 )
         return [*words, *(f"site {name} is left out: {why}" for name, why in self.left_out.items())]
 
-    def _cells(self) -> list[tuple[str, ...]]:
-        ends = f"[{(1 - self.level) / 2:.3g}", f"{(1 + self.level) / 2:.3g}]"
-        rows: list[tuple[str, ...]] = [(self.term, "estimate", "std error", "privacy", "p", *ends)]
+    def _lines(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [(self.term, "estimate", "std error", "privacy", "p", *ends(self.level))]
         for t in self.lines:
             numbers = (t.estimate, t.std_error, t.privacy, t.p_value, t.conf_low, t.conf_high)
             shown = ("" if v is None else f"{v:.3g}" if k == 3 else f"{v:.5g}" for k, v in enumerate(numbers))  # noqa: PLR2004 - the p-value
             rows.append((t.group, *shown))
         return rows
 
-    def __str__(self) -> str:
-        return "\n".join([as_text(self._cells()), *self.notes])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """For notebooks; names are text, whatever they are."""
-        return as_html_table(self._cells(), self.notes)
+    def _foot(self) -> list[str]:
+        return self.notes
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -15,7 +15,8 @@ from unpooled.inference.coordinates import TAIL_PART, Clipping
 from unpooled.inference.estimates import chi2_tail, wald, wald_lines
 from unpooled.inference.printed_terms import TREATMENT, printed_terms
 from unpooled.inference.priors import DrawnTo, Pull, words
-from unpooled.inference.summary import RATIOS, GlmSummary, as_html_table, as_text, cells_of, is_credible
+from unpooled.inference.results import Result, records
+from unpooled.inference.summary import RATIOS, GlmSummary, SummaryTerm, TermsTable, is_credible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from unpooled.inference.coding import CodedTerms, FormulaColumns
     from unpooled.inference.estimates import Estimates
     from unpooled.inference.printed_terms import PrintedTerms
-    from unpooled.inference.summary import SummaryTable, SummaryTerm
+    from unpooled.inference.summary import SummaryTable
 
     Matrix = NDArray[np.float64]
 
@@ -34,7 +35,7 @@ _STRAIGHT = "linear"
 
 
 @dataclass(frozen=True, repr=False)
-class JointTest:
+class JointTest(Result):
     """A joint test: of some contrasts, of a smaller model, of all slopes."""
 
     name: str
@@ -51,20 +52,21 @@ class JointTest:
             return f"< 3/{self.draws}"
         return f"{self.p_value:.3g}"
 
-    @property
-    def _cells(self) -> tuple[str, ...]:
-        return (self.name, f"{self.statistic:.4g}", str(self.degrees), self.p_words)
+    __str__ = Result.__repr__
 
-    def __repr__(self) -> str:
-        return f"JointTest({self.name}: statistic {self.statistic:.4g}, {self.degrees} degrees, p {self.p_words})"
+    def _lines(self) -> list[tuple[str, ...]]:
+        cells = (self.name, f"{self.statistic:.4g}", str(self.degrees), self.p_words)
+        return [("joint test", "statistic", "degrees", "p"), cells]
 
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        return as_html_table([("joint test", "statistic", "degrees", "p"), self._cells])
+    def _numbers(self) -> list[dict[str, Any]]:
+        return records([self])
+
+    def _said(self) -> str:
+        return f"{self.name}: statistic {self.statistic:.4g}, {self.degrees} degrees, p {self.p_words}"
 
 
 @dataclass(frozen=True, repr=False)
-class Contrast:
+class Contrast(TermsTable):
     """Combinations of coefficients: each with its estimate, standard error, interval and test, and the test of all together."""
 
     terms: tuple[SummaryTerm, ...]
@@ -73,6 +75,7 @@ class Contrast:
     level: float
     #: What the estimates are where they are exponentials.
     ratio: str = ""
+    _saved_types: ClassVar = (JointTest, SummaryTerm)
 
     @property
     def statistic(self) -> float:
@@ -89,45 +92,24 @@ class Contrast:
         """Return the p-value of the joint test."""
         return self.joint.p_value
 
-    @property
-    def _tested(self) -> bool:
-        return len(self.terms) > 1 and not is_credible(self.terms)
-
-    @property
-    def _lines(self) -> list[tuple[str, ...]]:
-        return cells_of(self.terms, self.level, ratio=self.ratio)
-
-    def __str__(self) -> str:
-        lines = as_text(self._lines)
-        if self._tested:
-            lines += f"\njoint test: chi2({self.degrees}) = {self.statistic:.4g}, p {self.joint.p_words}"
-        return lines
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        return as_html_table(self._lines) + (self.joint._repr_html_() if self._tested else "")
+    def _foot(self) -> list[str]:
+        tested = len(self.terms) > 1 and not is_credible(self.terms)
+        return [f"joint test: chi2({self.degrees}) = {self.statistic:.4g}, p {self.joint.p_words}"] if tested else []
 
 
 @dataclass(frozen=True, repr=False)
-class Anova:
+class Anova(Result):
     """A Wald test for every declared column: that none of its coefficients is anything but 0, all others staying in the model."""
 
     tests: tuple[JointTest, ...]
 
-    @property
+    _saved_types: ClassVar = (JointTest,)
+
     def _lines(self) -> list[tuple[str, ...]]:
-        return [("", "chi2", "degrees", "p"), *(test._cells for test in self.tests)]  # noqa: SLF001 - its own parts
+        return [("", "chi2", "degrees", "p"), *(test._lines()[1] for test in self.tests)]  # noqa: SLF001 - its own parts
 
-    def __str__(self) -> str:
-        return as_text(self._lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        """For notebooks."""
-        return as_html_table(self._lines)
+    def _numbers(self) -> list[dict[str, Any]]:
+        return records(self.tests)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.inference.saving import Savable
+from unpooled.inference.results import Result, records
 from unpooled.privacy.origin import ReleasedInput, sourced
-from unpooled.protocol.terms import ResultTerm, as_html, known
+from unpooled.protocol.terms import PrintedTable, ResultTerm, known, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class LinearFit(Savable):
+class LinearFit(Result):
     """Coefficients in the data's own units with their covariance, and how far privacy noise and sampling may move them."""
 
     coef_: Row
@@ -57,19 +57,28 @@ class LinearFit(Savable):
     #: The releases behind it, which a later fit that is drawn to it counts.
     origins: tuple[ReleasedInput, ...] = ()
 
-    def __repr__(self) -> str:
+    __str__ = Result.__repr__
+
+    def _said(self) -> str:
         unsure = int((~self.identified).sum())
         words = f", {unsure} not identified" if unsure else ""
-        return f"LinearFit({self.coef_.size} coefficients{words}, intercept {self.intercept_:.4g})"
+        return f"{self.coef_.size} coefficients{words}, intercept {self.intercept_:.4g}"
 
-    def _repr_html_(self) -> str:
-        """For notebooks: coefficients with their standard errors, where there are any."""
+    def _terms(self) -> list[ResultTerm]:
+        """Return the coefficients with their standard errors, where there are any."""
         errors = np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0)).tolist()
-        terms = [
-            ResultTerm(f"[{k}]", value, known(error) if told else None)
-            for k, (value, error, told) in enumerate(zip(self.coef_.tolist(), errors, self.identified.tolist(), strict=True))
-        ]
-        return as_html([*terms, ResultTerm("(intercept)", self.intercept_)])
+        each = enumerate(zip(self.coef_.tolist(), errors, self.identified.tolist(), strict=True))
+        terms = [ResultTerm(f"[{k}]", value, known(error) if told else None) for k, (value, error, told) in each]
+        return [*terms, ResultTerm("(intercept)", float(self.intercept_))]
+
+    def _printed(self) -> tuple[PrintedTable, ...]:
+        return (table_of(self._terms()),)
+
+    def _numbers(self) -> list[dict[str, Any]]:
+        return records(self._terms())
+
+    def _arrays(self) -> dict[str, Any]:
+        return {"coef": self.coef_, "covariance": self.joint_covariance_}
 
     @classmethod
     def without_errors(cls, coef: Row, intercept: float, *, has_intercept: bool) -> LinearFit:

@@ -12,6 +12,7 @@ import numpy as np
 from unpooled.errors import UsageError, listed
 from unpooled.inference.estimates import wald
 from unpooled.inference.printed_terms import TREATMENT
+from unpooled.inference.results import Result
 from unpooled.inference.summary import SummaryTable, SummaryTerm
 from unpooled.inference.tables import Anova, JointTest, Tables
 from unpooled.kernels import noisy as noisy_gram
@@ -88,24 +89,31 @@ M = TypeVar("M", bound=_Released)
 
 
 @dataclass(frozen=True, repr=False)
-class PrincipalComponents:
+class PrincipalComponents(Result):
     """Directions of standardised columns (a row each), and the share of variance that each explains."""
 
     components: Matrix
     explained_variance_ratio: Row
 
-    def __repr__(self) -> str:
-        shares = [f"{share:.0%}" for share in self.explained_variance_ratio.tolist()]
-        return f"PrincipalComponents({len(shares)} directions of {self.components.shape[1]} columns: {listed(shares)} of the variance)"
+    __str__ = Result.__repr__
 
-    def _repr_html_(self) -> str:
-        """For notebooks: a row for every direction."""
-        rows = "".join(
-            f"<tr><td>{share:.1%}</td>{''.join(f'<td>{weight:.3f}</td>' for weight in direction)}</tr>"
-            for share, direction in zip(self.explained_variance_ratio.tolist(), self.components.tolist(), strict=True)
-        )
-        head = "".join(f"<th>column {j}</th>" for j in range(self.components.shape[1]))
-        return f"<table><thead><tr><th>variance</th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    def _said(self) -> str:
+        shares = [f"{share:.0%}" for share in self.explained_variance_ratio.tolist()]
+        return f"{len(shares)} directions of {self.components.shape[1]} columns: {listed(shares)} of the variance"
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        head = ("variance", *(f"column {j}" for j in range(self.components.shape[1])))
+        return [head, *((f"{share:.1%}", *(f"{weight:.3f}" for weight in direction)) for share, *direction in self._rows())]
+
+    def _rows(self) -> Matrix:
+        return np.column_stack([self.explained_variance_ratio, self.components])
+
+    def _numbers(self) -> list[dict[str, Any]]:
+        head, *_ = self._lines()
+        return [dict(zip(head, row, strict=True)) for row in self._rows().tolist()]
+
+    def _arrays(self) -> dict[str, Any]:
+        return {"components": self.components, "explained_variance_ratio": self.explained_variance_ratio}
 
 
 def centred(gram: Matrix, rows: int, *, intercept: bool) -> Matrix:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ from unpooled.inference.coordinates import Coordinates, StoredCoordinates
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.priors import ESTIMATE, is_estimated, positive
+from unpooled.inference.results import Result
 from unpooled.inference.saving import read_saved, write_saved
 from unpooled.inference.sites import SITE, SiteConstants, noise_norm
 from unpooled.kernels import noisy as noisy_gram
@@ -179,7 +179,7 @@ NARROWED = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Moments:
+class Moments(Result):
     """Released second moments of rows (x, 1, y) in coordinates of their own (:class:`Coordinates`), over ``rows`` rows.
 
     ``gram`` and ``variance`` are those of the whole row; entries that were not released are nan. Where the study had rounds, y is what
@@ -224,12 +224,17 @@ class Moments:
         one, two = (msgspec.structs.replace(each.stored(), origins=()) for each in (self, other))
         return one == two or msgspec.msgpack.encode(one) == msgspec.msgpack.encode(two)  # where nan is nan
 
-    def __repr__(self) -> str:
-        layout = self.layout
-        return f"Moments({len(layout.features)} columns and {layout.response.name!r} of {self.rows} rows, plan {self.plan[:16]})"
+    __str__ = Result.__repr__
 
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(repr(self))}</p><p>{html.escape(self.statement.partition(chr(10))[0])}</p>"
+    def _said(self) -> str:
+        layout = self.layout
+        return f"{len(layout.features)} columns and {layout.response.name!r} of {self.rows} rows, plan {self.plan[:16]}"
+
+    def _foot(self) -> list[str]:
+        return [repr(self), self.statement.partition("\n")[0]]
+
+    def _arrays(self) -> dict[str, Any]:
+        return {"gram": self.gram, "variance": self.variance}
 
     __hash__ = None  # type: ignore[assignment]
 

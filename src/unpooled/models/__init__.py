@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from unpooled.errors import UsageError
 from unpooled.protocol.registry import KEPT, LINK, OWN, check_own, entry_of, form_of, joined, maker, names
 
@@ -67,6 +69,8 @@ def fitted(plan: Plan, result: Any) -> Any:  # noqa: ANN401 - a result of this m
             msg += f": its coefficients stay at the parties, who predict in a study of their own: unpooled new {plan.study.model} --fitted STUDY (docs/tutorial-pride.md)"
         raise UsageError(msg)
     found = made(plan, result)
+    if hasattr(found, "_record"):
+        found._record = msgspec.msgpack.encode(result)  # noqa: SLF001 - of all estimators, whose summary reads it
     held = getattr(found, "_held_to", None)
     return found if held is None else held(plan)
 

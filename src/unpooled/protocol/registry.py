@@ -18,7 +18,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.privacy.declared import Parameter, parameters_of
 from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.messages import Ask, check_reply_type
-from unpooled.protocol.terms import ResultTerm, as_table
+from unpooled.protocol.terms import PrintedTable, ResultTerm, table_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -247,6 +247,10 @@ class Panel:
     axes: tuple[str, str] = ("", "")
     #: Draw a dotted line from (0, 0) to (1, 1), with which the curve is compared, instead of one at 0.
     diagonal: bool = False
+    #: Values are ratios: a logarithmic axis, and a line at 1 instead of 0.
+    ratio: bool = False
+    #: The weights of lines that are pooled, which have squares of these sizes; 0 of a pooled line.
+    weights: tuple[float, ...] = ()
 
 
 def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, ...]:
@@ -287,8 +291,24 @@ class Analysed:
     def table(self) -> str:
         """Return its result as every command prints it, under its name."""
         text = f"no result: {self.failed}" if self.failed else self.model.table(self.plan, self.result)
+        return f"{self.title}\n\n{text}"
+
+    @property
+    def title(self) -> str:
+        """Return its name, with that of its model where they differ."""
         model = self.plan.study.model
-        return f"{self.name if self.name == model else f'{self.name} ({model})'}\n\n{text}"
+        return self.name if self.name == model else f"{self.name} ({model})"
+
+    @property
+    def printed(self) -> tuple[PrintedTable, ...]:
+        """Return its tables, each under the name of the analysis."""
+        if self.failed:
+            return (PrintedTable(title=self.title, foot=(f"no result: {self.failed}",)),)
+        found = self.model.printed(self.plan, self.result)
+        named = (msgspec.structs.replace(t, title=": ".join(filter(None, (self.title, t.title)))) for t in found)
+        *before, last = named
+        foot = self.model.reading.foot(self.plan, self.result)
+        return (*before, msgspec.structs.replace(last, foot=(*last.foot, *foot)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +324,9 @@ class ResultReading:
     kept_terms: Callable[[Plan, str, Mapping[str, NDArray[Any]]], tuple[ResultTerm, ...]] = nothing
     #: The lines under the table of the :attr:`terms`.
     foot: Callable[[Plan, Any], tuple[str, ...]] = nothing
-    #: The result as text for a terminal, where that is not the table of its :attr:`terms`; and as figures.
+    #: The tables of the result as they are printed, where they are others than that of its :attr:`terms`.
+    printed: Callable[[Plan, Any], tuple[PrintedTable, ...]] = nothing
+    #: The result as text for a terminal, where that is not its tables one below the other; and as figures.
     render: Callable[[Any], str] | None = None
     panels: Callable[[Plan, Any], tuple[Panel, ...]] = nothing
     #: What contrasts and tests are made of (:class:`unpooled.inference.tables.Tables`); None: it has no standard errors.
@@ -402,13 +424,20 @@ class Model:
     without_joint_rows: Callable[[Study], tuple[Study, str] | None] | None = None
 
     def table(self, plan: Plan, result: Any) -> str:  # noqa: ANN401 - the coordinator's own
-        """Return the result as every command prints it: the model's own text, or else the table of its terms with the lines under it."""
+        """Return the result as every command prints it: the model's own text, or else its tables with the lines under them."""
         reading = self.reading
         if parts := reading.parts(plan, result):
             return "\n\n\n".join((*(part.table for part in parts), *reading.foot(plan, result)))
         if reading.render is not None and (text := reading.render(result)):
             return text
-        return "\n".join((as_table(reading.terms(plan, result)), *reading.foot(plan, result)))
+        return "\n".join((*map(str, self.printed(plan, result)), *reading.foot(plan, result)))
+
+    def printed(self, plan: Plan, result: Any) -> tuple[PrintedTable, ...]:  # noqa: ANN401 - as above
+        """Return the result as tables, as it is printed: those of all parts under their names, the model's own, or else that of its terms."""
+        reading = self.reading
+        if parts := reading.parts(plan, result):
+            return tuple(table for part in parts for table in part.printed)
+        return reading.printed(plan, result) or (table_of(reading.terms(plan, result)),)
 
     def tables(self, plan: Plan, result: Any) -> Any:  # noqa: ANN401 - as above
         """Return what contrasts and tests are made of; None for a result without standard errors."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 from collections.abc import Iterable, Sequence
@@ -30,6 +29,32 @@ class ResultTerm(msgspec.Struct, frozen=True):
     conf_high: float | None = None
     privacy: float | None = None
     group: str = ""
+
+
+class PrintedTable(msgspec.Struct, frozen=True):
+    """A table as it is printed: cells are texts, and every row has one for each column of the head."""
+
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    title: str = ""
+    #: The lines of text under the table.
+    foot: tuple[str, ...] = ()
+    #: The number of first columns that hold words, which are flush left; numbers are flush right.
+    words: int = 1
+    #: The table as a terminal prints it, where its columns are not aligned by the common rule.
+    text: str = ""
+
+    def __str__(self) -> str:
+        cells = [self.head, *self.rows] if self.head else []
+        widths = [max(len(row[k]) for row in cells) for k in range(len(self.head))]
+        lines = (
+            "  ".join(
+                f"{v:<{w}}" if k < self.words else f"{v:>{w}}" for k, (v, w) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in cells
+        )
+        own = [self.text] if self.text else [*([self.title] if self.title else []), *(line.rstrip() for line in lines)]
+        return "\n".join([*own, *self.foot])
 
 
 #: The fields in the order in which every table, CSV and JSON has them.
@@ -68,27 +93,15 @@ def _safe(value: object) -> object:
     return "" if value is None else value
 
 
-def as_html(terms: Sequence[ResultTerm], foot: str = "") -> str:
-    """For notebooks, with a line below; names are text, whatever they are."""
-    titles, *rows = as_rows(terms)
-    head = "".join(f"<th>{html.escape(title)}</th>" for title in titles)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    below = f"<p>{html.escape(foot)}</p>" if foot else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
-
-
 def as_table(terms: Sequence[ResultTerm]) -> str:
     """For a terminal: only the columns of which something is known."""
-    shown, *_ = rows = as_rows(terms)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(shown))]
-    words = {"group", "term"}
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if name in words else cell.rjust(width)
-            for name, cell, width in zip(shown, row, widths, strict=True)
-        ).rstrip()
-        for row in rows
-    )
+    return str(table_of(terms))
+
+
+def table_of(terms: Sequence[ResultTerm]) -> PrintedTable:
+    """Return lines as a table that has only the columns of which something is known."""
+    head, *rows = as_rows(terms)
+    return PrintedTable(tuple(head), tuple(map(tuple, rows)), words=len({"group", "term"} & set(head)))
 
 
 def as_rows(terms: Sequence[ResultTerm]) -> list[list[str]]:

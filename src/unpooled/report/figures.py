@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from unpooled.inference.summary import (
+from unpooled.inference.drawing import (
     ACCENT,
     BAND,
     INK,

@@ -4,43 +4,54 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 from sklearn.base import clone
 
 from unpooled.errors import UsageError, listed
-from unpooled.estimation.running import Waiting, run
+from unpooled.estimation.running import ModelResult, Waiting, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.models.analyses.declared import pooled_of
 from unpooled.privacy.plan import default_delta
 from unpooled.privacy.study import ANALYSES, Analysis
-from unpooled.protocol.terms import ResultTerm, as_html
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from unpooled.inference.sites import PooledTerm
     from unpooled.privacy.ledger import Entry
-    from unpooled.privacy.plan import Plan, Study
-    from unpooled.privacy.statement import Statement
+    from unpooled.privacy.plan import Study
+    from unpooled.protocol.registry import Panel
+    from unpooled.protocol.terms import PrintedTable, ResultTerm
 
 #: The name of the analysis in its study.
 _NAME = "fit"
 
 
 @dataclass(frozen=True, repr=False)
-class MetaAnalysis:
+class MetaAnalysis(ModelResult):
     """Terms of a model that was fitted at every site by itself, each with the estimates of the sites and the pooled ones."""
 
-    #: What was pooled, by the names of the lines.
-    pooled_: Mapping[str, PooledTerm]
-    #: The tables of every site's fit; None of one that has no standard errors.
-    tables_: Mapping[str, Any]
-    plan_: Plan
     ledger_: tuple[Entry, ...]
     communication_: dict[str, dict[str, int]]
+
+    @cached_property
+    def pooled_(self) -> Mapping[str, PooledTerm]:
+        """Return what was pooled, by the names of the lines."""
+        return {term.term: term for term in pooled_of(self.plan_, self.result_)[_NAME]}
+
+    @cached_property
+    def tables_(self) -> Mapping[str, Any]:
+        """Return the tables of every site's fit; None of one that has no standard errors."""
+        return {
+            inner.study.parties[0].name: None if part.failed else load(inner.study.row).tables(inner, part.result)
+            for part in MODEL.reading.parts(self.plan_, self.result_)
+            for inner in (part.plan,)
+        }
 
     def __getitem__(self, term: str) -> PooledTerm:
         """Return one term, by the name of its line."""
@@ -48,11 +59,6 @@ class MetaAnalysis:
             return self.pooled_[term]
         msg = f"there is no term {term!r}: there are {listed(list(self.pooled_))}"
         raise KeyError(msg)
-
-    @property
-    def statement_(self) -> Statement:
-        """Return the statement of all fits together."""
-        return self.plan_.statement
 
     @property
     def terms(self) -> tuple[ResultTerm, ...]:
@@ -70,11 +76,20 @@ class MetaAnalysis:
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.pooled_.values()), self.statement_.headline])
 
-    def __repr__(self) -> str:
-        return f"MetaAnalysis({listed(list(self.pooled_))}; {self.statement_!r})"
+    def _what(self) -> str:
+        return listed(list(self.pooled_))
 
-    def _repr_html_(self) -> str:
-        return as_html(self.terms, self.statement_.headline)
+    def _printed(self) -> tuple[PrintedTable, ...]:
+        return tuple(replace(table, foot=tuple(term.notes)) for term in self.pooled_.values() for table in term._printed())  # noqa: SLF001 - its own parts
+
+    def _foot(self) -> list[str]:
+        return [self.statement_.headline]
+
+    def _panels(self) -> tuple[Panel, ...]:
+        return tuple(term.panel for term in self.pooled_.values())
+
+    def _saved_fields(self) -> dict[str, Any]:
+        return super()._saved_fields() | {"ledger_": self.ledger_, "communication_": self.communication_}
 
 
 def meta_analysis(
@@ -130,14 +145,7 @@ def meta_analysis(
     delta = default_delta(min(card.people for card in asked.study.parties)) if model.delta is None else model.delta
     study = _apart(msgspec.structs.replace(asked.study, delta=delta), names)
     plan, found = run(MODEL, study, asked.tables, budget=model.budget, registry=load)
-    results = found.outcome.result
-    tables = {
-        inner.study.parties[0].name: None if part.failed else load(inner.study.row).tables(inner, part.result)
-        for part in MODEL.reading.parts(plan, results)
-        for inner in (part.plan,)
-    }
-    pooled = {term.term: term for term in pooled_of(plan, results)[_NAME]}
-    return MetaAnalysis(pooled, tables, plan, found.ledger, found.outcome.communication)
+    return MetaAnalysis(found.outcome.result, plan, found.ledger, found.outcome.communication)
 
 
 def _apart(study: Study, terms: Sequence[str]) -> Study:

@@ -28,10 +28,20 @@ if TYPE_CHECKING:
 #: Results that are no model's own -> the module that defines them. A file names one of these, or a class that a row of the registry
 #: declares (``Model.saved``). Nothing else is ever imported for it.
 _RESULTS = {
+    "Anova": "unpooled.inference.tables",
+    "Contrast": "unpooled.inference.tables",
     "GlmSummary": "unpooled.inference.summary",
+    "JointTest": "unpooled.inference.tables",
+    "KaplanMeier": "unpooled.inference.life_table",
     "LinearFit": "unpooled.linear.fit",
     "LinearSummary": "unpooled.linear.inference",
+    "MetaAnalysis": "unpooled.study.meta",
+    "ModelResult": "unpooled.estimation.running",
     "Moments": "unpooled.linear.moments",
+    "Outlook": "unpooled.estimation.outlook",
+    "PooledTerm": "unpooled.inference.sites",
+    "PrincipalComponents": "unpooled.linear.inference",
+    "Profile": "unpooled.inference.profiles",
     "TwoStageSummary": "unpooled.linear.instruments",
 }
 

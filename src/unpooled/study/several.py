@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UnpooledError, UsageError, listed
-from unpooled.estimation.running import Asked, Waiting, run
+from unpooled.estimation.running import Asked, ModelResult, Waiting, run
 from unpooled.models import load
 from unpooled.models.analyses import MODEL
 from unpooled.privacy import study as asking
@@ -134,6 +134,7 @@ class Study:
         self.plan_, done = run(MODEL, study, tables, budget=self.budget, views=views, registry=load)
         self.ledger_: tuple[Entry, ...] = done.ledger
         self.communication_ = done.outcome.communication
+        self._found = ModelResult(done.outcome.result, self.plan_)
         self._results: dict[str, Any] = {}
         self.failed_: dict[str, str] = {}
         refused: list[UnpooledError] = []
@@ -149,6 +150,12 @@ class Study:
                 refused.append(error)
         if refused:
             raise refused[0]
+
+    def summary(self) -> ModelResult:
+        """Return the results of all analyses as one: print it, or take it as a frame, JSON, Markdown or a figure."""
+        if not hasattr(self, "_found"):
+            raise UsageError("this study is not fitted yet: call fit with a frame")
+        return self._found
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - the fitted estimator, or what its function returned
         """Return a fitted analysis."""

@@ -1,10 +1,12 @@
-"""Results of every case: the record of a run gives what its transcript gives, and a run becomes a page."""
+"""Results of every case: the record of a run gives what its transcript gives, is read in every form, and becomes a page."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
@@ -12,6 +14,8 @@ import numpy as np
 import pytest
 
 from unpooled.errors import UsageError
+from unpooled.estimation.running import ModelResult
+from unpooled.inference.results import Result, TableOutput
 from unpooled.models import fitted, load
 from unpooled.protocol.terms import FIELDS, as_csv, as_table
 from unpooled.report.page import page
@@ -34,6 +38,7 @@ def test_a_record_tells_what_the_transcript_tells(case: Case, tmp_path: Path) ->
     assert told.terms == whole.terms
     assert told.communication == whole.communication
     check_estimator(told)
+    check_forms(ModelResult(told.result, told.plan))
     if FULL or case.name == "describe":
         text = page(told)
         assert "from the record that it sent" in text
@@ -49,6 +54,48 @@ def test_a_record_tells_what_the_transcript_tells(case: Case, tmp_path: Path) ->
         assert msgspec.json.decode(msgspec.json.encode(told.terms), type=tuple[type(told.terms[0]), ...]) == told.terms
 
 
+class _Tags(HTMLParser):
+    """The tags of a page that are open; one that is closed must be the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        del attrs
+        self.open += [tag] if tag != "img" else []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_forms(found: Result) -> None:
+    """A result is read in every form, and each of them holds all of its lines."""
+    printed, numbers = found._printed(), found._numbers()
+    assert "\n" not in repr(found)
+    page, tags = found._repr_html_(), _Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert page.count("<tr>") == sum(1 + len(table.rows) for table in printed if table.head)
+    text = found.to_markdown()
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
+    assert [len(row) for row in rows] == [len(t.head) for t in printed if t.head for _ in range(2 + len(t.rows))]
+    frame = found.to_polars()
+    assert frame.height == len(numbers)
+    assert frame.columns == list(numbers[0] if numbers else ())
+    data = json.loads(found.to_json(), parse_constant=pytest.fail)
+    assert data["schema"] == "unpooled/table/1"
+    read = msgspec.json.decode(found.to_json(), type=TableOutput, strict=True)
+    assert json.loads(msgspec.json.encode(read)) == data
+    assert read == found._data()
+    assert [list(line) for line in data["numbers"]] == [list(line) for line in numbers]
+    if not found._panels():
+        with pytest.raises(UsageError, match="nothing to draw"):
+            found.figure()
+        return
+    assert found.figure()._repr_png_().startswith(b"\x89PNG\r\n\x1a\n")
+
+
 def check_estimator(run: Run) -> None:
     """An estimator that is made of a run, if the model has one, has the table and the coefficients of the run's result."""
     try:
@@ -59,7 +106,7 @@ def check_estimator(run: Run) -> None:
     for value in np.ravel(getattr(model, "coef_", 0.0)):
         assert not value or np.isclose(predicting, value, rtol=1e-6, atol=0.0).any()
     try:
-        lines = [term.line for term in model.summary().terms] if hasattr(model, "summary") else []
+        lines = [getattr(term, "line", term) for term in model.summary().terms] if hasattr(model, "summary") else []
     except UsageError:
         return  # a method without standard errors
     shown = [term for term in run.terms if (term.group, term.term) in {(line.group, line.term) for line in lines}]

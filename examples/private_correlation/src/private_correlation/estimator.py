@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from sklearn.utils.validation import check_is_fitted
-
 from private_correlation.coordinator import Correlation
 from private_correlation.model import MODEL
 from unpooled.errors import UsageError
@@ -14,7 +12,6 @@ from unpooled.estimation.base import ALL, Declared, StudyEstimator
 from unpooled.estimation.calls import OfEveryFit, takes
 from unpooled.estimation.tables import checked, names_of, table_of
 from unpooled.privacy.plan import Card, Study
-from unpooled.protocol.terms import as_table
 
 
 @takes(OfEveryFit, first="epsilon")
@@ -54,13 +51,6 @@ class PrivateCorrelation(StudyEstimator):
         self.std_error_ = nan if result.std_error is None else result.std_error
         self.interval_ = (nan, nan) if result.low is None else (result.low, result.high)
         return self
-
-    def summary(self) -> str:
-        """Return the result as a table, with the line under it."""
-        check_is_fitted(self)
-        return "\n".join(
-            (as_table(MODEL.reading.terms(self.plan_, self.result_)), *MODEL.reading.foot(self.plan_, self.result_))
-        )
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return True after ``fit``."""

@@ -1,7 +1,7 @@
-"""``python -m unpooled.cli.schemas --write``: writes the JSON schemas of all commands, and of the files that people write, into ``docs/schemas``.
+"""``python -m unpooled.cli.schemas --write``: writes the JSON schemas of all commands, of results, and of files that people write, into ``docs/schemas``.
 
 An output that changed under an unchanged version is not written: programs that read it would not notice. Raise its version first, which is the
-end of its ``tag`` in ``unpooled/cli/schemas``. Versions that no release of unpooled had may change: ``--unreleased`` writes them.
+end of its ``tag`` in ``unpooled/cli/schemas`` or, of results, in ``inference/results.py``. Versions that no release of unpooled had may change: ``--unreleased`` writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from unpooled.cli.schemas.files import FILES, file_document
-from unpooled.cli.schemas.registry import OUTPUTS, document, file_name, schema_of, tag
+from unpooled.cli.schemas.registry import DESCRIBED, document, file_name, schema_of, tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def versions(schema: Mapping[str, Any]) -> set[str]:
 def unraised(folder: Path) -> list[str]:
     """Return the commands of which a file in this folder has another shape under the same versions."""
     found = []
-    for command, outputs in OUTPUTS.items():
+    for command, outputs in DESCRIBED.items():
         file = folder / file_name(command)
         if not file.is_file():
             continue
@@ -58,11 +58,11 @@ def write(folder: Path, *, unreleased: bool = False) -> None:
         typer.echo(f"error: the output of {', '.join(wrong)} changed: raise its version (the end of its tag)", err=True)
         raise typer.Exit(2)
     folder.mkdir(parents=True, exist_ok=True)
-    for file in set(folder.glob("*.json")) - {folder / file_name(name) for name in (*OUTPUTS, *FILES)}:
+    for file in set(folder.glob("*.json")) - {folder / file_name(name) for name in (*DESCRIBED, *FILES)}:
         file.unlink()
     for name in FILES:
         (folder / file_name(name)).write_bytes(file_document(name))
-    for command in OUTPUTS:
+    for command in DESCRIBED:
         (folder / file_name(command)).write_bytes(document(command))
 
 
@@ -76,7 +76,7 @@ def main(
     if to_write:
         write(folder, unreleased=unreleased)
         return
-    for command in OUTPUTS:
+    for command in DESCRIBED:
         typer.echo(command)
 
 

@@ -1,4 +1,4 @@
-"""The outputs of every command: a JSON schema for each, and the check of what is about to be printed."""
+"""The outputs of every command, and of results in Python: a JSON schema for each, and the check of what is about to be printed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from unpooled.cli.schemas import parties, serving, studies
+from unpooled.inference.results import TableOutput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,11 +56,14 @@ OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "serve": (serving.ServeOutput, serving.ServeRequest),
 }
 
+#: What ``to_json`` of a result returns in Python, by the name of its schema; and all that has one.
+RESULTS: Final = {"table": (TableOutput,)}
+DESCRIBED: Final[dict[str, tuple[type[msgspec.Struct], ...]]] = {**OUTPUTS, **RESULTS}
 #: Of these, what a command reads instead of printing it.
 READ: Final = frozenset({"serve-request"})
 
 
-def tag(output: type[Output]) -> str:
+def tag(output: type[msgspec.Struct]) -> str:
     """Return the name and version of an output, such as ``unpooled/plan/1``."""
     return str(output.__struct_config__.tag)
 
@@ -86,19 +90,24 @@ def encoded(name: str, data: Mapping[str, Any], *, lines: bool = True) -> bytes:
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """Return the JSON Schema of what a command prints with ``--json``."""
-    outputs = OUTPUTS[command]
+    """Return the JSON Schema of what a command prints with ``--json``, or of results in Python."""
+    outputs = DESCRIBED[command]
     # All kinds of output together, as type checkers know no union that is made at run time.
     found, parts = msgspec.json.schema_components(outputs, ref_template="#/$defs/{name}")
     shape = found[0] if len(found) == 1 else {"oneOf": list(found)}
-    return {"$schema": _DIALECT, "title": f"unpooled {command} --json", **shape, "$defs": parts}
+    return {
+        "$schema": _DIALECT,
+        "title": "to_json() of a result" if command in RESULTS else f"unpooled {command} --json",
+        **shape,
+        "$defs": parts,
+    }
 
 
 def document(command: str) -> bytes:
-    """Return the JSON Schema of a command as the text of a file."""
+    """Return the JSON Schema of a command, or of results, as the text of a file."""
     return msgspec.json.format(msgspec.json.encode(schema_of(command))) + b"\n"
 
 
 def file_name(command: str) -> str:
-    """Return the name of the file that holds the JSON Schema of a command."""
+    """Return the name of the file that holds a JSON Schema."""
     return f"{command.replace(' ', '-')}.json"

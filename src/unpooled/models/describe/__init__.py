@@ -15,6 +15,7 @@ from unpooled.protocol.registry import Model, Panel, ResultReading
 if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan, Study
     from unpooled.protocol.registry import Conversation, Step
+    from unpooled.protocol.terms import PrintedTable
 
 
 # --- Either split ----------------------------------------------------------------------------------------------------------
@@ -41,18 +42,16 @@ def coordinate(compiled: Plan) -> Conversation:
     return (yield from coordinate_columns(compiled))
 
 
-def render(result: Any) -> str:  # noqa: ANN401 - summaries, ranges, or both splits' own
-    """Return a result as a table."""
-    if isinstance(result, ArmsSummary):
-        return fit.render_arms(result)
+def printed(compiled: Plan, result: Any) -> tuple[PrintedTable, ...]:  # noqa: ANN401 - summaries, ranges, or both splits' own
+    """Return a result as tables."""
     if not isinstance(result, JointSummary):
-        return fit.render(result)
-    from unpooled.models.describe.columns import render as render_columns
+        return fit.printed(compiled, result)
+    from unpooled.models.describe.columns import printed as printed_columns
 
-    return render_columns(result)
+    return printed_columns(result)
 
 
-def panels(compiled: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401 - as for ``render``
+def panels(compiled: Plan, result: Any) -> tuple[Panel, ...]:  # noqa: ANN401 - as for ``printed``
     """Return the means and counts, and the correlations with their intervals."""
     if isinstance(result, ArmsSummary):
         return fit.panels_of_arms(result)
@@ -83,7 +82,10 @@ MODEL = Model(
     STEPS,
     coordinate,
     ResultReading(
-        render=render, panels=panels, types=(tuple[Summary, ...], tuple[Range, ...], ArmsSummary, JointSummary), terms=terms
+        printed=printed,
+        panels=panels,
+        types=(tuple[Summary, ...], tuple[Range, ...], ArmsSummary, JointSummary),
+        terms=terms,
     ),
     outlook=outlook,
     households=True,

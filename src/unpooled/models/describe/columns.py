@@ -6,6 +6,7 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
@@ -17,7 +18,7 @@ from unpooled.models.describe.fit import (
     JointSummary,
     Summary,
     numeric,
-    render_summaries,
+    printed_summaries,
     shares_of,
 )
 from unpooled.privacy.bounds import Coding
@@ -26,6 +27,7 @@ from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_totals
 from unpooled.products.plan import plan_of
 from unpooled.products.sums import GRID, JOINT_CONSTANT
+from unpooled.protocol.terms import PrintedTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,17 +120,20 @@ def _summaries(design: JointDesign, party: str, total: Total, z: float) -> Itera
             yield Summary(party, column.name, category, count)
 
 
-def render(result: JointSummary) -> str:
+def printed(result: JointSummary) -> tuple[PrintedTable, ...]:
     """Return the summaries, and the correlations below them."""
-    lines = [render_summaries(result.summaries), ""]
-    lines += [f"{'correlation of':<44}{'value':>8}  interval"] if result.correlations else []
-    for c in result.correlations:
-        v = c.value
-        lines.append(f"{c.first + ', ' + c.second:<44}{v.value:>8.3f}  [{v.low:.3f}, {v.high:.3f}]")
-    if result.correlations:
-        lines.append(
-            "Intervals hold the noise, and the draw of persons as for normal columns: of skewed or heavy-tailed columns they are too short."
-        )
+    rows = tuple(
+        (f"{c.first}, {c.second}", f"{c.value.value:.3f}", f"[{c.value.low:.3f}, {c.value.high:.3f}]")
+        for c in result.correlations
+    )
+    foot = [_AS_NORMAL] if rows else []
     if result.still:
-        lines.append(f"Without correlations, for they vary no more than their noise: {', '.join(result.still)}.")
-    return "\n".join(lines)
+        foot.append(f"Without correlations, for they vary no more than their noise: {', '.join(result.still)}.")
+    head = ("correlation of", "value", "interval")
+    text = "\n".join(f"{name:<44}{value:>8}  {interval}" for name, value, interval in ((head, *rows) if rows else ()))
+    above = printed_summaries(result.summaries)
+    below = (PrintedTable(head if rows else (), rows, foot=tuple(foot), text=text),) if rows or foot else ()
+    return msgspec.structs.replace(above, text=f"{above.text}\n"), *below
+
+
+_AS_NORMAL = "Intervals hold the noise, and the draw of persons as for normal columns: of skewed or heavy-tailed columns they are too short."

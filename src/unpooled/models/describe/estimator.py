@@ -17,7 +17,7 @@ from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import declared_in, table_of
 from unpooled.models.describe import MODEL
 from unpooled.models.describe.declared import FARTHEST, Parameters, Range
-from unpooled.models.describe.fit import ArmsSummary, Correlation, Difference, Estimate, JointSummary, Summary, render, terms
+from unpooled.models.describe.fit import ArmsSummary, Correlation, Difference, Estimate, JointSummary, Summary
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.declared import says
 from unpooled.privacy.origin import BOUNDS_INPUT
@@ -25,7 +25,6 @@ from unpooled.privacy.plan import Study
 from unpooled.privacy.study import COLUMNS, PROOF
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import columns_of_parties
-from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
     from unpooled.privacy.ledger import Entry
@@ -78,15 +77,9 @@ class Description(_Described):
         msg = f"there is no summary of {key}: there are {listed([str(known) for known in keys])}"
         raise KeyError(msg)
 
-    def __str__(self) -> str:
-        return render(self.summaries_)
-
-    def __repr__(self) -> str:
+    def _what(self) -> str:
         sources, columns = ({getattr(s, field) for s in self.summaries_} for field in ("source", "column"))
-        return f"Description({len(columns)} columns, sources {', '.join(sorted(sources))}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self.summaries_), self.statement_.headline)
+        return f"{len(columns)} columns, sources {', '.join(sorted(sources))}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,14 +125,8 @@ class DescribedBounds(_Described):
         ends: tuple[float, float] = next((r.low, r.high) for r in self.ranges_ if r.column == column)
         return self.plan_.sourced(BOUNDS_INPUT, ends)  # type: ignore[no-any-return]
 
-    def __str__(self) -> str:
-        return render(self.ranges_)
-
-    def __repr__(self) -> str:
-        return f"DescribedBounds({len(self.ranges_)} columns; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self.ranges_), self.statement_.headline)
+    def _what(self) -> str:
+        return f"{len(self.ranges_)} columns"
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,14 +172,8 @@ class JointDescription(_Described):
     def _result(self) -> JointSummary:
         return JointSummary(self.summaries_, self.correlations_, self.still_)
 
-    def __str__(self) -> str:
-        return MODEL.table(self.plan_, self._result)
-
-    def __repr__(self) -> str:
-        return f"JointDescription({len(self.correlations_)} correlations; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self._result), self.statement_.headline)
+    def _what(self) -> str:
+        return f"{len(self.correlations_)} correlations"
 
 
 @dataclass(frozen=True, repr=False)
@@ -229,14 +210,8 @@ class ArmsDescription(_Described):
         msg = f"there is no difference of {column!r} between {arm!r} and {self.table_.arms[0]!r}: print the description to see all"
         raise KeyError(msg)
 
-    def __str__(self) -> str:
-        return MODEL.table(self.plan_, self.table_)
-
-    def __repr__(self) -> str:
-        return f"ArmsDescription({len(self.table_.arms)} arms of {self.table_.by}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self.table_), self.statement_.headline)
+    def _what(self) -> str:
+        return f"{len(self.table_.arms)} arms of {self.table_.by}"
 
 
 # --- Estimator -------------------------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from unpooled.models.describe.declared import render as render_ranges
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
 from unpooled.protocol.registry import Panel
-from unpooled.protocol.terms import ResultTerm, known
+from unpooled.protocol.terms import PrintedTable, ResultTerm, known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -217,22 +217,71 @@ def _count(count: float, variance: float, rows: int, z: float) -> Estimate:
     return Estimate(possible(count), possible(count - z * noise), possible(count + z * noise), noise)
 
 
-def render(summaries: tuple[Any, ...]) -> str:
-    """Return the summaries as a table, or the ranges."""
-    return render_ranges(summaries) if summaries and isinstance(summaries[0], Range) else render_summaries(summaries)
+#: The words of a line that says how many rows have a value of a column that may miss some.
+WITH_A_VALUE = "rows with a value"
 
 
-def render_summaries(summaries: tuple[Summary, ...]) -> str:
-    """Return the summaries as a table."""
-    lines = [f"{'source':<12}{'column':<24}{'count':>8} ±{'':<7}{'mean [interval]':<34}sd [interval]"]
-    for s in summaries:
-        name = s.column + (f" = {s.category}" if s.category is not None else "")
-        spread = (s.count.high - s.count.low) / 2
+def with_a_value(counts: Sequence[Estimate], rows: int) -> Estimate:
+    """Return the number of rows that have a value of a column, from what was released: its own count, or the sum of those of its categories.
+
+    A count that is cut at 0 is taken as it was released, as far as the end of its interval shows it. Their noise adds up.
+    """
+    if len(counts) == 1:
+        return counts[0]
+    z = max(((e.high - e.low) / (2 * e.noise) for e in counts if e.noise), default=0.0)
+    value = sum(e.high - z * e.noise if e.noise and e.value <= 0 else e.value for e in counts)
+    return _possible(value, math.hypot(*(e.noise for e in counts)), rows, z)
+
+
+def values_of(plan: Plan, summaries: Sequence[Summary]) -> dict[tuple[str, str], Estimate]:
+    """Return the number of rows with a value by source and column, of columns that may miss some; columns that are split have no such counts."""
+    cards, found = {card.name: card for card in plan.study.parties}, {}
+    for source, column in dict.fromkeys((s.source, s.column) for s in summaries):
+        held = [cards[source]] if source in cards else [*cards.values()]
+        if not plan.joint and any(c.name == column and c.may_be_absent for c in held[0].columns):
+            own = [s.count for s in summaries if (s.source, s.column) == (source, column)]
+            found[source, column] = with_a_value(own, sum(card.rows for card in held))
+    return found
+
+
+def printed_summaries(
+    summaries: Sequence[Summary], values: Mapping[tuple[str, str], Estimate] | None = None
+) -> PrintedTable:
+    """Return the summaries as a table, with a line for the number of rows that have a value, where it is given."""
+    lines = []
+    for k, s in enumerate(summaries):
         mean, sd = (f"{e.value:.5g} [{e.low:.5g}, {e.high:.5g}]" if e is not None else "" for e in (s.mean, s.sd))
         if s.sd is not None and s.sd.noise and not s.sd.value:  # the noise left a negative square: no number stands for that
             sd = f"below the noise, at most {s.sd.high:.5g}"
-        lines.append(f"{s.source:<12}{name:<24}{s.count.value:>8.0f} ±{spread:<7.0f}{mean:<34}{sd}".rstrip())
-    return "\n".join(lines)
+        name = s.column if s.category is None else f"{s.column} = {s.category}"
+        lines.append((s.source, name, _counted(s.count), mean, sd))
+        last = k + 1 == len(summaries) or (summaries[k + 1].source, summaries[k + 1].column) != (s.source, s.column)
+        if last and values and (s.source, s.column) in values:
+            lines.append((s.source, f"{s.column}, {WITH_A_VALUE}", _counted(values[s.source, s.column]), "", ""))
+    head = ("source", "column", "count ±", "mean [interval]", "sd [interval]")
+    return PrintedTable(head, tuple(lines), words=2, text="\n".join(_aligned(line) for line in (head, *lines)))
+
+
+def _counted(e: Estimate) -> str:
+    return f"{e.value:.0f} ±{_half(e):.0f}"
+
+
+def _aligned(cells: tuple[str, ...]) -> str:
+    source, name, count, mean, sd = cells
+    number, _, spread = count.partition(" ±")
+    return f"{source:<12}{name:<24}{number:>8} ±{spread:<7}{mean:<34}{sd}".rstrip()
+
+
+def printed(plan: Plan, result: tuple[Summary, ...] | tuple[Range, ...] | ArmsSummary) -> tuple[PrintedTable, ...]:
+    """Return the summaries as a table, the ranges, or the table of baseline characteristics."""
+    if isinstance(result, ArmsSummary):
+        return (printed_arms(plan, result),)
+    ranges = [r for r in result if isinstance(r, Range)]
+    if not ranges:
+        summaries = [s for s in result if isinstance(s, Summary)]
+        return (printed_summaries(summaries, values_of(plan, summaries)),)
+    rows = ((r.column, f"{r.low:.6g}", f"{r.high:.6g}", f"{r.clipped:.1%}", f"{r.missing:.1%}") for r in ranges)
+    return (PrintedTable(("column", "low", "high", "clipped", "missing"), tuple(rows), text=render_ranges(tuple(ranges))),)
 
 
 def panels(plan: Plan, summaries: tuple[Any, ...]) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
@@ -414,23 +463,27 @@ def _possible(count: float, noise: float, rows: int, z: float) -> Estimate:
     return Estimate(middle, low, high, noise)
 
 
-def render_arms(result: ArmsSummary) -> str:
+def printed_arms(plan: Plan, result: ArmsSummary) -> PrintedTable:
     """Return the table of baseline characteristics: of all sites where there are several, else of the only one."""
     source = result.rows[0][0] if result.rows else ""
     rows = {arm: e for s, arm, e in result.rows if s == source}
     heads = [f"{arm} (n = {rows[arm].value:.0f} ±{_half(rows[arm]):.0f})" for arm in result.arms]
     apart = [f"{arm} - {result.arms[0]} (in sd)" for arm in result.arms[1:]]
-    lines = [[result.by, *heads, *apart]]
+    lines = []
     own = [(arm, s) for arm, s in result.summaries if s.source == source]
-    for column, category in dict.fromkeys((s.column, s.category) for _, s in own):
+    there = {arm: values_of(plan, [s for a, s in own if a == arm]) for arm in result.arms}
+    keys = list(dict.fromkeys((s.column, s.category) for _, s in own))
+    for k, (column, category) in enumerate(keys):
         cells = {arm: s for arm, s in own if (s.column, s.category) == (column, category)}
         name = f"{column}, mean (sd)" if category is None else f"{column} = {category}, n (%)"
         differences = [d for d in result.differences if (d.source, d.column, d.category) == (source, column, category)]
-        lines.append([name, *(_cell(cells[arm], rows[arm]) for arm in result.arms), *(_apart(d.value) for d in differences)])
-    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+        lines.append((name, *(_cell(cells[arm], rows[arm]) for arm in result.arms), *(_apart(d.value) for d in differences)))
+        if (source, column) in there[result.arms[0]] and [name for name, _ in keys[k + 1 : k + 2]] != [column]:
+            counts = (Summary(source, column, None, there[arm][source, column]) for arm in result.arms)
+            values = (_cell(one, rows[arm]) for one, arm in zip(counts, result.arms, strict=True))
+            lines.append((f"{column}, {WITH_A_VALUE}, n (%)", *values, *("" for _ in apart)))
+    head = (result.by, *heads, *apart)
+    return PrintedTable(head, tuple(lines), words=len(head))
 
 
 def _cell(s: Summary, people: Estimate) -> str:
@@ -480,11 +533,18 @@ def terms(plan: Plan, result: tuple[Summary | Range, ...] | JointSummary | ArmsS
         more = (_between(ResultTerm(name, e.value, privacy=known(e.noise)), e.low, e.high) for name, e in pairs)
         return (*terms(plan, result.summaries), *more)
     if isinstance(result, ArmsSummary):
-        return tuple(_of_arms(result))
-    return _of_summaries(result)
+        return tuple(_of_arms(plan, result))
+    values = values_of(plan, [s for s in result if isinstance(s, Summary)])
+    return (*_of_summaries(result), *_of_values(values))
 
 
-def _of_arms(result: ArmsSummary) -> Iterator[ResultTerm]:
+def _of_values(values: Mapping[tuple[str, str], Estimate]) -> Iterator[ResultTerm]:
+    """Yield how many rows have a value of each column that may miss some."""
+    for (source, column), e in values.items():
+        yield _between(ResultTerm(f"{column}: {WITH_A_VALUE}", e.value, group=source, privacy=known(e.noise)), e.low, e.high)
+
+
+def _of_arms(plan: Plan, result: ArmsSummary) -> Iterator[ResultTerm]:
     """Yield the rows of every arm, the summaries of its columns, and the standardised differences from the first arm."""
     for source, arm, e in result.rows:
         yield _between(
@@ -492,6 +552,9 @@ def _of_arms(result: ArmsSummary) -> Iterator[ResultTerm]:
         )
     for arm, summary in result.summaries:
         for term in _of_summaries((summary,)):
+            yield msgspec.structs.replace(term, group=f"{term.group}, {result.by} = {arm}")
+    for arm in result.arms:
+        for term in _of_values(values_of(plan, [s for a, s in result.summaries if a == arm])):
             yield msgspec.structs.replace(term, group=f"{term.group}, {result.by} = {arm}")
     for d in result.differences:
         if d.value is not None:

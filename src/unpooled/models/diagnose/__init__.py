@@ -1,7 +1,7 @@
 """Diagnosis of a released model's fit: one noisy histogram of fitted values and classes, or residuals, over public cells."""
 
 from unpooled.models.diagnose.declared import STEPS, TEMPLATE, compile_plan
-from unpooled.models.diagnose.fit import Cells, coordinate, panels, render, terms
+from unpooled.models.diagnose.fit import Cells, coordinate, foot, panels, printed, terms
 from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(
@@ -9,7 +9,7 @@ MODEL = Model(
     compile_plan,
     STEPS,
     coordinate,
-    ResultReading(render=render, panels=panels, types=(Cells,), terms=terms),
+    ResultReading(printed=printed, panels=panels, types=(Cells,), terms=terms, foot=foot),
     households=True,
     template=TEMPLATE,
     releases={"cells": "the number of rows in each cell of predictions and responses"},

@@ -18,10 +18,9 @@ from unpooled.estimation.releasing import OfRows, asks, study_of
 from unpooled.estimation.running import PlannedResult, run
 from unpooled.estimation.tables import table_of
 from unpooled.inference.coding import coded_by
-from unpooled.inference.summary import ACCENT, BAND, SOFT, WITHOUT_PRIVACY, new_figure
 from unpooled.models.diagnose import MODEL, fit
 from unpooled.models.diagnose.declared import Link
-from unpooled.models.diagnose.fit import Cells, render, terms
+from unpooled.models.diagnose.fit import Cells
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.declared import says
 from unpooled.privacy.origin import COEFFICIENTS, OTHERS, SAME, ReleasedInput, origins_of
@@ -29,13 +28,13 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array
-from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.diagnose.fit import Banded, CalibrationTest, CellReading, RocBand
     from unpooled.privacy.ledger import Entry
+    from unpooled.protocol.registry import Panel
 
 #: What the response is called; no feature can be.
 _RESPONSE = "(response)"
@@ -115,41 +114,12 @@ class Diagnosis(PlannedResult):
         if self.cells_.residual_cuts:
             raise UsageError("this model predicts a number: by_cell has its residuals")
 
-    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Draw the ROC and the calibration curve, or the residual plot, with bands, as a matplotlib figure.
+    def _panels(self) -> tuple[Panel, ...]:
+        """Return the ROC curve first, then the calibration; or the residual plot."""
+        return tuple(reversed(super()._panels()))
 
-        The darker part of the ROC curve's band would be there without privacy, too.
-        """
-        classes = not self.cells_.residual_cuts
-        figure, axes = new_figure(8 if classes else 5, 3.4, 2 if classes else 1)
-        if classes:
-            band = self.roc_band
-            inner = [band.true + band.without_privacy * (end - band.true) for end in (band.low, band.high)]
-            axes[0].fill_between(band.false, band.low, band.high, color=ACCENT, alpha=BAND, lw=0)
-            axes[0].fill_between(band.false, *inner, color=ACCENT, alpha=WITHOUT_PRIVACY, lw=0)
-            axes[0].plot(*self.roc, color=ACCENT)
-            axes[0].plot([0, 1], [0, 1], color=SOFT, linestyle=":")
-            axes[0].set(xlabel="false positives", ylabel="true positives", title=f"AUC {self.auc.value:.3f}")
-        cells, last = self.by_cell, axes[-1]
-        x = [cell.predicted for cell in cells]
-        last.fill_between(x, [cell.low for cell in cells], [cell.high for cell in cells], color=ACCENT, alpha=BAND, lw=0)
-        last.plot(x, [cell.observed for cell in cells], color=ACCENT, marker="o")
-        if classes:
-            last.plot([0, 1], [0, 1], color=SOFT, linestyle=":")
-        else:
-            last.axhline(0.0, color=SOFT, linestyle=":")
-        said = ("predicted probability", "observed share") if classes else ("fitted mean", "mean residual")
-        last.set(xlabel=said[0], ylabel=said[1])
-        return figure
-
-    def __str__(self) -> str:
-        return render(self.cells_)
-
-    def __repr__(self) -> str:
-        return f"Diagnosis({len(self.by_cell)} cells seen; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(terms(self.plan_, self.cells_), self.statement_.headline)
+    def _what(self) -> str:
+        return f"{len(self.by_cell)} cells seen"
 
 
 class Diagnosed:

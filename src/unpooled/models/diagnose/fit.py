@@ -16,7 +16,7 @@ from unpooled.models.diagnose.declared import RELEASE, STEP, mean_of
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.registry import Panel
-from unpooled.protocol.terms import ResultTerm, known
+from unpooled.protocol.terms import PrintedTable, ResultTerm, known
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -228,18 +228,24 @@ def _cells(design: DiagnoseDesign, total: np.ndarray, deviation: float, there: t
     return Cells(Array.of(total), deviation, p.link, p.cuts, p.residual_cuts, there, p.lines)
 
 
-def render(found: Cells) -> str:
+def printed(plan: Plan, found: Cells) -> tuple[PrintedTable, ...]:  # noqa: ARG001 - as every model
     """Return the area under the curve and the calibration, or mean residuals, as a table."""
-    lines = []
+    said = []
     if not found.residual_cuts:
         area = area_under(found.counts.numpy(), found.deviation)
-        lines.append(f"AUC {area.value:.4g} [{area.low:.4g}, {area.high:.4g}]")
+        said.append(f"AUC {area.value:.4g} [{area.low:.4g}, {area.high:.4g}]")
         test = calibration_test(found)
-        lines.append(f"calibration: chi2 = {test.statistic:.4g} with {test.cells} cells, p = {test.p_value:.3g}")
-    said = "observed share" if not found.residual_cuts else "mean residual"
-    lines.append(f"{'mean of the cell':<24}{said:>16}   [95 % band]")
-    lines += [f"{c.predicted:<24.4g}{c.observed:>16.4g}   [{c.low:.4g}, {c.high:.4g}]" for c in by_cell(found)]
-    return "\n".join([*lines, f"rows of {', '.join(found.participants)}"])
+        said.append(f"calibration: chi2 = {test.statistic:.4g} with {test.cells} cells, p = {test.p_value:.3g}")
+    what = "observed share" if not found.residual_cuts else "mean residual"
+    head = ("mean of the cell", what, "[95 % band]")
+    rows = tuple((f"{c.predicted:.4g}", f"{c.observed:.4g}", f"[{c.low:.4g}, {c.high:.4g}]") for c in by_cell(found))
+    text = [*said, *(f"{cell:<24}{value:>16}   {band}" for cell, value, band in (head, *rows))]
+    return (PrintedTable(head, rows, "; ".join(said), text="\n".join(text)),)
+
+
+def foot(plan: Plan, found: Cells) -> tuple[str, ...]:  # noqa: ARG001 - as every model
+    """Return the line under the table."""
+    return (f"rows of {', '.join(found.participants)}",)
 
 
 def panels(plan: Plan, found: Cells) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model

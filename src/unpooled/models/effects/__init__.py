@@ -42,7 +42,7 @@ MODEL: Model = Model(
         "exits": "the weighted number of people with an event, and without one, in each interval of time",
     },
     more_steps=_steps,
-    saved=("unpooled.models.effects.estimator:TreatmentEffect",),
+    saved=("unpooled.models.effects.estimator:TreatmentEffect", "unpooled.models.effects.outlook:EffectOutlook"),
     says="the effect of a treatment, adjusted for other columns",
     earlier=Citing(earlier),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
@@ -35,14 +34,12 @@ from unpooled.models.effects.result import (
     Overlap,
     effect_line,
     figure,
-    foot,
-    terms,
 )
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.protocol.messages import Array
-from unpooled.protocol.terms import ResultTerm, as_html, as_table
+from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,23 +47,6 @@ if TYPE_CHECKING:
     from unpooled.inference.life_table import KaplanMeier
     from unpooled.models.effects.outlook import EffectOutlook
     from unpooled.privacy.table import Table
-
-
-@dataclass(frozen=True, repr=False)
-class EffectSummary:
-    """A treatment effect as a table, with the lines under it."""
-
-    terms: tuple[ResultTerm, ...]
-    notes: tuple[str, ...]
-    statement: str
-
-    def __str__(self) -> str:
-        return "\n".join([*([as_table(self.terms)] if self.terms else []), *self.notes, self.statement])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return as_html(self.terms, "; ".join((*self.notes, self.statement)))
 
 
 class Adjusting:
@@ -238,11 +218,6 @@ class TreatmentEffect(Earlier, StudyEstimator):
         if self.result_.drawn is None:
             raise AttributeError("drawn_: no effect was drawn to earlier ones")
         return self.result_.drawn.drawn
-
-    def summary(self) -> EffectSummary:
-        """Return the effect, the means of the arms and the balance of the covariates, with what a reader must know."""
-        check_is_fitted(self)
-        return EffectSummary(terms(self.plan_, self.result_), foot(self.plan_, self.result_), self.statement_.headline)
 
     def curve(self, arm: str) -> KaplanMeier:
         """Return the weighted survival curve of an arm with its band; free of charge."""

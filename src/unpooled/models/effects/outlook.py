@@ -25,7 +25,7 @@ from unpooled.estimation.outlook import (
     without_prior,
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
-from unpooled.inference.summary import ACCENT, OTHER, SOFT
+from unpooled.inference.drawing import ACCENT, OTHER, SOFT
 from unpooled.models.effects.declared import OutcomeFamily
 from unpooled.models.effects.fit import coordinate
 from unpooled.models.effects.plan import STATISTICS, compile_plan

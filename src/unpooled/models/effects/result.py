@@ -13,6 +13,14 @@ import numpy as np
 
 from unpooled.errors import StudyError, UsageError, listed
 from unpooled.estimation.earlier import declared_columns
+from unpooled.inference.drawing import (
+    BAND,
+    CURVES,
+    INK,
+    SOFT,
+    new_figure,
+    plain,
+)
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.priors import (
     DrawnTo,
@@ -23,14 +31,6 @@ from unpooled.inference.priors import (
     named,
     rows_of,
     words,
-)
-from unpooled.inference.summary import (
-    BAND,
-    CURVES,
-    INK,
-    SOFT,
-    new_figure,
-    plain,
 )
 from unpooled.models.effects.declared import Estimand, OutcomeFamily
 from unpooled.protocol.messages import Array

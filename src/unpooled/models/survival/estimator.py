@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import cycle
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.calls import Summing, asked_of
 from unpooled.estimation.releasing import OfRows, asks, study_of_rows
 from unpooled.estimation.running import PlannedResult, run
-from unpooled.inference.summary import BAND, CURVES, new_figure
 from unpooled.models.survival import MODEL
 from unpooled.models.survival.declared import Parameters
 from unpooled.models.survival.fit import ArmMean, ArmsTest, CurveDifference, SurvivalResult, curve
 from unpooled.privacy.plan import Plan
 from unpooled.protocol.messages import Array
-from unpooled.protocol.terms import as_html
 
 if TYPE_CHECKING:
     from unpooled.inference.life_table import KaplanMeier
@@ -77,26 +74,8 @@ class SurvivalComparison(PlannedResult):
         msg = f"no difference of {arm!r} from {self.result_.arms[0]!r} is identified"
         raise KeyError(msg)
 
-    def figure(self) -> Any:  # noqa: ANN401 - a matplotlib figure
-        """Draw the curves of all arms with their pointwise bands as a matplotlib figure."""
-        figure, (axes,) = new_figure(5.4, 3.6)
-        shown = (arm for arm in self.result_.arms if arm not in self.result_.hidden)
-        for arm, colour in zip(shown, cycle(CURVES), strict=False):
-            own = self.curve(arm)
-            axes.fill_between(own.times, own.low, own.high, step="post", color=colour, alpha=BAND, lw=0)
-            axes.step(own.times, own.survival, where="post", color=colour, label=arm)
-        axes.set(xlabel="time", ylabel="survival", ylim=(0, 1.02), xlim=(0, self.result_.edges[-1]))
-        axes.legend()
-        return figure
-
-    def __str__(self) -> str:
-        return MODEL.table(self.plan_, self.result_)
-
-    def __repr__(self) -> str:
-        return f"SurvivalComparison({' against '.join(self.result_.arms)}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(MODEL.reading.terms(self.plan_, self.result_), self.statement_.headline)
+    def _what(self) -> str:
+        return " against ".join(self.result_.arms)
 
 
 @asks(OfRows, Summing, Parameters, leading="data time event by bounds", left=("nodes",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unpooled.models.tables.declared import STEPS, TEMPLATE, compile_plan, notes, outlook
 from unpooled.models.tables.fit import coordinate
-from unpooled.models.tables.result import Contingency, foot, panels, render, terms
+from unpooled.models.tables.result import Contingency, foot, panels, printed, render, terms
 from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(
@@ -12,7 +12,7 @@ MODEL = Model(
     compile_plan,
     STEPS,
     coordinate,
-    ResultReading(render=render, panels=panels, types=(Contingency,), terms=terms, foot=foot),
+    ResultReading(printed=printed, render=render, panels=panels, types=(Contingency,), terms=terms, foot=foot),
     outlook=outlook,
     households=True,
     template=TEMPLATE,

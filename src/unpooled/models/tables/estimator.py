@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.calls import asked_of
 from unpooled.estimation.releasing import OfRows, asks, study_of_rows
@@ -15,11 +13,8 @@ from unpooled.models.tables import MODEL
 from unpooled.models.tables.declared import Parameters
 from unpooled.models.tables.result import Cell, Contingency, Effect, Independence, LineShare, TableEstimate, TableQuantile
 from unpooled.privacy.plan import Plan
-from unpooled.protocol.terms import FIELDS, as_html
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from unpooled.models.tables.declared import TablesDesign
     from unpooled.privacy.ledger import Entry
 
@@ -79,21 +74,8 @@ class Tabulation(PlannedResult):
         msg = f"there is no quantile {part:g} of {line!r}: there are {listed(parts) if parts else 'none'}"
         raise KeyError(msg)
 
-    def to_frame(self) -> pl.DataFrame:
-        """Return the lines of the result as a polars data frame."""
-        import polars as pl
-
-        kinds = {name: pl.String if name in {"term", "group"} else pl.Float64 for name in FIELDS}
-        return pl.DataFrame([msgspec.structs.asdict(term) for term in self.terms], schema=kinds)
-
-    def __str__(self) -> str:
-        return MODEL.table(self.plan_, self.table_)
-
-    def __repr__(self) -> str:
-        return f"Tabulation({' x '.join(self.table_.columns)}; {self.statement_!r})"
-
-    def _repr_html_(self) -> str:
-        return as_html(self.terms, self.statement_.headline)
+    def _what(self) -> str:
+        return " x ".join(self.table_.columns)
 
 
 @asks(OfRows, Parameters, leading="data columns bounds")

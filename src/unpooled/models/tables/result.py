@@ -8,7 +8,7 @@ import msgspec
 
 from unpooled.errors import listed
 from unpooled.protocol.registry import Panel
-from unpooled.protocol.terms import ResultTerm, finite, known
+from unpooled.protocol.terms import PrintedTable, ResultTerm, finite, known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -202,15 +202,30 @@ def _set(e: Effect) -> str:
 
 def render(result: Contingency) -> str:
     """Return the pooled counts with their shares, the test, the effects and the quantiles, and the lines under them."""
-    lines = [*_counts(result), *_effects(result), *_quantiles(result), "", *_foot(result)]
-    return "\n".join(lines)
+    shares, quantiles = _shares(result), _quantiles(result)
+    lines = [str(_counts(result)), *(["", str(shares)] if len(result.columns) > 2 and result.shares else [])]  # noqa: PLR2004 - strata
+    effects = _effects(result)
+    lines += ["", *effects.foot] if effects.foot else []
+    named = ""
+    for compared, name, value, ends in effects.rows:
+        lines += [compared] if compared != named else []
+        lines.append(f"  {name:<30}{value:>9}  {ends}")
+        named = compared
+    lines += ["", str(quantiles)] if quantiles.rows else []
+    return "\n".join((*lines, "", *_foot(result)))
 
 
-def _counts(result: Contingency) -> Iterator[str]:
+def printed(plan: Plan, result: Contingency) -> tuple[PrintedTable, ...]:  # noqa: ARG001 - as every model
+    """Return the tables of a result: counts, shares over all strata, effects and quantiles, as far as there are any."""
+    found = [_counts(result), _shares(result), _effects(result), _quantiles(result)]
+    return tuple(table for table in found if table.rows or table.foot)
+
+
+def _counts(result: Contingency) -> PrintedTable:
     source = result.cells[0].source
     own = [cell for cell in result.cells if cell.source == source]
     people = "an unknown number of rows" if result.rows is None else f"{result.rows} rows"
-    yield f"{' x '.join(result.columns)}: {people}, {result.sources} {'party' if result.sources == 1 else 'parties'}"
+    title = f"{' x '.join(result.columns)}: {people}, {result.sources} {'party' if result.sources == 1 else 'parties'}"
     shares = {(s.line, s.level): s.value for s in result.shares}
     rows = []
     for cell in own[:_MOST]:
@@ -219,56 +234,45 @@ def _counts(result: Contingency) -> Iterator[str]:
         share = shares.get(key) if len(result.columns) < 3 else None  # noqa: PLR2004 - no strata
         of_line = f"{share.value:.1%} [{share.low:.1%}, {share.high:.1%}]" if share is not None else ""
         rows.append((*cell.levels, f"{c.value:.0f}", f"[{c.low:.0f}, {c.high:.0f}]", of_line))
-    titles = (*result.columns, "count", "interval", "of its line" if len(result.columns) > 1 else "share")
-    yield from _aligned([titles, *rows], len(result.columns))
-    if len(own) > _MOST:
-        yield f"and {len(own) - _MOST} more cells"
-    if len(result.columns) > 2 and result.shares:  # noqa: PLR2004 - over all strata
-        rows = [
-            (s.line, s.level, f"{s.value.value:.1%}", f"[{s.value.low:.1%}, {s.value.high:.1%}]")
-            for s in result.shares
-            if s.value is not None
-        ]
-        yield ""
-        yield from _aligned([(result.columns[0], result.columns[-1], "of its line", "interval"), *rows], 2)
+    head = (*result.columns, "count", "interval", "of its line" if len(result.columns) > 1 else "share")
+    foot = (f"and {len(own) - _MOST} more cells",) if len(own) > _MOST else ()
+    return PrintedTable(head, tuple(rows), title, foot, words=len(result.columns))
 
 
-def _effects(result: Contingency) -> Iterator[str]:
-    test = result.independence
-    if test is not None:
-        said = "not identified" if test.p_value is None else f"chi2 = {test.statistic:.4g}, p = {test.p_value:.3g}"
-        yield ""
-        yield f"independence of {result.columns[0]} and {result.columns[-1]}: {said}"
-    named = ""
+def _shares(result: Contingency) -> PrintedTable:
+    """Return the shares over all strata."""
+    if len(result.columns) < 3:  # noqa: PLR2004 - no strata
+        return PrintedTable()
+    rows = tuple(
+        (s.line, s.level, f"{s.value.value:.1%}", f"[{s.value.low:.1%}, {s.value.high:.1%}]")
+        for s in result.shares
+        if s.value is not None
+    )
+    return PrintedTable((result.columns[0], result.columns[-1], "of its line", "interval"), rows, words=2)
+
+
+def _effects(result: Contingency) -> PrintedTable:
+    test, rows = result.independence, []
     for e in result.effects:
-        if (compared := _compared(result, e)) != named:
-            yield compared
-            named = compared
         value = "" if e.value is None else f"{e.value:.4g}"
         ends = f"[{e.low:.4g}, {e.high:.4g}]" if e.form == "interval" else _set(e)
-        yield f"  {e.name:<30}{value:>9}  {ends}"
+        rows.append((_compared(result, e), e.name, value, ends))
+    foot = []
+    if test is not None:
+        said = "not identified" if test.p_value is None else f"chi2 = {test.statistic:.4g}, p = {test.p_value:.3g}"
+        foot.append(f"independence of {result.columns[0]} and {result.columns[-1]}: {said}")
+    head = ("compared", "effect", "value", "interval") if rows else ()
+    return PrintedTable(head, tuple(rows), foot=tuple(foot), words=2)
 
 
-def _quantiles(result: Contingency) -> Iterator[str]:
-    lines = list(dict.fromkeys(q.line for q in result.quantiles))
-    if not lines:
-        return
-    parts = list(dict.fromkeys(q.part for q in result.quantiles))
-    yield ""
-    rows = [(line, *(_quantile(q) for q in result.quantiles if q.line == line)) for line in lines]
-    yield from _aligned([(f"quantiles of {result.columns[-1]}", *(f"{part:g}" for part in parts)), *rows], 1)
+def _quantiles(result: Contingency) -> PrintedTable:
+    lines, parts = (list(dict.fromkeys(getattr(q, name) for q in result.quantiles)) for name in ("line", "part"))
+    rows = tuple((line, *(_quantile(q) for q in result.quantiles if q.line == line)) for line in lines)
+    return PrintedTable((f"quantiles of {result.columns[-1]}", *(f"{part:g}" for part in parts)), rows)
 
 
 def _quantile(q: TableQuantile) -> str:
     return "not identified" if q.value is None else f"{q.value:.4g} [{q.low:.4g}, {q.high:.4g}]"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]], texts: int) -> Iterator[str]:
-    """Yield rows of a table: the first columns are texts, the others numbers, flush right."""
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for row in rows:
-        cells = [cell.ljust(w) if k < texts else cell.rjust(w) for k, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        yield "  ".join(cells).rstrip()
 
 
 def panels(plan: Plan, result: Contingency) -> tuple[Panel, ...]:  # noqa: ARG001 - as every model
