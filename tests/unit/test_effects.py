@@ -125,7 +125,7 @@ def by_hand(data: dict[str, Any], y: np.ndarray, logistic: bool) -> dict[str, fl
     }
 
 
-@pytest.mark.slow
+@pytest.mark.slow_for("False")
 @pytest.mark.guarantee
 @pytest.mark.parametrize("logistic", [False, True])
 def test_without_noise_effects_are_the_textbook_s(logistic: bool) -> None:
@@ -147,7 +147,6 @@ def test_without_noise_effects_are_the_textbook_s(logistic: bool) -> None:
     assert treated.effect_.estimate == pytest.approx(exact["ATT"], abs=2e-4 if logistic else 2e-3)
 
 
-@pytest.mark.slow
 @pytest.mark.guarantee
 def test_without_noise_weighted_curves_are_those_of_weighted_counts_and_the_difference_lies_between_them() -> None:
     rng = np.random.default_rng(3)
