@@ -267,7 +267,7 @@ def test_numbers_that_json_has_no_word_for_are_null() -> None:
     data = {
         "plan": "0",
         "holds": True,
-        "level": 0.95,
+        "confidence": 0.95,
         "ratio": "",
         "terms": [],
         "joint": {"statistic": float("nan"), "degrees": 1, "p_value": float("inf")},

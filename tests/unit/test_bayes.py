@@ -242,7 +242,7 @@ def test_studies_that_do_not_fit_are_refused() -> None:
         model.compile(msgspec.structs.replace(good, parties=(good.parties[0], other)))
     for parameters, words in (
         ({"response": "z"}, "one declared column"),
-        ({"level": 1.0}, "level"),
+        ({"confidence": 1.0}, "confidence"),
         ({"typo": 1}, "typo"),
         ({"tolerate": "1"}, "tolerate"),
         ({"covariance": "x"}, "covariance is one of auto, model, robust, cluster"),
@@ -265,7 +265,7 @@ def test_studies_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_study_renders_its_coefficients() -> None:
-    model, asked = load("bayes"), study(epsilon=math.inf, level=0.9)
+    model, asked = load("bayes"), study(epsilon=math.inf, confidence=0.9)
     rng = np.random.default_rng(1)
     tables = {}
     for name in ("one", "two"):

@@ -148,7 +148,7 @@ WRONG_RUNS = {
     'prior = "run:nowhere"': "holds no record",
     'prior = "study.run"': 'each is "run:FOLDER"',
     'prior = "files:study.run"': 'each is "run:FOLDER"',
-    "prior = [3]\nlevel = 0.9": "prior",
+    "prior = [3]\nconfidence = 0.9": "prior",
     'prior = ["run:study.run", 3]': 'each is "run:FOLDER"',
     'prior = ["run:study.run", {name = "b", coefficients = {age = 1.0}, slope = 2}]': "slope",
     'prior = "run:study.run"\nprior_rows = "all"': "prior_rows is",
@@ -189,7 +189,7 @@ def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
     refused("another response", model, (*FEATURES, response), 'response = "falls"\nfamily = "logistic"')
     own = STAY if model == "bayes" else ILL
     refused(r"a coefficient of dose, and this study has no such column: declare it", model, (*FEATURES[:2], own), parameters)
-    refused("name the response first", model, (*FEATURES, own), "level = 0.9")
+    refused("name the response first", model, (*FEATURES, own), "confidence = 0.9")
     if model == "glm":
         refused("another family", model, (*FEATURES, ILL), f'{parameters}\nfamily = "poisson"')
         turned = Column("ill", categories=("yes", "no"))

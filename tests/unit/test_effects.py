@@ -190,7 +190,7 @@ SURVIVAL = {"family": "survival", "event": "left", "horizon": 10.0}
         ({"family": "logistic"}, "two declared categories"),
         ({"response": "ward"}, "every other family a number"),
         ({"overlap": 0.5}, "overlap lies between"),
-        ({"level": 1.0}, "level must lie"),
+        ({"confidence": 1.0}, "confidence must lie"),
         ({"covariates": "age + arm"}, "the outcome, its event or the treatment"),
         ({"covariates": "y ~ age"}, "right side of a formula"),
         ({"covariates": "height"}, "no card declares"),

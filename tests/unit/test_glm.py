@@ -484,7 +484,7 @@ def test_a_summary_is_a_table_that_can_be_corrected_saved_and_read() -> None:
     assert "family gamma, dispersion" in str(plain)
     assert 0.2 < model.dispersion_ < 1.2
     assert "p (holm)" in corrected._repr_html_()
-    for wrong in ({"level": 1.0}, {"adjust": "bonferroni"}):
+    for wrong in ({"confidence": 1.0}, {"adjust": "bonferroni"}):
         with pytest.raises(UsageError):
             model.summary(**wrong)
 
@@ -528,7 +528,7 @@ def study(family: str = "logistic", **changes: Any) -> Study:
         ("family is one of", {"family": "probit"}, None),
         ("method is one of", {"method": "guess"}, None),
         ("max_passes", {"max_passes": 0}, None),
-        ("level", {"level": 1.0}, None),
+        ("confidence", {"confidence": 1.0}, None),
         ("ridge", {"ridge": -1.0}, None),
         ("rows is", {"rows": "long"}, None),
         ("for method 'moments' alone", {"rows": "unit"}, None),

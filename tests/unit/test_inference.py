@@ -87,7 +87,7 @@ def test_privacy_is_told_apart_and_adds_up() -> None:
 
 
 def test_a_summary_reads_as_people_expect() -> None:
-    table = fitted("refinement", epsilon=5.0).summary(level=0.9, adjust="holm")
+    table = fitted("refinement", epsilon=5.0).summary(confidence=0.9, adjust="holm")
     text = str(table)
     for word in ("estimate", "std error", "privacy", "[0.05", "0.95]", "R^2", "F(4)", "p (holm)", f"n = {N}"):
         assert word in text
@@ -142,8 +142,8 @@ def test_a_summary_is_asked_for_in_known_words() -> None:
     with pytest.raises(UsageError, match="adjust is None or 'holm', not 'bonferroni'"):
         fitted().summary(adjust="bonferroni")
     for level in (0.0, 1.0, -0.5, 2.0):
-        with pytest.raises(UsageError, match="level"):
-            fitted().summary(level=level)
+        with pytest.raises(UsageError, match="confidence"):
+            fitted().summary(confidence=level)
 
 
 def test_what_is_not_identified_says_so() -> None:
@@ -256,7 +256,7 @@ def test_contrasts_and_smaller_models(method: str) -> None:
         (lambda: model.contrast([1.0, 2.0]), "a weight for each of the 4"),
         (lambda: model.anova(["height"]), "'height'"),
         (lambda: model.anova(list(NAMES)), "leave something out"),
-        (lambda: model.summary(level=1.0), "level"),
+        (lambda: model.summary(confidence=1.0), "confidence"),
         (lambda: model.summary(adjust="bonferroni"), "adjust"),
     ):
         with pytest.raises(UsageError, match=words):

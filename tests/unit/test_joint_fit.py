@@ -349,7 +349,7 @@ def test_studies_that_it_does_not_answer_are_refused_by_name():
         (good, {"formula": "z ~ u + v"}, "left side of the formula"),
         (good, {"method": "cosines"}, "method is one of"),
         (good | {"c": [number("w")]}, {"method": "sines"}, '"sines" needs two parties, and this study has 3'),
-        (good, {"level": 1.0}, "level"),
+        (good, {"confidence": 1.0}, "confidence"),
         (good, {"reference": {"u": "x"}}, "u"),
         ({"a": [u], "b": [u, y]}, {}, "'u' is declared by two parties"),
         ({"a": [u, y], "b": [v, y]}, {}, "a, b declare it"),

@@ -458,7 +458,7 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
         ({"check": "some"}, "check is"),
         ({"method": "rounds"}, "method is one of"),
         ({"formula": "a0:a1"}, "needs columns of p0, p1"),
-        ({"level": 1.0}, "level must"),
+        ({"confidence": 1.0}, "confidence must"),
         ({"tolerate": 2}, "leaves no noise"),
         ({"nodes": ["p0"]}, "unknown field"),
         ({"response": "nothing"}, "must be a declared column of one party"),

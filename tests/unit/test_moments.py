@@ -345,7 +345,7 @@ def test_intervals_and_precisions_are_checked() -> None:
     assert high - low == pytest.approx(2 * 1.6448536 * np.sqrt(np.diag(fit.covariance_)))
     assert fit.joint_covariance_.shape == (3, 3)
     for level in (0.0, 1.0, math.nan, 2.0):
-        with pytest.raises(UsageError, match="level"):
+        with pytest.raises(UsageError, match="confidence"):
             fit.interval(level)
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(UsageError, match="precision"):

@@ -51,7 +51,7 @@ WAYS = (
     {},
     {"reference": {"arm": "b"}},
     {"coding": "sum"},
-    {"adjust": "holm", "level": 0.9},
+    {"adjust": "holm", "confidence": 0.9},
 )
 
 
@@ -167,7 +167,7 @@ def test_every_command_prints_one_table_and_no_interval_of_a_level(ran: Path, mo
     assert {"arm = a", "arm = never"} < {term["term"] for term in predicting}
     assert all(term[name] is None for term in predicting for name in SURE)
     assert np.sqrt(np.diag(whole["vcov"])) == pytest.approx([term["std_error"] for term in told])
-    assert (whole["nobs"], whole["epsilon"], whole["delta"], whole["level"]) == (N, 5.0, 1e-6, 0.95)
+    assert (whole["nobs"], whole["epsilon"], whole["delta"], whole["confidence"]) == (N, 5.0, 1e-6, 0.95)
     assert (whole["family"], whole["response"]) == (("linear", "y") if model == "bayes" else ("logistic", "ill"))
     assert (whole["levels"]["arm"], whole["references"]["arm"]) == (["a", "b", "c", "never"], "a")
     assert any("never" in name for name in whole["not_determined"])
@@ -196,7 +196,7 @@ def test_a_contrast_of_a_run(ran: Path, model: str) -> None:
     assert [term["term"] for term in told["terms"]] == ["arm: b - a", "age"]
     assert told["joint"]["degrees"] == 2
     assert told["joint"]["p_value"] < told["terms"][0]["p_value"]
-    assert told["level"] == 0.9
+    assert told["confidence"] == 0.9
     for asked, words in (
         ("arm: b", "is not determined"),
         ("arm: b - x", "cannot be read at 'x'"),

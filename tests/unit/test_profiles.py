@@ -89,11 +89,11 @@ def test_without_noise_it_is_the_curve_of_least_squares(spline: str) -> None:
 
 
 def test_it_is_the_contrast_that_one_would_write(noisy: PrivateLinearRegression) -> None:
-    found = noisy.profile("dose", level=0.9)
+    found = noisy.profile("dose", confidence=0.9)
     rows = basis(SPLINE, dose=found.at)
     for k in (1, 40, 100):
         weights = {f"bs(dose)[{j + 1}]": rows[k, j] - rows[0, j] for j in range(rows.shape[1])}
-        (line,) = noisy.contrast(weights, level=0.9).terms
+        (line,) = noisy.contrast(weights, confidence=0.9).terms
         own = (found.estimate[k], found.std_error[k], found.privacy[k], found.low[k], found.high[k])
         assert own == pytest.approx((line.estimate, line.std_error, line.privacy, line.conf_low, line.conf_high))
     assert (found.privacy[1:] > 0).all()
@@ -258,8 +258,8 @@ def test_what_has_no_curve_of_its_own_is_refused() -> None:
     model = regression(SPLINE)
     with pytest.raises(UsageError, match="one linear predictor"):
         model.profile("dose", label="q")
-    with pytest.raises(UsageError, match="level must lie"):
-        model.profile("dose", level=1.0)
+    with pytest.raises(UsageError, match="confidence must lie"):
+        model.profile("dose", confidence=1.0)
     offset = PrivateGLM("poisson", epsilon=math.inf, bounds=BOUNDS, y_bounds=(0, 20), random_state=0)
     counts = FRAME.with_columns(n=np.minimum(np.random.default_rng(0).poisson(1 + DOSE / 5), 20))
     offset.fit(counts, formula="n ~ dose + offset(log(dose + 1))")

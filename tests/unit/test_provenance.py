@@ -646,7 +646,7 @@ ASKED = {
     "moments": None,  # the fit's own
     "target": None,  # the fit itself
     "pairs": (X[:50], X[:50] + 0.01),
-    "level": 0.9,
+    "confidence": 0.9,
     "coef_": None,
 }
 #: Not called: they fit anew, write, or change the estimator.

@@ -298,7 +298,7 @@ def _summary(call: serving.SummaryCall) -> dict[str, Any]:
     return {
         "answer": "summary",
         "terms": [_term(term.line) for term in found.terms],
-        "level": found.level,
+        "confidence": found.confidence,
         "ratio": found.ratio,
         "foot": [*found._foot()],  # noqa: SLF001 - printed by R as Python prints it
         "not_determined": list(found.not_determined),
@@ -319,7 +319,13 @@ def _contrast(call: serving.ContrastCall) -> dict[str, Any]:
     words: Any = call.asked[0] if len(call.asked) == 1 else call.asked  # a column alone is all its levels
     found = tables.contrast(words, **arguments_of(tables.contrast, asked))
     terms = [_term(term.line) for term in found.terms]
-    return {"answer": "contrast", "level": found.level, "ratio": found.ratio, "terms": terms, "joint": _test(found.joint)}
+    return {
+        "answer": "contrast",
+        "confidence": found.confidence,
+        "ratio": found.ratio,
+        "terms": terms,
+        "joint": _test(found.joint),
+    }
 
 
 @answer.register

@@ -48,7 +48,7 @@ def result(
             "terms": terms,
             "predicting": found.model.reading.predicting(found.plan, found.result),
             **({"analyses": [_about(part) for part in found.parts]} if found.parts else {}),
-            **({} if tables is None else tables.data(getattr(found.result, "level", 0.95))),
+            **({} if tables is None else tables.data(getattr(found.result, "confidence", 0.95))),
         }
         say_json("result", data)
         return
@@ -80,7 +80,7 @@ def contrast(
     ),
     *,
     analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
-    level: float = typer.Option(0.95, "--level", help="Of the intervals."),
+    confidence: float = typer.Option(0.95, "--confidence", help="Of the intervals."),
     against: str | None = typer.Option(None, "--against", help="The class that others are compared with (multinomial)."),
     exponentiate: bool = typer.Option(False, "--exponentiate", help="Print odds, rate or hazard ratios."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
@@ -94,14 +94,14 @@ def contrast(
     if tables is None:
         msg = f"this run of model {found.plan.study.model!r} released no standard errors, so nothing can be compared: `bayes` and `glm` do where there are rows and epsilon enough"
         raise UsageError(msg)
-    told = tables.contrast(asked, level=level, against=against, exponentiate=exponentiate)
+    told = tables.contrast(asked, confidence=confidence, against=against, exponentiate=exponentiate)
     if as_json:
         from unpooled.cli.say import say_json
 
         data = {
             "plan": (found.whole or found.plan).hash,
             "holds": found.statement.holds,
-            "level": level,
+            "confidence": confidence,
             "ratio": told.ratio,
             "terms": [term.line for term in told.terms],
             "joint": {"statistic": told.statistic, "degrees": told.degrees, "p_value": told.p_value},

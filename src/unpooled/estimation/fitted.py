@@ -202,13 +202,13 @@ class Profiled:
         """Return what the tables are made of, or raise an error that says which method has standard errors."""
         raise NotImplementedError
 
-    def profile(self, variable: str, level: float = 0.95, *, label: object = None, against: object = None) -> Profile:
+    def profile(self, variable: str, confidence: float = 0.95, *, label: object = None, against: object = None) -> Profile:
         """Return the fitted curve of a number that the formula names (``bs(dose)``, ``I(age**2)``), with a pointwise band, free of charge.
 
         The curve is given over the declared range, as differences from its value at the lower end: of the response of a linear model, of the
         linear predictor of another one. Of several classes ``label`` names one, and ``against`` the one that it is compared with.
         """
-        return profile(self._tables(), variable, level, label=label, against=against)
+        return profile(self._tables(), variable, confidence, label=label, against=against)
 
 
 class Tabled(Profiled):
@@ -216,7 +216,7 @@ class Tabled(Profiled):
 
     def summary(
         self,
-        level: float = 0.95,
+        confidence: float = 0.95,
         adjust: str | None = None,
         *,
         reference: Mapping[str, str] | None = None,
@@ -235,13 +235,13 @@ class Tabled(Profiled):
             warn_caller("`reference` names levels of columns; a class is named by `against`", FutureWarning)
             reference, against = None, reference
         asked: dict[str, Any] = {"reference": reference, "coding": coding, "against": against, "exponentiate": exponentiate}
-        return tables.summary(level, adjust, **asked)
+        return tables.summary(confidence, adjust, **asked)
 
     def contrast(
         self,
         C: Any,  # noqa: ANN401 - weights in several forms
         value: Any = 0.0,  # noqa: ANN401 - a number, or one for each
-        level: float = 0.95,
+        confidence: float = 0.95,
         *,
         reference: Mapping[str, str] | None = None,
         against: object = None,
@@ -253,7 +253,7 @@ class Tabled(Profiled):
         to weights, or as rows of weights. ``value``: what they are compared with.
         """
         asked: dict[str, Any] = {"reference": reference, "against": against, "exponentiate": exponentiate}
-        return self._tables().contrast(C, value, level, **asked)
+        return self._tables().contrast(C, value, confidence, **asked)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
         """Return a Wald test for every column; ``smaller``: whether the columns that it does not name explain anything."""

@@ -114,7 +114,7 @@ _GIVEN_LATER = frozenset(
         "exposure",
         "offset",
         "response_bound",
-        "level",
+        "confidence",
         "reference",
         "coding",
         "split",

@@ -118,7 +118,7 @@ class Estimates(msgspec.Struct, frozen=True):
         return weights @ np.array(self.estimate), weights @ whole @ weights.T, weights @ alone @ weights.T
 
     def lines(
-        self, printed: PrintedTerms, level: float = 0.95, adjust: str | None = None
+        self, printed: PrintedTerms, confidence: float = 0.95, adjust: str | None = None
     ) -> tuple[tuple[SummaryTerm, ...], tuple[str, ...]]:
         """Wald tests and intervals of the printed lines that are determined, and the names of the others.
 
@@ -130,7 +130,7 @@ class Estimates(msgspec.Struct, frozen=True):
         told = self.determined(printed.weights)
         values, covariance, sampling = self.mapped(printed.weights)
         told &= covariance.diagonal() > 0
-        found = wald_lines(printed.names, values, covariance.diagonal(), sampling.diagonal(), level)
+        found = wald_lines(printed.names, values, covariance.diagonal(), sampling.diagonal(), confidence)
         lines = [line for line, sure in zip(found, told.tolist(), strict=True) if sure]
         if adjust == "holm":
             slopes = printed.slopes[told]
@@ -141,16 +141,16 @@ class Estimates(msgspec.Struct, frozen=True):
 
 
 def wald_lines(
-    names: Sequence[str], values: Row, variances: Row, sampling: Row, level: float, against: Row | float = 0.0
+    names: Sequence[str], values: Row, variances: Row, sampling: Row, confidence: float, against: Row | float = 0.0
 ) -> list[SummaryTerm]:
     """Return estimates with standard errors, z tests against values, and intervals."""
-    if not 0 < level < 1:
-        raise UsageError("level must lie between 0 and 1")
+    if not 0 < confidence < 1:
+        raise UsageError("confidence must lie between 0 and 1")
     errors = np.sqrt(np.maximum(variances, 0.0))
     privacy = np.sqrt(np.maximum(variances - sampling, 0.0))
     z = np.divide(values - against, errors, out=np.zeros_like(values), where=errors > 0)
     p = np.array([math.erfc(abs(v) / math.sqrt(2)) for v in z.tolist()])
-    half = NormalDist().inv_cdf(0.5 + level / 2) * errors
+    half = NormalDist().inv_cdf(0.5 + confidence / 2) * errors
     columns = (values, errors, privacy, z, p, values - half, values + half)
     return [SummaryTerm(*line) for line in zip(names, *(c.tolist() for c in columns), strict=True)]
 

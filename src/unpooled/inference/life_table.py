@@ -91,7 +91,7 @@ class LifeTable(msgspec.Struct, frozen=True):
         """Events per person, between 0 and 1, with one person's worth of doubt."""
         return min(max(sum(self.events), 1.0 + self.noise) / max(self.persons, 1.0), 1.0)
 
-    def kaplan_meier(self, level: float = 0.95) -> KaplanMeier:
+    def kaplan_meier(self, confidence: float = 0.95) -> KaplanMeier:
         """Return the curve at the ends of the intervals, with pointwise bands that hold sampling and privacy noise."""
         events, censored = np.array(self.events), np.array(self.censored)
         logs = _log_survival(events, censored, self.stayed)
@@ -108,7 +108,7 @@ class LifeTable(msgspec.Struct, frozen=True):
         # On the scale of log(-log S), where a band stays between 0 and 1.
         survival = np.clip(np.exp(logs), _CERTAIN, 1 - _CERTAIN)
         scale = np.log(survival)
-        half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(sampling + privacy) / np.maximum(-scale, _CERTAIN)
+        half = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(sampling + privacy) / np.maximum(-scale, _CERTAIN)
         half = np.minimum(half, 50.0)
         low, high = (survival ** np.exp(sign * half) for sign in (1, -1))
         return KaplanMeier(
@@ -118,7 +118,7 @@ class LifeTable(msgspec.Struct, frozen=True):
             (1.0, *high.tolist()),
             tuple(self.at_risk.tolist()),
             self.events,
-            level,
+            confidence,
             math.sqrt(privacy[-1]),
         )
 
@@ -143,7 +143,7 @@ class KaplanMeier(Result):
     high: tuple[float, ...]
     at_risk: tuple[float, ...]
     events: tuple[float, ...]
-    level: float
+    confidence: float
     #: The deviation that privacy adds to the logarithm of the curve at its end.
     privacy: float
     _saved_types: ClassVar[tuple[type, ...]] = ()
@@ -158,7 +158,7 @@ class KaplanMeier(Result):
         return {name: list(getattr(self, name)) for name in ("times", "survival", "low", "high")}
 
     def _panels(self) -> tuple[Panel, ...]:
-        title, names = f"survival, {self.level:.0%} pointwise band", tuple(f"{time:g}" for time in self.times)
+        title, names = f"survival, {self.confidence:.0%} pointwise band", tuple(f"{time:g}" for time in self.times)
         curve = (self.survival, self.low, self.high)
         words = ("time", "survival")
         return (Panel(title, names, *curve, ordered=True, steps=True, places=self.times, axes=words),)
@@ -169,7 +169,7 @@ class KaplanMeier(Result):
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def _lines(self) -> list[tuple[str, ...]]:
-        lines: list[tuple[str, ...]] = [("time", "survival", f"{self.level:.0%} band", "at risk", "events")]
+        lines: list[tuple[str, ...]] = [("time", "survival", f"{self.confidence:.0%} band", "at risk", "events")]
         for row in self._numbers():
             time, survival, low, high, n, d = row.values()
             lines.append((f"{time:.5g}", f"{survival:.4f}", f"[{low:.4f}, {high:.4f}]", f"{n:.1f}", f"{d:.1f}"))

@@ -63,7 +63,7 @@ class Profile(Result):
     privacy: Row
     low: Row
     high: Row
-    level: float
+    confidence: float
     #: The quantity whose differences these are, in words: the response, or the linear predictor.
     scale: str
     #: Epsilon and what else the release promises, in words.
@@ -98,7 +98,7 @@ class Profile(Result):
         """Return the curve as a figure of a report."""
         first = f"{self.label}: " if self.label else ""
         return Panel(
-            f"{first}curve of {self.variable}, {self.level:.0%} pointwise band",
+            f"{first}curve of {self.variable}, {self.confidence:.0%} pointwise band",
             tuple(f"{x:g}" for x in self.at.tolist()),
             tuple(self.estimate.tolist()),
             tuple(self.low.tolist()),
@@ -114,7 +114,7 @@ class Profile(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; None stands where a point is not determined."""
-        words = {name: getattr(self, name) for name in ("variable", "level", "scale", "statement", "label", "against")}
+        words = {name: getattr(self, name) for name in ("variable", "confidence", "scale", "statement", "label", "against")}
         sure = self.determined.tolist()
         numbers = {name: [finite(value) for value in values.tolist()] for name, values in self._arrays().items()}
         return words | {"determined": sure} | numbers
@@ -127,7 +127,7 @@ class Profile(Result):
 
     def _lines(self) -> list[tuple[str, ...]]:
         errors = ("deviation",) if self.is_credible else ("std error", "privacy")
-        lines: list[tuple[str, ...]] = [(self.variable, "difference", *errors, *ends(self.level))]
+        lines: list[tuple[str, ...]] = [(self.variable, "difference", *errors, *ends(self.confidence))]
         for k in range(0, self.at.size, _PRINTED):
             if self.determined[k]:
                 adds = () if self.is_credible else (self.privacy[k],)
@@ -151,14 +151,16 @@ def without_privacy(errors: Row, privacy: Row) -> Row:
     return np.asarray(np.sqrt(np.maximum(1 - share**2, 0.0)))
 
 
-def profile(tables: Tables, variable: str, level: float = 0.95, *, label: object = None, against: object = None) -> Profile:
+def profile(
+    tables: Tables, variable: str, confidence: float = 0.95, *, label: object = None, against: object = None
+) -> Profile:
     """Return the curve of a number that the fit's formula names; of several classes, that of the class ``label`` against another one."""
     at, rows = _contrasts(tables, variable)
     printed = tables.printed(None, None, against)
     own = _class(tables, printed.against, label)
     weights = np.array([printed.placed(row, own) for row in rows])
     values, covariance, sampling = tables.estimates.mapped(weights)
-    lines = wald_lines([f"{x:g}" for x in at.tolist()], values, covariance.diagonal(), sampling.diagonal(), level)
+    lines = wald_lines([f"{x:g}" for x in at.tolist()], values, covariance.diagonal(), sampling.diagonal(), confidence)
     found = np.array([(t.estimate, t.std_error, t.privacy, t.conf_low, t.conf_high) for t in lines]).T
     nothing = ~(weights != 0).any(axis=1)
     sure = tables.estimates.determined(weights) & np.isfinite(found).all(axis=0)
@@ -169,15 +171,15 @@ def profile(tables: Tables, variable: str, level: float = 0.95, *, label: object
         found[2] = np.nan
     estimate, errors, privacy, low, high = found
     scale = f"linear predictor ({_SCALES[tables.family]})" if tables.family in _SCALES else _response(tables.response)
-    words = (level, scale, tables.statement, own, printed.against)
+    words = (confidence, scale, tables.statement, own, printed.against)
     return Profile(variable, at, estimate, errors, privacy, low, high, *words)
 
 
-def panels(tables: Tables, level: float) -> Iterator[Panel]:
+def panels(tables: Tables, confidence: float) -> Iterator[Panel]:
     """Yield a figure for every variable whose curve is no straight line, where the release determines some of it."""
     for variable in curved(tables):
         for label in tables.classes[1:] or (None,):
-            found = profile(tables, variable, level, label=label, against=tables.classes[0] if label else None)
+            found = profile(tables, variable, confidence, label=label, against=tables.classes[0] if label else None)
             if found.determined.any():
                 yield found.panel
 

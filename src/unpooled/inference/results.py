@@ -240,9 +240,9 @@ def records(parts: Iterable[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def ends(level: float) -> tuple[str, str]:
+def ends(confidence: float) -> tuple[str, str]:
     """Return the heads of the two columns of an interval."""
-    return f"[{(1 - level) / 2:.3g}", f"{(1 + level) / 2:.3g}]"
+    return f"[{(1 - confidence) / 2:.3g}", f"{(1 + confidence) / 2:.3g}]"
 
 
 def _package(name: str, asked: str) -> Any:  # noqa: ANN401 - a module

@@ -241,18 +241,20 @@ class PooledTerm(Result):
     """
 
     term: str
-    level: float
+    confidence: float
     sites: Mapping[str, SummaryTerm]
     left_out: Mapping[str, str]
     pooled: Pooled | None
     _saved_types: ClassVar = (Pooled, SummaryTerm)
 
     @classmethod
-    def of(cls, term: str, level: float, sites: Mapping[str, SummaryTerm], left_out: Mapping[str, str]) -> PooledTerm:
+    def of(cls, term: str, confidence: float, sites: Mapping[str, SummaryTerm], left_out: Mapping[str, str]) -> PooledTerm:
         """Pool the estimates of the sites, by the squares of their standard errors."""
         values = np.array([line.estimate for line in sites.values()])
         variances = np.array([line.std_error for line in sites.values()]) ** 2
-        return cls(term, level, sites, left_out, pooled(values, variances, level) if len(sites) >= POOLED else None)
+        return cls(
+            term, confidence, sites, left_out, pooled(values, variances, confidence) if len(sites) >= POOLED else None
+        )
 
     @property
     def lines(self) -> tuple[ResultTerm, ...]:
@@ -266,7 +268,7 @@ class PooledTerm(Result):
             return own
         from scipy.special import ndtr, ndtri
 
-        (fixed, variance), half = found.fixed, float(ndtri(0.5 + self.level / 2))
+        (fixed, variance), half = found.fixed, float(ndtri(0.5 + self.confidence / 2))
         error = math.sqrt(variance)
         one = ResultTerm(
             self.term,
@@ -293,7 +295,7 @@ class PooledTerm(Result):
             math.sqrt(max(1 - ((t.privacy or 0.0) / t.std_error) ** 2, 0.0)) if t.std_error else 1.0 for t in lines
         )
         low, high = (tuple(getattr(t, end) for t in lines) for end in ("conf_low", "conf_high"))
-        title = f"{self.term} at every site, with {self.level:.0%} intervals"
+        title = f"{self.term} at every site, with {self.confidence:.0%} intervals"
         weights = tuple(1 / self.sites[t.group].std_error ** 2 if t.group in self.sites else 0.0 for t in lines)
         shown = (tuple(t.group for t in lines), tuple(t.estimate for t in lines))
         return Panel(title, *shown, low, high, parts, weights=weights)
@@ -308,7 +310,7 @@ class PooledTerm(Result):
         """Return everything as plain data."""
         own = None if self.pooled is None else asdict(self.pooled)
         facts = {"left_out": dict(self.left_out), "pooled": own, "notes": self.notes}
-        return {"term": self.term, "level": self.level, "terms": self._numbers(), **facts}
+        return {"term": self.term, "confidence": self.confidence, "terms": self._numbers(), **facts}
 
     @property
     def notes(self) -> list[str]:
@@ -330,7 +332,7 @@ class PooledTerm(Result):
         return [*words, *(f"site {name} is left out: {why}" for name, why in self.left_out.items())]
 
     def _lines(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = [(self.term, "estimate", "std error", "privacy", "p", *ends(self.level))]
+        rows: list[tuple[str, ...]] = [(self.term, "estimate", "std error", "privacy", "p", *ends(self.confidence))]
         for t in self.lines:
             numbers = (t.estimate, t.std_error, t.privacy, t.p_value, t.conf_low, t.conf_high)
             shown = ("" if v is None else f"{v:.3g}" if k == 3 else f"{v:.5g}" for k, v in enumerate(numbers))  # noqa: PLR2004 - the p-value
@@ -382,6 +384,6 @@ class PooledTables:
             for note in term.notes
         )
 
-    def data(self, level: float) -> dict[str, Any]:  # noqa: ARG002 - each has the level of its fits
+    def data(self, confidence: float) -> dict[str, Any]:  # noqa: ARG002 - each has the level of its fits
         """Return them as data."""
         return {"meta_analyses": {name: [term.to_dict() for term in terms] for name, terms in self.by_analysis.items()}}

@@ -77,14 +77,14 @@ def notes(not_determined: Iterable[str]) -> list[str]:
 
 
 def cells_of(
-    terms: Iterable[SummaryTerm], level: float, adjust: str | None = None, ratio: str = ""
+    terms: Iterable[SummaryTerm], confidence: float, adjust: str | None = None, ratio: str = ""
 ) -> list[tuple[str, ...]]:
     """Return the cells of a table, its head first."""
     p = "p" if adjust is None else f"p ({adjust})"
     terms = [t for t in terms if t.identified]
     tested = not is_credible(terms)
     columns = ("std error", "privacy", "z", p) if tested else ("deviation",)
-    lines: list[tuple[str, ...]] = [("", ratio or "estimate", *(columns if terms else ()), *ends(level))]
+    lines: list[tuple[str, ...]] = [("", ratio or "estimate", *(columns if terms else ()), *ends(confidence))]
     for t in terms:
         numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, *([t.privacy] if tested else [])))
         test = (f"{t.statistic:.2f}", f"{t.p_value:.3g}") if tested else ()
@@ -102,14 +102,14 @@ class TermsTable(Result):
     """A table of terms with their intervals; its classes are dataclasses with these fields."""
 
     terms: tuple[SummaryTerm, ...]
-    level: float
+    confidence: float
     #: The correction of the p-values for their number; None: there is none.
     adjust: str | None = None
     #: What the estimates are where they are exponentials; empty where they are none.
     ratio: str
 
     def _lines(self) -> list[tuple[str, ...]]:
-        return cells_of(self.terms, self.level, self.adjust, self.ratio)
+        return cells_of(self.terms, self.confidence, self.adjust, self.ratio)
 
     def _panels(self) -> tuple[Panel, ...]:
         """Return the lines with their intervals; those of a posterior have no darker part, for nobody knows what they would be."""
@@ -119,7 +119,7 @@ class TermsTable(Result):
         parts = tuple(
             0.0 if math.isnan(t.privacy) else max(1 - (t.privacy / t.std_error) ** 2, 0.0) ** 0.5 for t in self.terms
         )
-        title = f"{self.ratio or 'estimate'} with {self.level:.0%} intervals"
+        title = f"{self.ratio or 'estimate'} with {self.confidence:.0%} intervals"
         return (Panel(title, names, values, low, high, parts, ratio=bool(self.ratio)),)
 
 
@@ -171,7 +171,7 @@ class GlmSummary(SummaryTable):
     family: str
     #: The factor of the variance.
     dispersion: float
-    level: float
+    confidence: float
     statement: str
     adjust: str | None = None
     not_determined: tuple[str, ...] = ()

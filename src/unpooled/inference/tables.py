@@ -72,7 +72,7 @@ class Contrast(TermsTable):
     terms: tuple[SummaryTerm, ...]
     #: That each has the value that it is compared with, 0 where nothing else was said.
     joint: JointTest
-    level: float
+    confidence: float
     #: What the estimates are where they are exponentials.
     ratio: str = ""
     _saved_types: ClassVar = (JointTest, SummaryTerm)
@@ -220,7 +220,7 @@ class Tables:
 
     def summary(
         self,
-        level: float = 0.95,
+        confidence: float = 0.95,
         adjust: str | None = None,
         *,
         reference: Mapping[str, str] | None = None,
@@ -230,7 +230,7 @@ class Tables:
     ) -> SummaryTable:
         """Return estimates with standard errors, tests and intervals."""
         printed, ratio = self.printed(reference, coding, against), self.ratio(exponentiate=exponentiate)
-        lines, without = self.estimates.lines(printed, level, adjust)
+        lines, without = self.estimates.lines(printed, confidence, adjust)
         compared = (*self.compared(printed, without), *self.cut_off(printed, lines))
         if self.drawn is not None:
             lines, compared = (
@@ -239,14 +239,14 @@ class Tables:
             )
         if ratio:
             lines = tuple(line.exponential() for line in lines)
-        facts = (self.rows, self.family, self.dispersion, level, self.statement, adjust)
+        facts = (self.rows, self.family, self.dispersion, confidence, self.statement, adjust)
         return GlmSummary(lines, *facts, not_determined=without, compared=compared, ratio=ratio)
 
     def contrast(
         self,
         asked: Any,  # noqa: ANN401 - words, mappings, rows of weights
         value: Any = 0.0,  # noqa: ANN401 - a number, or one for each
-        level: float = 0.95,
+        confidence: float = 0.95,
         *,
         reference: Mapping[str, str] | None = None,
         against: object = None,
@@ -272,14 +272,14 @@ class Tables:
             )
             raise UsageError(msg)
         found, covariance, sampling = self.estimates.mapped(weights)
-        lines = wald_lines(names, found, covariance.diagonal(), sampling.diagonal(), level, values)
+        lines = wald_lines(names, found, covariance.diagonal(), sampling.diagonal(), confidence, values)
         statistic, degrees = wald(found - values, covariance)
         tail = chi2_tail(statistic, degrees)
         if self.drawn is not None:
             lines, statistic, tail = [line.credible() for line in lines], math.nan, math.nan
         joint = JointTest("chi2", statistic, degrees, tail)
         terms = tuple(line.exponential() for line in lines) if ratio else tuple(lines)
-        return Contrast(terms, joint, level, ratio)
+        return Contrast(terms, joint, confidence, ratio)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None) -> Anova | JointTest:
         """Return a Wald test for every column; ``smaller``: one for all columns (or coefficients) that it leaves out."""
@@ -322,10 +322,10 @@ class Tables:
         statistic, degrees = wald(values, covariance)
         return JointTest(name, statistic, degrees, chi2_tail(statistic, degrees))
 
-    def data(self, level: float = 0.95) -> dict[str, Any]:
+    def data(self, confidence: float = 0.95) -> dict[str, Any]:
         """Return the data that a program needs in addition to the lines: levels and references, and the covariance of the lines."""
         printed = self.printed()
-        lines, without = self.estimates.lines(printed, level)
+        lines, without = self.estimates.lines(printed, confidence)
         kept = [printed.names.index(line.term) for line in lines]
         _, covariance, _ = self.estimates.mapped(printed.weights[kept])
         return {
@@ -337,7 +337,7 @@ class Tables:
             "references": {factor.name: printed.references[factor.name] for factor in printed.factors}
             | ({self.response: printed.against} if printed.classes else {}),
             "coding": self.coding,
-            "level": level,
+            "confidence": confidence,
             "vcov": [[value if math.isfinite(value) else None for value in row] for row in covariance.tolist()],
             "not_determined": list(without),
             "notes": [

@@ -41,7 +41,7 @@ class Pooled:
     predicted: tuple[float, float] | None
 
 
-def pooled(values: Row, variances: Row, level: float) -> Pooled:
+def pooled(values: Row, variances: Row, confidence: float) -> Pooled:
     """Return the meta-analysis of at least two estimates by DerSimonian and Laird's tau^2 and Hartung and Knapp's interval."""
     from scipy.special import chdtrc, stdtr, stdtrit
 
@@ -56,11 +56,11 @@ def pooled(values: Row, variances: Row, level: float) -> Pooled:
     total = float(weights.sum())
     mean = float(weights @ values) / total
     error = math.sqrt(float(weights @ (values - mean) ** 2) / free / total)
-    half = float(stdtrit(free, 0.5 + level / 2)) * error
+    half = float(stdtrit(free, 0.5 + confidence / 2)) * error
     p_value = 2 * float(stdtr(free, -abs(mean) / error)) if error else float(mean == 0)
     predicted = None
     if sites >= PREDICTED:
-        far = float(stdtrit(sites - 2, 0.5 + level / 2)) * math.sqrt(spread + error**2)
+        far = float(stdtrit(sites - 2, 0.5 + confidence / 2)) * math.sqrt(spread + error**2)
         predicted = mean - far, mean + far
     i_squared = max(0.0, 1 - free / q) if q else 0.0
     tail = float(chdtrc(free, q))

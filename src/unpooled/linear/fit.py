@@ -98,13 +98,13 @@ class LinearFit(Result):
         """Return the covariance of the coefficients."""
         return self.joint_covariance_[: self.coef_.size, : self.coef_.size]
 
-    def interval(self, level: float = 0.95) -> Matrix:
+    def interval(self, confidence: float = 0.95) -> Matrix:
         """Return lower and upper ends for every coefficient; nan where the release tells nothing of it, for nothing but a prior would speak there."""
         from statistics import NormalDist
 
-        if not 0 < level < 1:
-            raise UsageError("level must lie between 0 and 1")
-        half = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
+        if not 0 < confidence < 1:
+            raise UsageError("confidence must lie between 0 and 1")
+        half = NormalDist().inv_cdf(0.5 + confidence / 2) * np.sqrt(np.maximum(self.covariance_.diagonal(), 0.0))
         half = np.where(self.identified, half, np.nan)
         return np.column_stack([self.coef_ - half, self.coef_ + half])
 

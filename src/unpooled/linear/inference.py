@@ -263,7 +263,7 @@ class LinearSummary(SummaryTable):
     r_squared: float
     r_squared_interval: tuple[float, float]
     f_test: JointTest | None
-    level: float
+    confidence: float
     #: Epsilon and what else the release promises, in words.
     statement: str
     adjust: str | None = None
@@ -302,7 +302,7 @@ class LinearTables(Tables):
 
     def summary(
         self,
-        level: float = 0.95,
+        confidence: float = 0.95,
         adjust: str | None = None,
         *,
         reference: Mapping[str, str] | None = None,
@@ -313,7 +313,7 @@ class LinearTables(Tables):
     ) -> LinearSummary:
         """Generalised least squares, so that null coefficients are tested fairly; with R^2 and the F test of all slopes."""
         asked: dict[str, Any] = {"reference": reference, "coding": coding, "against": against, "exponentiate": exponentiate}
-        table = super().summary(level, adjust, **asked)
+        table = super().summary(confidence, adjust, **asked)
         printed = self.printed(reference, coding)
         law = Bootstrap(self._moments, np.random.default_rng(seed))
         slopes = printed.weights[printed.slopes]
@@ -324,9 +324,9 @@ class LinearTables(Tables):
         # Nor is there one without a sum of y^2: what then stands for the residual variance is the largest that its range allows.
         unknown = not table.terms or math.isnan(frame.squares[0])
         hidden = bool(self.nuisance) or unknown or self.drawn is not None
-        square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(level)
+        square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(confidence)
         own = math.nan if unknown else law.noise * frame.response_width**2 * self._moments.layout.largest
-        facts = (table.terms, self.rows, own, square, interval, test, level, self.statement, adjust)
+        facts = (table.terms, self.rows, own, square, interval, test, confidence, self.statement, adjust)
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None, seed: int = 0) -> Anova | JointTest:
@@ -390,7 +390,7 @@ class Bootstrap:
         hits = sum(wald(own @ one, alone + self._covariance(one, mapped))[0] >= observed for one in drawn)
         return JointTest(f"F({rank})", observed / rank, rank, (1 + hits) / (DRAWS + 1), DRAWS)
 
-    def r_squared(self, level: float) -> tuple[float, tuple[float, float]]:
+    def r_squared(self, confidence: float) -> tuple[float, tuple[float, float]]:
         """1 - residual variance over the variance of y, and the interval of the drawn release around it."""
         n = self.moments.rows
         released = np.nan_to_num(self.moments.frame.squares[1])
@@ -405,7 +405,7 @@ class Bootstrap:
             total, totals = value, value + math.hypot(value * math.sqrt(2 / n), math.sqrt(spread)) * second
         square = min(max(1 - self.noise / total, 0.0), 1.0) if total > 0 else 0.0
         found = np.clip(1 - noise / np.maximum(totals, 1e-300), 0.0, 1.0)
-        low, high = (float(np.quantile(found, share)) for share in ((1 - level) / 2, (1 + level) / 2))
+        low, high = (float(np.quantile(found, share)) for share in ((1 - confidence) / 2, (1 + confidence) / 2))
         return square, (min(low, square), max(high, square))
 
     def _explained(self) -> tuple[float, float]:

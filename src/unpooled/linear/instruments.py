@@ -42,7 +42,7 @@ class TwoStageSummary(SummaryTable):
     residual_variance: float
     #: The test that the instruments say nothing of the endogenous column: F, with the noise of the release.
     first_stage: JointTest
-    level: float
+    confidence: float
     #: Epsilon and what else the release promises, in words.
     statement: str
     adjust: str | None = None
@@ -72,11 +72,11 @@ class TwoStageTables(Tables):
     residual_variance: float = 0.0
     first_stage: JointTest | None = None
 
-    def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> TwoStageSummary:  # noqa: ANN401 - reference, coding
+    def summary(self, confidence: float = 0.95, adjust: str | None = None, **asked: Any) -> TwoStageSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals, and the strength of the instruments."""
-        table = super().summary(level, adjust, **asked)
+        table = super().summary(confidence, adjust, **asked)
         assert self.first_stage is not None
-        facts = (table.terms, self.rows, self.residual_variance, self.first_stage, level, self.statement, adjust)
+        facts = (table.terms, self.rows, self.residual_variance, self.first_stage, confidence, self.statement, adjust)
         return TwoStageSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 
 

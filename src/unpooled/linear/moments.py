@@ -474,13 +474,13 @@ class Moments(Result):
             raise UsageError(NARROWED)
         return tables_with_sites(self, reference or {}, coding)
 
-    def summary(self, level: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
+    def summary(self, confidence: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
-        return self.tables().summary(level, adjust, **asked)
+        return self.tables().summary(confidence, adjust, **asked)
 
-    def contrast(self, C: Any, value: Any = 0.0, level: float = 0.95, **asked: Any) -> Contrast:  # noqa: ANN401 - weights in several forms
+    def contrast(self, C: Any, value: Any = 0.0, confidence: float = 0.95, **asked: Any) -> Contrast:  # noqa: ANN401 - weights in several forms
         """Return combinations of coefficients: "ward: b - a", mappings from names to weights, rows of weights."""
-        return self.tables().contrast(C, value, level, **asked)
+        return self.tables().contrast(C, value, confidence, **asked)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
         """Return a test for every column; ``smaller``: whether what it does not name explains anything."""

@@ -42,7 +42,7 @@ class RandomTables(LinearTables):
 
     def summary(
         self,
-        level: float = 0.95,
+        confidence: float = 0.95,
         adjust: str | None = None,
         *,
         reference: Mapping[str, str] | None = None,
@@ -54,9 +54,9 @@ class RandomTables(LinearTables):
         """Return generalised least squares with the estimated variances."""
         del seed
         asked: dict[str, Any] = {"reference": reference, "coding": coding, "against": against, "exponentiate": exponentiate}
-        table = Tables.summary(self, level, adjust, **asked)
+        table = Tables.summary(self, confidence, adjust, **asked)
         own = self.within if table.terms else math.nan
-        facts = (table.terms, self.rows, own, math.nan, (math.nan, math.nan), None, level, self.statement, adjust)
+        facts = (table.terms, self.rows, own, math.nan, (math.nan, math.nan), None, confidence, self.statement, adjust)
         return LinearSummary(*facts, not_determined=table.not_determined, compared=table.compared)
 
     def anova(self, smaller: Sequence[str] | None = None, *, against: object = None, seed: int = 0) -> Anova | JointTest:
@@ -64,9 +64,9 @@ class RandomTables(LinearTables):
         del seed
         return Tables.anova(self, smaller, against=against)
 
-    def data(self, level: float = 0.95) -> dict[str, Any]:
+    def data(self, confidence: float = 0.95) -> dict[str, Any]:
         """Return the data that a program needs in addition to the lines, with tau^2."""
-        return {**super().data(level), "tau_squared": None if math.isnan(self.spread) else self.spread}
+        return {**super().data(confidence), "tau_squared": None if math.isnan(self.spread) else self.spread}
 
 
 def tables_with_sites(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:

@@ -121,7 +121,7 @@ def coordinate(plan: Plan[BayesDesign]) -> Conversation:
     moments = Moments.of(result.moments)
     moments = replace(moments, gram=_absolute(moments))
     fit = plain(posterior(plan.design, moments))
-    coefficients = coefficients_of(fit, plan.design.layout.names, result.level)
+    coefficients = coefficients_of(fit, plan.design.layout.names, result.confidence)
     return msgspec.structs.replace(result, coefficients=coefficients, intercept=fit.intercept_, moments=moments.stored())
 
 
@@ -198,7 +198,7 @@ indefinite = "absolute"             # eigenvalues of a Gram matrix that noise ma
 # multiple = 2.0                    # thresholds of the projection in deviations; without it the best on synthetic data
 # tolerate = 0                      # parties that may collude or drop out
 # nodes = []                        # parties of the secure sum; none: all of them
-# level = 0.95                      # of the intervals
+# confidence = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
 # max_passes, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",

@@ -115,7 +115,10 @@ CheckWord: TypeAlias = Annotated[
 Colluding: TypeAlias = Annotated[
     int, says("Of joint sums, members that may know each other's noise, or stay silent about their own.")
 ]
-#: The confidence of the intervals that are reported.
+#: The confidence of the intervals that are reported; of a table whose call asks for it when it is printed, in study files alone.
+TableConfidence: TypeAlias = Annotated[
+    float, says("Of the intervals that are reported, which contain the noise.", study=True)
+]
 Confidence: TypeAlias = Annotated[float, says("Of the intervals that are reported, which contain the noise.")]
 
 

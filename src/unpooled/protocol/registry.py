@@ -253,7 +253,7 @@ class Panel:
     weights: tuple[float, ...] = ()
 
 
-def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, ...]:
+def of_terms(terms: Iterable[ResultTerm], confidence: float = 0.95) -> tuple[Panel, ...]:
     """Return the figure of the terms that have an interval; a term without one has no place in it."""
     shown = [term for term in terms if term.conf_low is not None and term.conf_high is not None]
     if not shown:
@@ -261,7 +261,14 @@ def of_terms(terms: Iterable[ResultTerm], level: float = 0.95) -> tuple[Panel, .
     names, values, low, high = zip(*((t.term, t.estimate, t.conf_low, t.conf_high) for t in shown), strict=True)
     parts = tuple(_without_privacy(t) for t in shown)
     return (
-        Panel(f"estimates with {level:.0%} intervals", names, values, low, high, parts if any(p < 1 for p in parts) else ()),
+        Panel(
+            f"estimates with {confidence:.0%} intervals",
+            names,
+            values,
+            low,
+            high,
+            parts if any(p < 1 for p in parts) else (),
+        ),
     )
 
 

@@ -201,7 +201,7 @@ class FittedData(Section, tag="fitted", tag_field="answer"):
     levels: dict[str, list[str]] | UnsetType = UNSET
     references: dict[str, str] | UnsetType = UNSET
     coding: str | UnsetType = UNSET
-    level: float | UnsetType = UNSET
+    confidence: float | UnsetType = UNSET
     not_determined: list[str] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
     clipping: ClippingData | UnsetType | None = UNSET
@@ -211,7 +211,7 @@ class SummaryData(Section, tag="summary", tag_field="answer"):
     """The table of a model."""
 
     terms: list[TermData]
-    level: float
+    confidence: float
     ratio: Annotated[str, Meta(description="The kind of ratio that the estimates are; empty where they are none.")]
     foot: Annotated[list[str], Meta(description="The lines below the table.")]
     not_determined: list[str]
@@ -230,7 +230,7 @@ class TestsData(Section, tag="tests", tag_field="answer"):
 class ContrastData(Section, tag="contrast", tag_field="answer"):
     """Combinations of coefficients."""
 
-    level: float
+    confidence: float
     ratio: str
     terms: list[TermData]
     joint: JointData

@@ -267,7 +267,7 @@ class MetaAnalysisData(Section):
     """One term of an analysis that was fitted at every site by itself, pooled over the sites."""
 
     term: str
-    level: float
+    confidence: float
     terms: Annotated[list[TermData], Meta(description="The sites by their groups, and the pooled lines.")]
     left_out: Annotated[dict[str, str], Meta(description="The other sites, and why they have no line.")]
     pooled: Annotated[PooledData | None, Meta(description="null where fewer than two sites have a line.")]
@@ -294,7 +294,7 @@ class ResultOutput(Output, tag="unpooled/result/1"):
     levels: Annotated[dict[str, list[str]], Meta(description="The levels of each column.")] | UnsetType = UNSET
     references: Annotated[dict[str, str], Meta(description="The level or class of comparison.")] | UnsetType = UNSET
     coding: str | UnsetType = UNSET
-    level: Annotated[float, Meta(description="The level of the intervals.")] | UnsetType = UNSET
+    confidence: Annotated[float, Meta(description="The confidence of the intervals.")] | UnsetType = UNSET
     vcov: (
         Annotated[list[list[float | None]], Meta(description="The covariance of the lines, in their order.")] | UnsetType
     ) = UNSET
@@ -326,7 +326,7 @@ class ContrastOutput(Output, tag="unpooled/contrast/1"):
 
     plan: Hash
     holds: bool
-    level: Annotated[float, Meta(description="The level of the intervals.")]
+    confidence: Annotated[float, Meta(description="The confidence of the intervals.")]
     ratio: Annotated[str, Meta(description="The kind of ratio with --exponentiate; otherwise empty.")]
     terms: list[TermData]
     joint: JointData

@@ -84,22 +84,22 @@ def _pooled(plan: Plan, results: Mapping[str, Any], names: Mapping[str, str], te
     """Yield the meta-analysis of every line of a term: a column of categories has several."""
     lines: dict[str, dict[str, SummaryTerm]] = {}
     why: dict[str, str] = {}
-    level = 0.95
+    confidence = 0.95
     for name, site in names.items():
         inner = plan.parts[name]
-        level = inner.design.parameters.level
-        told, reason = _lines(inner, results[name], term, level)
+        confidence = inner.design.parameters.confidence
+        told, reason = _lines(inner, results[name], term, confidence)
         why[site] = reason
         for line in told:
             lines.setdefault(line.term, {})[site] = line
     for own, sites in (lines or {term: {}}).items():
-        yield PooledTerm.of(own, level, sites, {site: why[site] or _HIDDEN for site in why if site not in sites})
+        yield PooledTerm.of(own, confidence, sites, {site: why[site] or _HIDDEN for site in why if site not in sites})
 
 
 _HIDDEN = "the term is not determined there (no row varies along it, or the noise exceeds what the data say of it)"
 
 
-def _lines(plan: Plan, result: Any, term: str, level: float) -> tuple[tuple[SummaryTerm, ...], str]:  # noqa: ANN401 - any model's result
+def _lines(plan: Plan, result: Any, term: str, confidence: float) -> tuple[tuple[SummaryTerm, ...], str]:  # noqa: ANN401 - any model's result
     """Return the lines of a term at one site, and why there are none."""
     if failed := getattr(result, "failed", ""):
         return (), failed
@@ -110,7 +110,7 @@ def _lines(plan: Plan, result: Any, term: str, level: float) -> tuple[tuple[Summ
             f"its fit has no standard errors (method {result.method!r}: {sum(c.rows for c in plan.study.parties)} rows are too few for this epsilon)",
         )
     try:
-        return tuple(t for t in tables.contrast(term, level=level).terms if t.identified and t.std_error > 0), ""
+        return tuple(t for t in tables.contrast(term, confidence=confidence).terms if t.identified and t.std_error > 0), ""
     except UsageError:
         return (), _HIDDEN
 

@@ -266,8 +266,8 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     if parameters.formula and parameters.method == SINES:
         msg = f'a formula goes with method = "{MOMENTS}", not with "{SINES}"'
         raise UsageError(msg)
-    if not 0 < parameters.level < 1:
-        raise UsageError("level must lie between 0 and 1")
+    if not 0 < parameters.confidence < 1:
+        raise UsageError("confidence must lie between 0 and 1")
     design = JointDesign.of(study, parameters, budget, parameters.formula)
     factors = {factor.name: factor.levels for factor in design.layout.terms.factors}
     check_coding(parameters.coding, parameters.reference, factors)

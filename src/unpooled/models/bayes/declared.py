@@ -36,7 +36,7 @@ from unpooled.linear.scales import CountedScales
 from unpooled.linear.schedule import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
-from unpooled.privacy.declared import CheckWord, Colluding, OverParties, SplitWord, says
+from unpooled.privacy.declared import CheckWord, Colluding, OverParties, SplitWord, TableConfidence, says
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import clipped_products, column_moments
@@ -155,7 +155,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
             lean=True,
         ),
     ] = AUTO
-    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
     formula: FormulaText = ""
@@ -178,7 +178,7 @@ class ColumnsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     split: SplitWord = SPLIT
     tolerate: Colluding = 0
     check: CheckWord = PROOF
-    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
     prior: EarlierModels = ()
@@ -194,8 +194,8 @@ def check_values(parameters: Parameters) -> None:
     if parameters.posterior not in {AWARE, NAIVE}:
         msg = f"posterior is {AWARE!r} or {NAIVE!r}, not {parameters.posterior!r}"
         raise UsageError(msg)
-    if not 0 < parameters.level < 1 or not 0 <= parameters.projection < 1:
-        raise UsageError("level must lie between 0 and 1, and projection in [0, 1)")
+    if not 0 < parameters.confidence < 1 or not 0 <= parameters.projection < 1:
+        raise UsageError("confidence must lie between 0 and 1, and projection in [0, 1)")
     if parameters.multiple is not None and not 0 < parameters.multiple < math.inf:
         raise UsageError("multiple must be a positive number of deviations")
     if parameters.formula and (parameters.projection or parameters.norm is not None):

@@ -105,10 +105,10 @@ class Following(Earlier):
         found: Self = estimator.from_moments(self._released().submodel(columns))
         return found
 
-    def credible_interval(self, level: float = 0.95) -> NDArray[np.float64]:
+    def credible_interval(self, confidence: float = 0.95) -> NDArray[np.float64]:
         """Return lower and upper ends for every coefficient."""
         check_is_fitted(self)
-        return self._fit_.interval(level)
+        return self._fit_.interval(confidence)
 
     def ridge(self, alpha: float = 1.0) -> LinearFit:
         """Ridge regression (scikit-learn's ``alpha``) with intervals from the same moments, free of charge."""
@@ -449,7 +449,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
 
     def summary(
         self,
-        level: float = 0.95,
+        confidence: float = 0.95,
         adjust: str | None = None,
         *,
         reference: Mapping[str, str] | None = None,
@@ -460,13 +460,13 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``).
         Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, which predicts, is shrunk and may differ.
         """
-        return self._tables().summary(level, adjust, reference=reference, coding=coding)
+        return self._tables().summary(confidence, adjust, reference=reference, coding=coding)
 
     def contrast(
         self,
         C: Any,  # noqa: ANN401 - weights in several forms
         value: Any = 0.0,  # noqa: ANN401 - a number, or one for each
-        level: float = 0.95,
+        confidence: float = 0.95,
         *,
         reference: Mapping[str, str] | None = None,
     ) -> Contrast:
@@ -475,7 +475,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         Given as words ("ward: b - a", "2 * age - dose"; several joined by commas or in a list), as mappings from the names of coefficients
         to weights, or as rows of weights. ``value``: what they are compared with.
         """
-        return self._tables().contrast(C, value, level, reference=reference)
+        return self._tables().contrast(C, value, confidence, reference=reference)
 
     def anova(self, smaller: Sequence[str] | None = None) -> Anova | JointTest:
         """Return a test for every column; ``smaller``: whether the columns that it does not name explain anything."""

@@ -201,7 +201,7 @@ class BayesResult(msgspec.Struct, frozen=True):
 
     coefficients: tuple[Coefficient, ...]
     intercept: float
-    level: float
+    confidence: float
     #: Parties whose rows are in it.
     participants: tuple[str, ...]
     #: The ranges that data were projected to, (low, high) per numeric feature and for the response; empty without projection.
@@ -294,15 +294,15 @@ def _result(
     rounds: Rounds[BayesDesign], fit: LinearFit, moments: Moments | None, settings: tuple[float, ...]
 ) -> BayesResult:
     design, fit = rounds.design, plain(fit)
-    level = design.parameters.level
-    coefficients = coefficients_of(fit, design.layout.names, level)
+    confidence = design.parameters.confidence
+    coefficients = coefficients_of(fit, design.layout.names, confidence)
     stored = None if moments is None else moments.stored()
-    return BayesResult(coefficients, fit.intercept_, level, rounds.participants, settings, stored, str(design.method))
+    return BayesResult(coefficients, fit.intercept_, confidence, rounds.participants, settings, stored, str(design.method))
 
 
-def coefficients_of(fit: LinearFit, names: tuple[str, ...], level: float) -> tuple[Coefficient, ...]:
+def coefficients_of(fit: LinearFit, names: tuple[str, ...], confidence: float) -> tuple[Coefficient, ...]:
     """Return the coefficients of a fit with their intervals of this level."""
-    values, interval, known = fit.coef_.tolist(), fit.interval(level).tolist(), fit.identified.tolist()
+    values, interval, known = fit.coef_.tolist(), fit.interval(confidence).tolist(), fit.identified.tolist()
     return tuple(
         Coefficient(name, value, finite(low), finite(high), tells)
         for name, value, (low, high), tells in zip(names, values, interval, known, strict=True)
@@ -325,7 +325,7 @@ def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
 def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
     """Return the lines of the table, as ``summary()`` gives them; without moments the coefficients alone."""
     found = tables(plan, result)
-    return predicting(plan, result) if found is None else tuple(t.line for t in found.summary(result.level).terms)
+    return predicting(plan, result) if found is None else tuple(t.line for t in found.summary(result.confidence).terms)
 
 
 def predicting(plan: Plan[BayesDesign], result: BayesResult) -> tuple[ResultTerm, ...]:
@@ -344,9 +344,9 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
         said = [f"method {result.method!r} gives predictions without standard errors; {others}"]
         said += [] if result.drawn is None else words(result.drawn)
     else:
-        table = found.summary(result.level)
+        table = found.summary(result.confidence)
         credible = [CREDIBLE] if is_credible(table.terms) else []
-        said = [f"intervals of {result.level:.0%}", *table.compared, *credible, *notes(table.not_determined)]
+        said = [f"intervals of {result.confidence:.0%}", *table.compared, *credible, *notes(table.not_determined)]
     return (*said, f"{'columns' if plan.joint else 'rows'} of {', '.join(result.participants)}")
 
 
@@ -357,8 +357,8 @@ def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
         return (
             Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
         )
-    shown = of_terms((t.line for t in found.summary(result.level).terms if t.term != CONSTANT_TERM), result.level)
-    return (*shown, *profiles.panels(found, result.level))
+    shown = of_terms((t.line for t in found.summary(result.confidence).terms if t.term != CONSTANT_TERM), result.confidence)
+    return (*shown, *profiles.panels(found, result.confidence))
 
 
 # --- Either split ----------------------------------------------------------------------------------------------------------
@@ -385,9 +385,9 @@ def coordinate(compiled: Plan) -> Conversation:
 
 
 def _result_of_columns(design: ColumnsDesign, fit: LinearFit, moments: StoredMoments | None, method: str) -> BayesResult:
-    level = cast("declared.ColumnsParameters", design.parameters).level
-    found = coefficients_of(fit, design.layout.names, level)
-    return BayesResult(found, fit.intercept_, level, design.parties, (), moments, method)
+    confidence = cast("declared.ColumnsParameters", design.parameters).confidence
+    found = coefficients_of(fit, design.layout.names, confidence)
+    return BayesResult(found, fit.intercept_, confidence, design.parties, (), moments, method)
 
 
 __all__ = ["focused"]

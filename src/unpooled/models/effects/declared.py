@@ -14,7 +14,7 @@ from unpooled.formula import Formula
 from unpooled.formula.arithmetic import quoted
 from unpooled.inference.priors import EarlierModel, check_models
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.declared import OverParties, says
+from unpooled.privacy.declared import Confidence, OverParties, says
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
 
@@ -118,7 +118,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = ()
     overlap: Annotated[float, says("Propensities are kept between this number and 1 less it.")] = 0.05
     max_passes: Annotated[int, says("The most passes over every party's data for each of both models.")] = 105
-    level: Annotated[float, says("Of the intervals that are reported.")] = 0.95
+    confidence: Confidence = 0.95
     prior: Annotated[
         tuple[EarlierModel, ...],
         says(
@@ -228,8 +228,8 @@ def _check_words(p: Parameters) -> None:
             raise UsageError(refused_family(p.family, words) if name == "family" else said)
     if not 0 < p.overlap < 0.5:  # noqa: PLR2004
         raise UsageError("overlap lies between 0 and 0.5: propensities are kept between it and 1 less it")
-    if not 0 < p.level < 1:
-        raise UsageError("level must lie between 0 and 1")
+    if not 0 < p.confidence < 1:
+        raise UsageError("confidence must lie between 0 and 1")
     if len({p.response, p.treatment, p.event}) < 3:  # noqa: PLR2004
         raise UsageError("response, treatment and event name different columns")
     survival = p.family == OutcomeFamily.SURVIVAL

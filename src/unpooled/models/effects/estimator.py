@@ -226,7 +226,7 @@ class TreatmentEffect(Earlier, StudyEstimator):
         if arm not in arms:
             msg = f"there is no weighted curve of {arm!r}: there are {listed(list(arms)) or 'none, for the outcome is no time or there are no weights'}"
             raise KeyError(msg)
-        return self.result_.life_tables[arms.index(arm)].kaplan_meier(self.level)
+        return self.result_.life_tables[arms.index(arm)].kaplan_meier(self.confidence)
 
     def curves_as_lists(self) -> dict[str, dict[str, list[float]]]:
         """Return the weighted survival curves as data; an effect on anything but times has none."""

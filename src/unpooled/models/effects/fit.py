@@ -211,7 +211,7 @@ def effect(found: Found) -> EffectResult:
         p.estimand,
         p.estimator,
         design.declared.arms,
-        p.level,
+        p.confidence,
         found.participants,
         found.rows,
         number,
@@ -497,4 +497,4 @@ def _models(plan: Plan[EffectDesign], parts: dict[str, Any]) -> Models:
 
 def _without(design: EffectDesign, why: str) -> EffectResult:
     p = design.declared.parameters
-    return EffectResult(p.estimand, p.estimator, design.declared.arms, p.level, (), design.rows, why=why)
+    return EffectResult(p.estimand, p.estimator, design.declared.arms, p.confidence, (), design.rows, why=why)

@@ -55,15 +55,15 @@ class EffectOutlook(Outlook):
     sampling: float = math.nan
     privacy: float = math.nan
 
-    def rows_for(self, effect: float, power: float = 0.8, level: float = 0.95) -> int:
+    def rows_for(self, effect: float, power: float = 0.8, confidence: float = 0.95) -> int:
         """Return the rows with which a test finds an effect of this size with this probability, at this epsilon.
 
         The variance over people falls like 1/n, that of the noise like 1/n^2.
         """
-        if not effect or not 0 < power < 1 or not 0 < level < 1:
-            raise UsageError("effect is not 0, and power and level lie between 0 and 1")
+        if not effect or not 0 < power < 1 or not 0 < confidence < 1:
+            raise UsageError("effect is not 0, and power and confidence lie between 0 and 1")
         normal = NormalDist()
-        asked = (abs(effect) / (normal.inv_cdf(0.5 + level / 2) + normal.inv_cdf(power))) ** 2
+        asked = (abs(effect) / (normal.inv_cdf(0.5 + confidence / 2) + normal.inv_cdf(power))) ** 2
         over, noise = self.sampling * self.rows, self.privacy * self.rows**2
         return math.ceil((over + math.sqrt(over**2 + 4 * asked * noise)) / (2 * asked))
 
@@ -87,10 +87,10 @@ class EffectOutlook(Outlook):
         axes.set(xlabel="effect", ylabel=f"power at epsilon = {self.epsilon:g}", xlim=(0, sizes[-1]), ylim=(0, 1.02))
         axes.legend()
 
-    def power(self, effect: float, level: float = 0.95) -> float:
+    def power(self, effect: float, confidence: float = 0.95) -> float:
         """Return the probability with which a test at this epsilon finds an effect of this size."""
         normal = NormalDist()
-        return normal.cdf(abs(effect) / self.error - normal.inv_cdf(0.5 + level / 2))
+        return normal.cdf(abs(effect) / self.error - normal.inv_cdf(0.5 + confidence / 2))
 
 
 def outlook(

@@ -98,7 +98,7 @@ class EffectResult(msgspec.Struct, frozen=True):
     estimator: str
     #: The control, and the treatment.
     arms: tuple[str, str]
-    level: float
+    confidence: float
     participants: tuple[str, ...]
     rows: int
     effect: EffectNumber | None = None
@@ -229,14 +229,14 @@ def effect_line(result: EffectResult, alone: EffectNumber, name: str) -> ResultT
     if result.drawn is None:
         return line(result, alone, name, tested=True)
     own = result.drawn
-    half = NormalDist().inv_cdf(0.5 + result.level / 2) * own.deviation
+    half = NormalDist().inv_cdf(0.5 + result.confidence / 2) * own.deviation
     return ResultTerm(name, own.value, own.deviation, conf_low=own.value - half, conf_high=own.value + half)
 
 
 def line(result: EffectResult, one: EffectNumber, name: str, *, tested: bool = False) -> ResultTerm:
     """Return a number with its interval; ``tested``: also the test that it is 0."""
     normal = NormalDist()
-    half = normal.inv_cdf(0.5 + result.level / 2) * one.std_error
+    half = normal.inv_cdf(0.5 + result.confidence / 2) * one.std_error
     z = one.value / one.std_error if tested and one.std_error else None
     return ResultTerm(
         name,
@@ -260,7 +260,7 @@ def _said(result: EffectResult) -> Iterator[str]:
     if result.effect is None:
         yield f"effect of {treated} against {control}: {result.why}"
     whom = "people as those in the treated arm" if result.estimand == Estimand.TREATED else "everybody"
-    yield f"{result.estimator}: the mean outcome if {whom} had {treated}, less that if they had {control}; intervals of {result.level:.0%}"
+    yield f"{result.estimator}: the mean outcome if {whom} had {treated}, less that if they had {control}; intervals of {result.confidence:.0%}"
     if result.effect is not None and result.drawn is not None:
         yield from words(result.drawn.drawn)
         yield f"its interval is credible; the rows alone say {result.effect.value:.3g} with a standard error of {result.effect.std_error:.3g}"
@@ -292,7 +292,7 @@ def _drawn(result: EffectResult) -> Iterator[Panel]:
         shown = effect_line(result, result.effect, "effect")
         ends = ((shown.conf_low or 0.0,), (shown.conf_high or 0.0,))
         yield Panel(
-            f"{result.estimand} with its {result.level:.0%} interval",
+            f"{result.estimand} with its {result.confidence:.0%} interval",
             (" - ".join(reversed(result.arms)),),
             (shown.estimate,),
             *ends,
@@ -319,7 +319,7 @@ def _drawn(result: EffectResult) -> Iterator[Panel]:
             tuple(value + near for value, near in values),
         )
     for arm, table in zip(result.arms, result.life_tables, strict=False):
-        curve = table.kaplan_meier(result.level)
+        curve = table.kaplan_meier(result.confidence)
         names = tuple(f"{time:g}" for time in curve.times)
         yield Panel(
             f"weighted survival, {arm}",
@@ -348,7 +348,7 @@ def figure(result: EffectResult) -> Any:  # noqa: ANN401 - a matplotlib figure
     _balance(axes[1], result)
     if result.life_tables:
         for k, (arm, table) in enumerate(zip(result.arms, result.life_tables, strict=True)):
-            own = table.kaplan_meier(result.level)
+            own = table.kaplan_meier(result.confidence)
             axes[2].fill_between(own.times, own.low, own.high, step="post", color=CURVES[k], alpha=BAND, lw=0)
             axes[2].step(own.times, own.survival, where="post", color=CURVES[k], label=arm)
         axes[2].set(xlabel="time", ylabel="weighted survival", ylim=(0, 1.02))

@@ -44,7 +44,7 @@ from unpooled.models.glm.families import (
     check_family,
 )
 from unpooled.models.glm.rows import Responses
-from unpooled.privacy.declared import OverParties, says
+from unpooled.privacy.declared import OverParties, TableConfidence, says
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.totals.weights import weighting_of
 
@@ -396,7 +396,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
         ),
     ] = GlmMethod.AUTO
     max_passes: MaxPasses = MOST_PASSES
-    level: Annotated[float, says("Of the intervals that are reported.", study=True)] = 0.95
+    confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
     formula: FormulaText = ""

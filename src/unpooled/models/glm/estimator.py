@@ -104,7 +104,7 @@ class Followed:
         self.hazard_ratios_ = np.exp([c.value for c in result.coefficients])
         self.baseline_hazard_ = np.exp(np.array(result.log_hazards))
         self.intervals_ = np.array([0.0, *table.edges])
-        self.kaplan_meier_ = table.kaplan_meier(result.level)
+        self.kaplan_meier_ = table.kaplan_meier(result.confidence)
 
     @available_if(_has_hazards)  # type: ignore[untyped-decorator]
     def cumulative_hazard(self, times: ArrayLike) -> Vector:

@@ -573,7 +573,7 @@ def _result(
 ) -> GlmResult:
     """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
     design = fit.design
-    names, level = design.layout.names, design.parameters.level
+    names, confidence = design.layout.names, design.parameters.confidence
     shape, p = fit.shape, len(names)
     if own is None:
         own = fit.back @ fit.start
@@ -581,7 +581,7 @@ def _result(
             own = np.column_stack([own.reshape(-1, p), np.zeros(own.size // p)]).ravel()
     told: dict[str, tuple[float | None, float | None, bool]] = {}
     if newton is not None:  # of coefficients that have a value of their own
-        found = wald_lines(newton.names, *newton.own, level)
+        found = wald_lines(newton.names, *newton.own, confidence)
         sure = newton.determined(np.eye(len(found))).tolist()
         told = {
             t.term: (finite(t.conf_low), finite(t.conf_high), True) for t, tells in zip(found, sure, strict=True) if tells
@@ -599,7 +599,7 @@ def _result(
         design.family.name,
         coefficients,
         0.0 if several or hazards else float(own[-1]),
-        level,
+        confidence,
         fit.participants,
         fit.rows,
         str(design.schedule.method),

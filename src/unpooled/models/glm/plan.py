@@ -211,8 +211,8 @@ def _check(parameters: Parameters) -> None:
         raise UsageError(msg)
     if parameters.max_passes < 1:
         raise UsageError("max_passes must be at least 1")
-    if not 0 < parameters.level < 1:
-        raise UsageError("level must lie between 0 and 1")
+    if not 0 < parameters.confidence < 1:
+        raise UsageError("confidence must lie between 0 and 1")
     if not 0 <= parameters.ridge < math.inf:
         raise UsageError("ridge must be 0 or a positive finite number")
     if parameters.site_effects == SiteEffects.RANDOM:

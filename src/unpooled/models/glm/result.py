@@ -47,7 +47,7 @@ class GlmResult(msgspec.Struct, frozen=True):
     family: str
     coefficients: tuple[GlmCoefficient, ...]
     intercept: float
-    level: float
+    confidence: float
     #: Parties whose rows are in it, and how many rows they have.
     participants: tuple[str, ...]
     rows: int
@@ -77,7 +77,7 @@ def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
 def _survived(result: GlmResult) -> tuple[ResultTerm, ...]:
     if result.life_table is None:
         return ()
-    curve = result.life_table.kaplan_meier(result.level)
+    curve = result.life_table.kaplan_meier(result.confidence)
     points = zip(curve.times[1:], curve.survival[1:], curve.low[1:], curve.high[1:], strict=True)
     return tuple(
         ResultTerm(f"survival to {time:g}", value, conf_low=low, conf_high=high, group="Kaplan-Meier")
@@ -89,7 +89,7 @@ def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     found = tables(plan, result)
     if found is None:
         return predicting(plan, result)
-    return tuple(t.line for t in found.summary(result.level).terms)
+    return tuple(t.line for t in found.summary(result.confidence).terms)
 
 
 def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -158,15 +158,15 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
         lines = [f"method {result.method!r} gives predictions without standard errors; 'newton' gives them"]
         lines += [] if result.drawn is None else words(result.drawn)
     else:
-        table = found.summary(result.level)
+        table = found.summary(result.confidence)
         credible = [CREDIBLE] if is_credible(table.terms) else []
-        lines = [f"intervals of {result.level:.0%}", *table.compared, *credible, *notes(table.not_determined)]
+        lines = [f"intervals of {result.confidence:.0%}", *table.compared, *credible, *notes(table.not_determined)]
     if result.lines:
         lines.append(
             f"probabilities are means over {len(result.lines)} lengths of the slopes, of which these coefficients are the mean: `unpooled predict` works them out"
         )
     if result.life_table is not None:
-        lines.append(str(result.life_table.kaplan_meier(result.level)))
+        lines.append(str(result.life_table.kaplan_meier(result.confidence)))
     return (*lines, f"family {result.family}, rows of {', '.join(result.participants)}")
 
 
@@ -178,9 +178,9 @@ def panels(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
 def _curve(result: GlmResult) -> tuple[Panel, ...]:
     if result.life_table is None:
         return ()
-    curve = result.life_table.kaplan_meier(result.level)
+    curve = result.life_table.kaplan_meier(result.confidence)
     names = tuple(f"{time:g}" for time in curve.times)
-    title = f"survival (Kaplan-Meier), {result.level:.0%} pointwise band"
+    title = f"survival (Kaplan-Meier), {result.confidence:.0%} pointwise band"
     return (Panel(title, names, curve.survival, curve.low, curve.high, ordered=True, steps=True),)
 
 
@@ -191,5 +191,5 @@ def _bars(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
             Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
         )
     constants = {name for name, owner in zip(found.printed().names, found.printed().terms, strict=True) if not owner}
-    shown = of_terms((t.line for t in found.summary(result.level).terms if t.term not in constants), result.level)
-    return (*shown, *profiles.panels(found, result.level))
+    shown = of_terms((t.line for t in found.summary(result.confidence).terms if t.term not in constants), result.confidence)
+    return (*shown, *profiles.panels(found, result.confidence))

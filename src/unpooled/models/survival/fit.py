@@ -78,7 +78,7 @@ class SurvivalResult(msgspec.Struct, frozen=True):
     cells: Array
     #: The deviation of a cell's noise.
     deviation: float
-    level: float
+    confidence: float
     horizon: float
     participants: tuple[str, ...]
     #: Persons of every arm, and events, as far as noise lets them be known: (arm, persons, events).
@@ -192,7 +192,7 @@ def curve(result: SurvivalResult, arm: str) -> KaplanMeier:
     table = LifeTable.of_cells(
         np.array(result.edges), own, result.deviation * math.sqrt(strata), round(max(float(own.sum()), 0.0))
     )
-    return table.kaplan_meier(result.level)
+    return table.kaplan_meier(result.confidence)
 
 
 # --- Coordinator -----------------------------------------------------------------------------------------------------------
