@@ -15,6 +15,8 @@ author = copyright = "The unpooled developers"
 release = unpooled.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
 source_suffix = {".md": "markdown"}
+#: Tables that pages include.
+exclude_patterns = ["parameters/*"]
 html_theme = "furo"
 html_title = "unpooled"
 html_show_sourcelink = False
