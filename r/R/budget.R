@@ -4,6 +4,9 @@ unpooled_budget <- function(epsilon, delta, unit = "record", path = NULL) {
   if (is.null(path) && single_calls()) {
     usage("here every call is a process of its own, and a budget without a file ends with its process: unpooled_budget(epsilon, delta, path = \"people.budget\")")
   }
+  if (!is.numeric(epsilon) || length(epsilon) != 1 || !is.finite(epsilon)) {
+    usage("epsilon of a budget is a finite number: leave budget out of the calls to spend without a limit")
+  }
   of <- if (!is.null(path)) list(of = "file", path = path(path), epsilon = epsilon, delta = delta, unit = unit)
   told <- ask("budget", of = of, epsilon = epsilon, delta = delta, unit = unit, caller = match.call())
   structure(

@@ -189,10 +189,11 @@ unpooled_result <- function(run, analysis = "") {
   if (inherits(run, "unpooled_study")) run <- sub("\\.toml$", ".run", run$file)
   at <- list(run = path(run), analysis = analysis)
   told <- unpooled_command("result", at$run, if (nzchar(analysis)) c("--analysis", analysis))
-  if (length(told$predicting) && told$model %in% c("bayes", "glm", "stacking", "lasso", "pls")) {
+  fits <- length(told$predicting) && told$model %in% c("bayes", "glm")
+  if (fits || told$model %in% c("stacking", "lasso", "pls")) {
     answer <- ask("fitted", model = c(list(of = "run"), at), caller = call)
     fit <- new_fit(answer, call, NULL, run = at)
-    if (!told$model %in% c("bayes", "glm")) class(fit) <- c(paste0("unpooled_", told$model), "unpooled_fit")
+    if (!fits) class(fit) <- c(paste0("unpooled_", told$model), "unpooled_fit")
     return(fit)
   }
   told$terms <- terms_frame(told$terms)

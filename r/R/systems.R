@@ -158,8 +158,8 @@ fit_system <- function(system, estimator, asked, family, parties, rows, given, b
   )
   answer <- do.call(ask, request, quote = TRUE)
   fit <- new_fit(answer, call, call$formula, told$labels, known$since)
-  fit$blocks <- wide$blocks
   fit$estimator <- estimator
+  fit$matrices <- lapply(fit$matrices, of_components, fit)
   class(fit) <- c(system, "unpooled_fit")
   fit
 }
@@ -169,7 +169,12 @@ kept_bounds <- function(bounds, kept, others) {
   if (is.list(bounds) && !is.null(names(bounds))) bounds[names(bounds) %in% kept | !names(bounds) %in% others] else bounds
 }
 
-without <- function(bounds, left) if (is.list(bounds)) bounds[setdiff(names(bounds), left)] else bounds
+# What is left is no declaration at all where only the response was declared.
+without <- function(bounds, left) {
+  if (!is.list(bounds)) return(bounds)
+  kept <- bounds[setdiff(names(bounds), left)]
+  if (length(kept) || !length(bounds)) kept
+}
 
 # The bounds of a matrix hold for each of its columns.
 over_blocks <- function(bounds, blocks) {
@@ -200,6 +205,14 @@ parties_of <- function(parties, blocks, left, kept) {
     usage("parties say who holds which columns: list(north = c(\"age\", \"sex\"), lab = \"dose\"), or a number of parties that share them evenly")
   }
   lapply(parties, function(own) intersect(unfolded(setdiff(own, left), blocks), kept))
+}
+
+# Weights and loadings with the names of their columns; those of the response with the names of the responses.
+of_components <- function(rows, fit) {
+  rows <- if (is.list(rows)) do.call(rbind, lapply(rows, as.numeric)) else matrix(as.numeric(rows), ncol = fit$details$components$all)
+  names <- if (nrow(rows) == length(fit$columns)) fit$columns else setdiff(unique(fit$terms$group), "")
+  dimnames(rows) <- list(if (nrow(rows) == length(names)) names, if (ncol(rows)) paste("comp", seq_len(ncol(rows))))
+  rows
 }
 
 # --- before data ---------------------------------------------------------------------------------------------------------------
@@ -306,7 +319,7 @@ unpooled_lasso <- function(formula = NULL, data = NULL, parties = 2, family = st
   call <- match.call()
   name <- system_family(family, c("linear", "logistic"))
   if (!is.null(study)) {
-    left <- left_side(formula)
+    left <- response_of_study(formula)
     own <- list(loss = if (name == "logistic") "logistic", radius_in_half_ranges = radius)
     if (is.null(y_bounds) && is.list(bounds)) y_bounds <- bounds[[left]]
     if (name == "linear") {
@@ -345,13 +358,20 @@ unpooled_pls <- function(formula = NULL, data = NULL, n_components = "cv", sites
   fit_system("unpooled_pls", "PrivatePLSRegression", asked, "linear", NULL, per_row, given, bounds, NULL, call, budget, one = FALSE)
 }
 
+response_of_study <- function(formula) {
+  if (is.character(formula)) formula <- stats::as.formula(formula)
+  left <- responses_of(formula)
+  if (!length(left) || !identical(all.vars(formula[[length(formula)]]), ".")) {
+    usage("a study has the columns of its cards: write ", c(left, "y")[1], " ~ .")
+  }
+  left
+}
+
 # A study of parties' own files: it has the columns of their cards.
 system_study <- function(model, formula, study, epsilon, call, prior, budget, own, ...) {
   own_ledgers(budget)
   if (is.null(formula)) return(fit_study(model, NULL, study, epsilon, call, prior, ...))
-  if (is.character(formula)) formula <- stats::as.formula(formula)
-  left <- responses_of(formula)
-  if (!identical(all.vars(formula[[length(formula)]]), ".")) usage("a study has the columns of its cards: write ", left[1], " ~ .")
+  left <- response_of_study(formula)
   own$response <- if (length(left) > 1) I(left) else left
-  do.call(fit_study, c(list(model, NULL, study, epsilon, call, prior), own, list(...)))
+  do.call(fit_study, c(list(model, NULL, study, epsilon, call, prior), own, list(...)), quote = TRUE)
 }

@@ -288,8 +288,8 @@ def family_of(model: Any) -> str:  # noqa: ANN401
 def _method_of(model: Any) -> str:  # noqa: ANN401
     """Return how a model was fitted, as it says or as it was asked to."""
     said = str(next((getattr(model, name) for name in _METHODS if hasattr(model, name)), ""))
-    if said == "auto" and hasattr(model, "shared_"):  # columns of parties: rounds have a path of steps
-        return "frank-wolfe" if getattr(model, "path_", ()) else "moments"
+    if said == "auto" and hasattr(model, "radius"):  # decided before data, between rounds that choose columns and moments
+        return "frank-wolfe" if hasattr(model.plan_.design, "choice_epsilon") else "moments"
     return said
 
 
