@@ -50,7 +50,7 @@ def parameters(name: str) -> dict[str, Parameter]:
     return {
         one: Parameter(one, *said[one], signature[one].default)
         for one in signature
-        if one in said and one not in {"self", *(() if one == "budget" else ())}
+        if one in said
     }
 
 
@@ -145,6 +145,7 @@ def rd(text: str) -> str:
     """
     for pattern, becomes in SHARED["phrases"].items():
         text = re.sub(pattern, becomes, text)
+    text = text.strip()
     held: list[str] = []
 
     def keep(found: re.Match[str]) -> str:

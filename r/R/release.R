@@ -86,6 +86,8 @@ unpooled_diagnose <- function(fit, data, response, sites = NULL, epsilon = 1, de
 print.unpooled_release <- function(x, ...) {
   if (!is.null(x$text)) {
     cat(x$text, "\n", sep = "")
+  } else if (!nrow(x$terms)) {
+    cat("Readers receive nothing of this result: its coefficients stay at the parties, who predict in a study of their own.\n")
   } else {
     shown <- x$terms[c("term", "estimate", "std_error", "conf_low", "conf_high")]
     shown$term <- term_names(x$terms)

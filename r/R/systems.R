@@ -118,7 +118,7 @@ shape_of <- function(formula, left, rows, parties, derives) {
 
 # The two classes, or several, of a response, and what Python is handed.
 response_for <- function(response, family, classes, bounds) {
-  if (is.null(classes) && is.character(said <- bounds[[names(response)[1]]])) classes <- said
+  if (is.null(classes) && is.list(bounds) && is.character(said <- bounds[[names(response)[1]]])) classes <- said
   one <- response[[1]]
   if (family == "logistic") {
     coded <- coded_classes(one, classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,16 +42,15 @@ def _dictionary(found: re.Match[str]) -> str:
     return "list(" + re.sub(r"([\x00\w]+): ", r"\1 = ", found[1]) + ")"
 
 
+Forms: TypeAlias = "list[tuple[str, str | Callable[[re.Match[str]], str]]]"
 #: The forms, tried in this order: a pattern, and what it becomes. Quoted words are places in them (\x00 3 \x00).
-FORMS: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
+FORMS: Forms = [
     # --- whole phrases that mean something else in R, or nothing
     (r"bounds=Bounds\(low=\.\.\., high=\.\.\.\)", "bounds = list(age = c(0, 110), ...)"),
     (r"bounds=Bounds\(norm=\.\.\.\)", "norm = R"),
     (r"as in Bounds\((\{.*\})\)", r"as in bounds = \1"),
     (r"Bounds, a pair \(low, high\) or a mapping from column names", "a range c(low, high) or a list by column names"),
-    (r"Bounds\(norm=(\w+)\), Bounds\(low, high, norm=\1\) or", "with norm = R,"),
     (r"Bounds\(norm=(\w+)\)", r"norm = \1"),
-    (r"^Bounds, (?=\()", ""),
     (r"\(in Python: fit\(\.\.\., (\w+)=\.\.\.\)\)", r"(in R: \1)"),
     (r"\(in Python: (\w+)=(\w+)\)", r"(in R: \1 = \2)"),
     (r" \(\x00\d+\x00 in Python\)", ""),
@@ -70,7 +69,6 @@ FORMS: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
     (r"a structured y has two fields, the event and then the time, and goes without event=", "write Surv(time, event)"),
     (r"event= with one truth value for each time, or a structured y", "write Surv(time, event) on the left side"),
     (r"\bmoments_\.statement \(or domains_\) holds", "its moments hold"),
-    (r"from_moments", "from moments"),
     (r"dates are those of Python, NumPy, pandas or polars, or text", "dates are Date, POSIXct, or text"),
     # --- classes and functions
     (rf"\b({_CLASS})\(family=\.\.\.\)", lambda m: f"{FUNCTIONS[m[1]]}(family = ...)"),
@@ -89,34 +87,30 @@ FORMS: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
     (r"\ba float from 0 to 1", "a share from 0 to 1"),
     (r"\ba list of pairs \(low, high\)", "a list of ranges c(low, high)"),
     (r"\b(?:a pair of numbers|two numbers|two of them) \(low, high\)", "two numbers c(low, high)"),
-    (r"\b(?:is a|are a|a) mapping from\b", lambda m: m[0].replace("mapping", "named list")),
-    (r"\bmappings? from\b", "named list from"),
-    (r"\ba mapping\b", "a named list"),
     (r"\bmappings\b", "named lists"),
     (r"\bmapping\b", "named list"),
     # --- literals
     (r"\{([^{}]*: [^{}]*)\}", _dictionary),
-    (rf"(?:(?<==)|(?<=\x00: ))\(({_VALUE}(?:, (?:{_VALUE}|\.\.))+)\)", r"c(\1)"),
+    (rf"(?:(?<==)|(?<=\x00: )|(?<=\x00 = ))\(({_VALUE}(?:, (?:{_VALUE}|\.\.))+)\)", r"c(\1)"),
     (r"(?<![\w)])\((low, high|first, second[^()]*)\)", r"c(\1)"),
-    (rf"(?<==)\[({_VALUE}(?:, {_VALUE})*|\.\.\.)?\]", lambda m: f"c({m[1] or ''})"),
+    (rf"(?:(?<==)|(?<=\x00 = ))\[({_VALUE}(?:, {_VALUE})*|\.\.\.)?\]", lambda m: f"c({m[1] or ''})"),
     (r"(?<![=\w])(?<!= )\[(\x00\d+\x00(?:, \x00\d+\x00)*)\]", r"c(\1)"),
     (r"(?<=such as )\[([\d, ]+)\]", r"c(\1)"),
-    (r", \[\] for none", ", c() for none"),
+    (r"(?<![\w=])\[\] for (?=none|a constant)", "c() for "),
     (r"\bNone\b", "NULL"),
     (r"\bTrue\b", "TRUE"),
     (r"\bFalse\b", "FALSE"),
     (r"(?<!= )\binf\b(?! has)", "Inf"),
     # --- arguments by name, and attributes
-    (r"(?<![-\w])([a-z]\w*)=(?=[\s,.;:)]|$)", r"\1"),
+    (r"(?<![-\w])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)", r"\1"),
     (r"(?<![-\w])([a-z]\w*)=(?!=)", r"\1 = "),
     (r"\b([a-z]\w*[a-z])_(?!\w)", r"\1"),
 ]
-_COMPILED = [(re.compile(pattern), said) for pattern, said in FORMS]
 #: Keys of a dictionary are names of a list: words without quotes.
 _NAME = re.compile(r"(?<=[(\s])(['\"])([A-Za-z][\w.]*)\1(?= = )")
 
 
-def in_r(text: str) -> str:
+def in_r(text: str, forms: Forms = FORMS) -> str:
     """Return a message with what it names of Python as R writes it; what stands in quotes stays as it is.
 
     >>> in_r("a plan needs y_bounds: pass y_bounds=(low, high)")
@@ -133,6 +127,6 @@ def in_r(text: str) -> str:
         return f"\x00{len(held) - 1}\x00"
 
     said = _QUOTED.sub(keep, text)
-    for pattern, becomes in _COMPILED:
-        said = pattern.sub(becomes, said)
+    for pattern, becomes in forms:
+        said = re.sub(pattern, becomes, said)
     return _NAME.sub(r"\2", _PLACE.sub(lambda found: held[int(found[1])], said))

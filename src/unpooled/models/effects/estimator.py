@@ -116,7 +116,7 @@ class TreatmentEffect(Earlier, StudyEstimator):
     delta : float, optional
         The probability with which the promise may fail. None is min(1e-5, 0.1 / n).
     bounds : Bounds or mapping from column names to ranges or categories, optional
-        DeclaredEffect ranges and categories of all columns that are used, treatment and outcome too.
+        Declared ranges and categories of all columns that are used, treatment and outcome too.
     unit : {"record", "attribute", "household"}, default "record"
         Whom the promise is for: a whole row, one value of one person, or all rows of one id (``unit_id`` of ``fit``).
     rows_per_household : int, default 1
