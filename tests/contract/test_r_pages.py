@@ -101,7 +101,7 @@ def test_the_functions_are_those_that_r_exports() -> None:
 def value_of(text: str) -> Any:
     """The value of a default of R."""
     if text.startswith("c("):
-        return value_of(text[2:].split(",")[0].rstrip(")"))  # of a choice, match.arg takes the first
+        return value_of(text[2:].split(",", maxsplit=1)[0].rstrip(")"))  # of a choice, match.arg takes the first
     return {"NULL": None, "TRUE": True, "FALSE": False}.get(text, text.strip('"') if text.startswith('"') else text)
 
 
@@ -122,7 +122,11 @@ def test_defaults_are_those_of_python(name: str, python: str) -> None:
             assert (text is None) == (parameter.default is inspect.Parameter.empty), argument
             continue
         given = value_of(text)
-        assert given == parameter.default if not isinstance(parameter.default, int | float) else float(given) == parameter.default, argument
+        assert (
+            given == parameter.default
+            if not isinstance(parameter.default, int | float)
+            else float(given) == parameter.default
+        ), argument
     assert compared > 2
     assert all(argument in HEADS[function] for function, argument in OTHERS)
 
@@ -140,7 +144,9 @@ def test_no_page_keeps_words_of_python() -> None:
     from unpooled.cli.words_of_r import LEFT
 
     for name in (f"{name}.Rd" for name in SCRIPTED.INPUT):
-        text = re.sub(r"\\code\{(?:Private|Pride)\w+\}|\\code\{Bounds\(norm = R\)\}|\\code\{options\(.*?\)\}", "", PAGES[name])  # who looks for it in Python finds it
+        text = re.sub(
+            r"\\code\{(?:Private|Pride)\w+\}|\\code\{Bounds\(norm = R\)\}|\\code\{options\(.*?\)\}", "", PAGES[name]
+        )  # who looks for it in Python finds it
         text = re.sub(r"\\usage\{.*?\n\}|\\examples\{.*?\n\}\n|\"[^\"]*\"", "", text, flags=re.DOTALL)
         found = LEFT.search(text)
         assert found is None, (name, text[max(found.start() - 80, 0) : found.end() + 40])
@@ -152,16 +158,18 @@ def test_what_the_input_says_belongs_to_an_argument() -> None:
         assert set(page.get("arguments", {})) | set(page.get("also", {})) <= arguments, name
         known = {one for python in page["python"] for one in SCRIPTED.parameters(python)}
         assert set(page.get("apart", ())) <= known - arguments, name
-    used = {one for name, page in SCRIPTED.INPUT.items() for function in page.get("functions", [name]) for one in HEADS[function]}
+    used = {
+        one for name, page in SCRIPTED.INPUT.items() for function in page.get("functions", [name]) for one in HEADS[function]
+    }
     assert set(SCRIPTED.SHARED["arguments"]) <= used
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("f <- function(x, y = c(1, 2), z = \"a, b\", ...) {", {"x": None, "y": "c(1, 2)", "z": '"a, b"', "...": None}),
+        ('f <- function(x, y = c(1, 2), z = "a, b", ...) {', {"x": None, "y": "c(1, 2)", "z": '"a, b"', "...": None}),
         ("f <- function() 1", {}),
-        ("f <- function(a = g(\"(\")) 1", {"a": 'g("(")'}),
+        ('f <- function(a = g("(")) 1', {"a": 'g("(")'}),
     ],
 )
 def test_heads_are_read_as_r_reads_them(text: str, said: dict[str, str | None]) -> None:

@@ -86,7 +86,10 @@ MADE_OF_VALUES = [
 @pytest.mark.parametrize(
     ("python", "r"),
     [
-        ("declare the range of the response: y_bounds=(low, high)", "declare the range of the response: y_bounds = c(low, high)"),
+        (
+            "declare the range of the response: y_bounds=(low, high)",
+            "declare the range of the response: y_bounds = c(low, high)",
+        ),
         ("pass bounds=(-1, 1), say", "pass bounds = c(-1, 1), say"),
         ("pass bounds=Bounds(norm=...), y_bounds=(low, high)", "pass norm = R, y_bounds = c(low, high)"),
         ("Pass classes=(first, second) to get one.", "Pass classes = c(first, second) to get one."),
@@ -95,7 +98,10 @@ MADE_OF_VALUES = [
         ("as in Bounds({'age': (0, 110), 'ward': ['a', 'b']})", "as in bounds = list(age = c(0, 110), ward = c('a', 'b'))"),
         ("C(x, levels=[1, 2, 3])", "C(x, levels = c(1, 2, 3))"),
         ("budget=unpooled.Budget(epsilon, delta) (docs: with scikit-learn)", "budget = unpooled_budget(epsilon, delta)"),
-        ("use PrivateGLM('logistic'), or PrideGLM(family=...)", "use unpooled_glm(family = 'logistic'), or unpooled_pride(family = ...)"),
+        (
+            "use PrivateGLM('logistic'), or PrideGLM(family=...)",
+            "use unpooled_glm(family = 'logistic'), or unpooled_pride(family = ...)",
+        ),
         ("with on=, X is", "with on, X is"),
         ("a list of [0, 1), and [trust] meta = 'trusted'", "a list of [0, 1), and [trust] meta = 'trusted'"),
         ("--column NAME=LOW:HIGH", "--column NAME=LOW:HIGH"),
@@ -112,7 +118,10 @@ def test_forms(python: str, r: str) -> None:
 def test_names_in_quotes_stay_what_they_are(name: str) -> None:
     """They are columns and values of the asker's own."""
     for quoted in (f"'{name}'", f'"{name}"', f"`{name}`"):
-        assert in_r(f"there is no column {quoted}: leave it, or pass None") == f"there is no column {quoted}: leave it, or pass NULL"
+        assert (
+            in_r(f"there is no column {quoted}: leave it, or pass None")
+            == f"there is no column {quoted}: leave it, or pass NULL"
+        )
 
 
 def test_every_function_that_words_point_to_is_one_of_the_package() -> None:
