@@ -20,7 +20,9 @@ import numpy as np
 from unpooled.cli.schemas import serving
 from unpooled.cli.schemas.serving import FactorData, NumbersData, SavedModel
 from unpooled.errors import BudgetRefusal, DataError, UsageError, listed
-from unpooled.privacy.bounds import Bounds
+from unpooled.inference.coding import coded_by
+from unpooled.privacy.bounds import Bounds, Coding
+from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -192,6 +194,8 @@ def model_of(fitted: Fitted) -> Any:  # noqa: ANN401 - an estimator
 # --- Served ----------------------------------------------------------------------------------------------------------------
 # The answers of ``unpooled serve``: each call of :mod:`unpooled.cli.schemas.serving` becomes a call of the Python function of that name.
 
+#: What a constant is called in a table.
+_CONSTANT = "(intercept)"
 #: Where an estimator says how it fitted.
 _METHODS = ("method_", "method", "noise_model", "meta")
 #: Plans of more lines than these are printed by `unpooled plan`.
@@ -299,6 +303,41 @@ def _planned(plan: Any) -> str:  # noqa: ANN401
     return "\n".join(lines if more <= 0 else [*lines[:_PLAN_LINES], f"... ({more:,} more lines: unpooled plan prints all)"])
 
 
+def lines_of(model: Any) -> Iterator[ResultTerm]:  # noqa: ANN401 - an estimator without standard errors
+    """Yield the coefficients of an estimator in the data's own units, of every class or response apart, and then its constants."""
+    if hasattr(model, "models_"):
+        for one in model.models_:
+            yield from _lines(one.names, one.coefficients, one.name)
+            yield ResultTerm(_CONSTANT, float(one.intercept), group=one.name)
+        return
+    columns = model.declared_columns if model._made is None else coded_by(model._source)  # noqa: SLF001 - what its fit made of its columns
+    names = Coding(columns, 1).coded_names
+    slopes, constants = np.atleast_2d(model.coef_), np.ravel(model.intercept_)
+    groups = _groups(model, len(slopes))
+    for group, row in zip(groups, slopes, strict=True):
+        yield from _lines(names, row.tolist(), group)
+        if len(slopes) == len(constants):
+            yield ResultTerm(_CONSTANT, float(constants[groups.index(group)]), group=group)
+    if len(slopes) != len(constants):  # ordered classes: a constant above each level but the last
+        for level, value in zip(model.classes_.tolist(), constants.tolist(), strict=False):
+            yield ResultTerm(f"{_CONSTANT} above {level}", float(value))
+
+
+def _groups(model: Any, count: int) -> list[str]:  # noqa: ANN401 - an estimator
+    """Return the names of the linear predictors: of a single one, none."""
+    if count == 1:
+        return [""]
+    classes: NDArray[Any] = np.asarray(getattr(model, "classes_", ()))
+    if classes.size == count:
+        return [str(label) for label in classes.tolist()]
+    return [str(k) for k in range(count)]
+
+
+def _lines(names: Sequence[str], values: Sequence[float], group: str) -> Iterator[ResultTerm]:
+    for name, value in zip(names, values, strict=True):
+        yield ResultTerm(name, float(value), group=group)
+
+
 def _coefficients(model: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     """Return the coefficients that predict, where nothing more is known of them."""
     result = getattr(model, "_result", None)
@@ -306,18 +345,13 @@ def _coefficients(model: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         from unpooled.models import load
 
         return [_term(term) for term in load(model.plan_.study.row).reading.terms(model.plan_, result)]
-    from unpooled.privacy.bounds import Coding
-    from unpooled.protocol.terms import ResultTerm
-
     layout = getattr(model.plan_.design, "layout", None)
     if not hasattr(model, "credible_interval") or layout is None:
-        from unpooled.cli.estimates import coefficients
-
-        return [_term(term) for term in coefficients(model)]
+        return [_term(term) for term in lines_of(model)]
     of_columns = model.plan_.joint and layout.formula is None  # columns of parties, in the order of the data
     names = Coding(model.declared_columns, 1).coded_names if of_columns else layout.names
     found = [ResultTerm(name, value) for name, value in zip(names, model.coef_.tolist(), strict=True)]
-    constant = [ResultTerm("(intercept)", float(model.intercept_))] if layout.intercept else []
+    constant = [ResultTerm(_CONSTANT, float(model.intercept_))] if layout.intercept else []
     return [_term(term) for term in (*found, *constant)]
 
 

@@ -1,4 +1,4 @@
-"""Estimators that another program asks for by name: fits to columns of parties and to rows, their coefficients as lines, and plans before data."""
+"""Estimators that another program asks for by name: fits to columns of parties and to rows, and plans before data."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ import numpy as np
 from unpooled.cli.calls import answer, arguments_of, column_of, debited, fitted_data, frame_of, rows_of, saved_of, with_prior
 from unpooled.cli.schemas import serving
 from unpooled.errors import UsageError
-from unpooled.inference.coding import coded_by
-from unpooled.privacy.bounds import Coding
-from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-#: What a constant is called in a table.
-_CONSTANT = "(intercept)"
-#: Two classes have one linear predictor, more have one each.
-_TWO = 2
+    from collections.abc import Sequence
 
 
 # --- Fits ------------------------------------------------------------------------------------------------------------------
@@ -85,44 +75,6 @@ def details(model: Any) -> dict[str, dict[str, float | str | None]]:  # noqa: AN
     if getattr(model, "fallback_", ""):
         found["fallback"] = {"all": str(model.fallback_)}
     return found
-
-
-# --- Lines -----------------------------------------------------------------------------------------------------------------
-
-
-def coefficients(model: Any) -> Iterator[ResultTerm]:  # noqa: ANN401 - an estimator without standard errors
-    """Yield the coefficients of an estimator in the data's own units, of every class or response apart, and then its constants."""
-    if hasattr(model, "models_"):
-        for one in model.models_:
-            yield from _lines(one.names, one.coefficients, one.name)
-            yield ResultTerm(_CONSTANT, float(one.intercept), group=one.name)
-        return
-    columns = model.declared_columns if model._made is None else coded_by(model._source)  # noqa: SLF001 - what its fit made of its columns
-    names = Coding(columns, 1).coded_names
-    slopes, constants = np.atleast_2d(model.coef_), np.ravel(model.intercept_)
-    groups = _groups(model, len(slopes))
-    for group, row in zip(groups, slopes, strict=True):
-        yield from _lines(names, row.tolist(), group)
-        if len(slopes) == len(constants):
-            yield ResultTerm(_CONSTANT, float(constants[groups.index(group)]), group=group)
-    if len(slopes) != len(constants):  # ordered classes: a constant above each level but the last
-        for level, value in zip(model.classes_.tolist(), constants.tolist(), strict=False):
-            yield ResultTerm(f"{_CONSTANT} above {level}", float(value))
-
-
-def _groups(model: Any, count: int) -> list[str]:  # noqa: ANN401 - an estimator
-    """Return the names of the linear predictors: of a single one, none."""
-    if count == 1:
-        return [""]
-    classes: NDArray[Any] = np.asarray(getattr(model, "classes_", ()))
-    if classes.size == count:
-        return [str(label) for label in classes.tolist()]
-    return [str(k) for k in range(count)]
-
-
-def _lines(names: Sequence[str], values: Sequence[float], group: str) -> Iterator[ResultTerm]:
-    for name, value in zip(names, values, strict=True):
-        yield ResultTerm(name, float(value), group=group)
 
 
 def _named(line: dict[str, Any], responses: Sequence[str]) -> dict[str, Any]:

@@ -71,7 +71,6 @@ FORMS: Forms = [
     (r"\bmoments_\.statement \(or domains_\) holds", "its moments hold"),
     (r"dates are those of Python, NumPy, pandas or polars, or text", "dates are Date, POSIXct, or text"),
     # --- classes and functions
-    (rf"\b({_CLASS})\(family=\.\.\.\)", lambda m: f"{FUNCTIONS[m[1]]}(family = ...)"),
     (
         rf"\b({_CLASS})\((\x00\d+\x00)\)",
         lambda m: f"{FUNCTIONS[m[1]]}(family = {m[2]})" if m[1].endswith("GLM") else f"{FUNCTIONS[m[1]]}({m[2]})",

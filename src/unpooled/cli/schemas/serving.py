@@ -359,7 +359,7 @@ class PlannedData(Section, tag="planned", tag_field="answer"):
     notes: list[str]
 
 
-class BudgetData(Section, tag="budget", tag_field="answer"):
+class SharedBudgetData(Section, tag="budget", tag_field="answer"):
     """The state of a shared budget."""
 
     name: Annotated[str | None, Meta(description="The name by which the process keeps it; null for one in a file.")]
@@ -388,7 +388,7 @@ ANSWERS = (
     PredictedData,
     ReleasedData,
     PlannedData,
-    BudgetData,
+    SharedBudgetData,
     CommandData,
 )
 
@@ -429,7 +429,7 @@ class ServeOutput(Output, tag="unpooled/serve/1"):
         | PredictedData
         | ReleasedData
         | PlannedData
-        | BudgetData
+        | SharedBudgetData
         | CommandData
         | UnsetType
     ) = UNSET
