@@ -94,7 +94,7 @@ fit_rows <- function(model, formula, data, sites, bounds, classes, rows, given, 
   if (any(gone <- !left %in% names(data))) usage("there is no column '", left[gone][1], "' in the data", call = call)
   family <- given$family
   labels <- NULL
-  if (family %in% c("logistic", "multinomial") && left %in% names(bounds)) { # classes among the bounds of all columns
+  if (isTRUE(family %in% c("logistic", "multinomial")) && left %in% names(bounds)) { # classes among the bounds of all columns
     if (is.null(classes)) classes <- bounds[[left]]
     bounds <- without(bounds, left)
   }

@@ -217,8 +217,10 @@ predict.unpooled_fit <- function(object, newdata, type = c("response", "link", "
   type <- match.arg(type)
   interval <- match.arg(interval)
   if (missing(newdata)) usage("give new rows: a fit keeps no data")
-  if (...length()) usage("predict has no argument '", c(...names(), "")[1], "': a prediction at one party is a study of its own, unpooled_command(\"new\", \"pride\", \"--fitted\", ...)")
-  newdata <- widened(as_frame(newdata))$data
+  if ("party" %in% ...names()) {
+    usage("a prediction at one party is a study of its own, for what a party keeps does not leave it: unpooled_command(\"new\", \"pride\", \"--fitted\", ...)")
+  }
+  newdata <- widened(as_frame(newdata, "newdata"))$data
   given <- newdata[intersect(object$columns, names(newdata))]
   if (type == "scores" && !inherits(object, "unpooled_pls")) usage("type \"scores\" is of the components of unpooled_pls")
   if (type == "survival" && !object$family %in% c("survival", "cox")) usage("type \"survival\" is of times to an event")

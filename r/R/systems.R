@@ -3,10 +3,10 @@
 # --- what is asked -------------------------------------------------------------------------------------------------------------
 
 # A table of numbers without names of columns has those of as.data.frame: V1, V2, ...
-as_frame <- function(x) {
+as_frame <- function(x, name = "x") {
   if (is.data.frame(x)) return(x)
   if (is.matrix(x) && (is.numeric(x) || is.logical(x))) return(as.data.frame(x))
-  usage("x is of class ", class(x)[1], ": give a data frame or a matrix of numbers")
+  usage(name, " is of class ", class(x)[1], ": give a data frame or a matrix of numbers")
 }
 
 # A matrix that stands as one column of a frame, as spectra do, becomes a column for each of its own.
@@ -291,6 +291,7 @@ unpooled_stacking <- function(formula = NULL, data = NULL, parties = NULL, sites
     usage("parties hold columns, and sites hold rows: leave one out, or say split = \"samples\" for a stack of the sites' models")
   }
   asked <- asked_columns(formula, data, x, y, parties, derives = !stacked)
+  if (is.null(classes) && is.list(bounds) && is.character(said <- bounds[[asked$left[1]]])) classes <- said
   several <- length(classes) > 2 || is.null(classes) && !is.null(asked$response) && length(unique(stats::na.omit(asked$response[[1]]))) > 2
   if (is.character(sites) && length(sites) == 1 && is.data.frame(data)) {
     if (!sites %in% names(data)) usage("sites names the column '", sites, "', which the data do not have")
@@ -321,7 +322,6 @@ unpooled_lasso <- function(formula = NULL, data = NULL, parties = 2, family = st
   if (!is.null(study)) {
     left <- response_of_study(formula)
     own <- list(loss = if (name == "logistic") "logistic", radius_in_half_ranges = radius)
-    if (is.null(y_bounds) && is.list(bounds)) y_bounds <- bounds[[left]]
     if (name == "linear") {
       if (is.null(y_bounds)) usage("a study declares the range of the response: y_bounds = c(-5, 5), symmetric about 0")
       if (y_bounds[1] != -y_bounds[2]) usage("a study bounds the response about 0: centre it at every party, and give y_bounds = c(-b, b)")
@@ -370,6 +370,10 @@ response_of_study <- function(formula) {
 # A study of parties' own files: it has the columns of their cards.
 system_study <- function(model, formula, study, epsilon, call, prior, budget, own, ...) {
   own_ledgers(budget)
+  apart <- intersect(names(call), c("data", "x", "y", "parties", "sites", "delta", "bounds", "reference", "unit_id", "random_state"))
+  if (length(apart)) {
+    usage("a study has its own columns, parties and promise, on cards and in its file: leave ", apart[1], " out, or write it into ", as_study(study)$file)
+  }
   if (is.null(formula)) return(fit_study(model, NULL, study, epsilon, call, prior, ...))
   left <- response_of_study(formula)
   own$response <- if (length(left) > 1) I(left) else left

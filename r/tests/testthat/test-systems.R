@@ -156,6 +156,9 @@ test_that("lasso of numbers and of classes, by a formula and by x and y", {
   expect_identical(coef(named), coef(placed))
   expect_identical(coef(named), coef(framed))
   expect_identical(predict(named, x[1:3, ]), predict(framed, d[1:3, ]))
+  seven <- function(...) unpooled_lasso(x, d$y, epsilon = 2, bounds = BOUNDS[colnames(x)], y_bounds = c(-5, 15), random_state = 1, ...)
+  expect_lt(abs(coef(seven(prior = c(age = 0.2)))[["age"]] - 0.2), abs(coef(seven())[["age"]] - 0.2))
+  expect_output(print(seven(prior = named)), "NO privacy guarantee") # an earlier fit is a prior too
   rounds <- unpooled_lasso(x, d$y, epsilon = 8, bounds = BOUNDS[colnames(x)], y_bounds = c(-5, 15), rounds = 5, random_state = 1)
   expect_identical(rounds$method, "frank-wolfe")
   joint <- unpooled_lasso(y ~ ., d, P, epsilon = 8, bounds = BOUNDS, y_bounds = c(-5, 15), method = "joint", unit = "record", response_at = "lab", random_state = 1)
@@ -206,6 +209,7 @@ test_that("what there is no way to ask or to answer is refused in words", {
   expect_error(predict(fit, d[1:2, ], party = "lab"), "study of its own", class = "unpooled_usage")
   expect_error(predict(fit, d[1:2, ], type = "scores"), "unpooled_pls", class = "unpooled_usage")
   expect_error(predict(fit, d["age"]), "no column", class = "unpooled_usage")
+  expect_error(predict(fit, list(age = 3)), "newdata is of class list", class = "unpooled_usage")
   expect_output(print(summary(fit)), "no standard errors here")
   for (formula in list(y ~ age * dose, y ~ log(dose), y ~ age - 1, y ~ offset(dose) + age)) {
     expect_error(unpooled_lasso(formula, d, P), "as they are", class = "unpooled_usage")
@@ -311,5 +315,7 @@ test_that("studies of parties with columns run from R alone", {
   expect_error(unpooled_lasso(y ~ age, study = study), "write y ~ .", class = "unpooled_usage", fixed = TRUE)
   expect_error(unpooled_lasso(y ~ ., study = study, y_bounds = c(0, 4)), "about 0", class = "unpooled_usage")
   expect_error(unpooled_pride(y ~ ., study = study, budget = 1), "ledgers of its parties", class = "unpooled_usage")
+  expect_error(unpooled_pride(y ~ ., study = study, delta = 1e-6), "leave delta out", class = "unpooled_usage")
+  expect_error(unpooled_pls(y ~ ., study = study, bounds = c(0, 1)), "leave bounds out", class = "unpooled_usage")
   expect_false(file.exists(study$file))
 })
