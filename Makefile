@@ -86,7 +86,7 @@ test-pythons:
 # The R package, built and checked with the command of .venv; left out by name where R or a package that it needs is not here. r-full also builds
 # the vignettes, and holds every formula against R. R looks for no index of packages: the check works without a network.
 R_NEEDS := generics jsonlite knitr rmarkdown survival testthat broom
-R_CHECK := _R_CHECK_FORCE_SUGGESTS_=false UNPOOLED_COMMAND=$(abspath $(BIN)/unpooled) R_PROFILE=$(CURDIR)/build/r/profile
+R_CHECK := _R_CHECK_FORCE_SUGGESTS_=false UNPOOLED_COMMAND=$(abspath $(BIN)/unpooled) UNPOOLED_PYTHON=$(abspath $(BIN)/python) R_PROFILE=$(CURDIR)/build/r/profile
 r r-full: .venv/core.stamp
 	@if ! command -v R > /dev/null; then echo "no R here: the R package is left out"; exit 0; fi; \
 	for p in $(R_NEEDS); do Rscript -e "stopifnot(requireNamespace('$$p', quietly = TRUE))" > /dev/null 2>&1 || { echo "no R package $$p here: the R package is left out"; exit 0; }; done; \

@@ -70,7 +70,7 @@ unpooled_stop <- function() {
 }
 
 request <- function(id, ask) {
-  paste0("{\"schema\":\"unpooled/serve-request/1\",\"id\":", id, ",\"ask\":", to_json(ask), "}\n")
+  paste0("{\"schema\":\"unpooled/serve-request/1\",\"words\":\"r\",\"id\":", id, ",\"ask\":", to_json(ask), "}\n")
 }
 
 understood <- function(raw) {

@@ -8,6 +8,7 @@ json_text <- function(x) {
 # JSON of an R value. A vector of length one is a single value unless it is wrapped in I(); 17 digits determine a number.
 to_json <- function(x) {
   if (is.null(x)) return("null")
+  if (is.matrix(x)) return(paste0("[", paste(apply(x, 1, function(row) to_json(I(row))), collapse = ","), "]"))
   if (is.list(x)) {
     parts <- vapply(x, to_json, "", USE.NAMES = FALSE)
     if (is.null(names(x))) return(paste0("[", paste(parts, collapse = ","), "]"))
@@ -126,8 +127,8 @@ declared <- function(bounds) {
 arguments <- function(...) {
   found <- Filter(Negate(is.null), list(...))
   for (name in intersect(names(found), c("y_bounds", "cuts", "nodes", "focus", "classes", "columns",
-    "exposure_bounds", "offset_bounds", "weights_bounds"))) {
-    if (!is.list(found[[name]])) found[[name]] <- I(found[[name]])
+    "exposure_bounds", "offset_bounds", "weights_bounds", "public", "estimating", "falling", "shares", "reference"))) {
+    if (!is.list(found[[name]]) && !is.matrix(found[[name]])) found[[name]] <- I(unname(found[[name]]))
   }
   if (is.list(found$parties)) found$parties <- lapply(found$parties, I)
   found

@@ -58,9 +58,11 @@ row_columns <- function(data, ...) {
   setNames(found, names(given))
 }
 
-# A response with two classes as 0 and 1, the first of which is compared with, as in R.
+# A response with two classes as 0 and 1, the first of which is compared with, as in R. Classes that are read off the data are 1 and 2, so
+# that Python, to which 0 and 1 are declared by themselves, reads them off too, and says so.
 coded_classes <- function(y, classes) {
   if (is.null(classes) && is.logical(y)) classes <- c(FALSE, TRUE) # the type declares them
+  if (is.null(classes) && is.numeric(y) && all(y[!is.na(y)] %in% 0:1)) classes <- c(0, 1)
   if (!is.null(classes)) {
     if (length(classes) != 2) usage("classes are the two values of the response, the first of which is compared with")
     codes <- match(as.character(y), as.character(classes)) - 1
@@ -69,7 +71,7 @@ coded_classes <- function(y, classes) {
   }
   levels <- if (is.factor(y)) levels(droplevels(y)) else sort(unique(as.character(y[!is.na(y)])))
   if (length(levels) != 2) usage("a logistic model has a response of two classes; family = \"multinomial\" has several")
-  list(y = match(as.character(y), levels) - 1, classes = levels, declared = NULL)
+  list(y = match(as.character(y), levels), classes = levels, declared = NULL)
 }
 
 # Levels are compared with a factor's first one where the data say which they are, as in R.
@@ -81,7 +83,8 @@ references <- function(data, text, bounds) {
   if (length(found)) found
 }
 
-fit_rows <- function(model, formula, data, sites, bounds, classes, rows, given, call) {
+fit_rows <- function(model, formula, data, sites, bounds, classes, rows, given, call, budget = NULL) {
+  if (inherits(data, "unpooled_rows")) return(plan_formula(model, formula, data, bounds, classes, given, call))
   if (is.null(data)) usage("give the data, or a study of parties' files: unpooled_study()", call = call)
   held <- stacked(data, sites)
   data <- held$data
@@ -89,9 +92,13 @@ fit_rows <- function(model, formula, data, sites, bounds, classes, rows, given, 
   left <- left_side(formula)
   if (!length(left)) usage("the formula has no left side: write y ~ age", call = call)
   if (any(gone <- !left %in% names(data))) usage("there is no column '", left[gone][1], "' in the data", call = call)
-  known <- declared(bounds)
   family <- given$family
   labels <- NULL
+  if (isTRUE(family %in% c("logistic", "multinomial")) && left %in% names(bounds)) { # classes among the bounds of all columns
+    if (is.null(classes)) classes <- bounds[[left]]
+    bounds <- without(bounds, left)
+  }
+  known <- declared(bounds)
   if (identical(family, "logistic")) {
     coded <- coded_classes(data[[left]], classes)
     data[[left]] <- coded$y
@@ -108,7 +115,8 @@ fit_rows <- function(model, formula, data, sites, bounds, classes, rows, given, 
     list(arguments = do.call(arguments, c(list(bounds = known$bounds), given))),
     if (length(per_row)) list(rows = per_row),
     if (length(compared <- references(data[wanted(formula, data)], text, bounds))) list(references = compared),
-    if (identical(family, "multinomial")) list(against = labels[1])
+    if (identical(family, "multinomial")) list(against = labels[1]),
+    debit(budget)
   )
   answer <- do.call(ask, asked, quote = TRUE)
   new_fit(answer, call, formula, labels, known$since)
@@ -143,26 +151,42 @@ term_names <- function(terms) ifelse(terms$group == "", terms$term, paste0(terms
 
 # A fit as the command knows it: its saved form, or the run that it came from.
 model_of <- function(fit) {
-  if (!inherits(fit, "unpooled_fit")) usage("give a fit of unpooled_lm, unpooled_glm, unpooled_surv, unpooled_joint or unpooled_result")
+  if (!inherits(fit, "unpooled_fit")) usage("give a fit of this package, such as one of unpooled_lm, or of unpooled_result")
   if (is.null(fit$run)) list(of = "saved", saved = fit$saved) else c(list(of = "run"), fit$run)
 }
 
 unpooled_lm <- function(formula, data = NULL, sites = NULL, study = NULL, epsilon = 1, delta = NULL, bounds = NULL,
-                        y_bounds = NULL, missing = NULL, prior = NULL, weights = NULL, unit_id = NULL,
+                        y_bounds = NULL, missing = NULL, prior = NULL, weights = NULL, unit_id = NULL, budget = NULL,
                         random_state = NULL, ...) {
   call <- match.call()
+  if (!is.null(study)) own_ledgers(budget)
   if (!is.null(study)) return(fit_study("bayes", formula, study, epsilon, call, prior, ...))
   fit_rows("linear", formula, data, sites, bounds, NULL, list(weights = weights, unit_id = unit_id), list(
     epsilon = epsilon, delta = delta, y_bounds = y_bounds, missing = missing, prior = prior_of(prior),
     random_state = random_state, ...
-  ), call)
+  ), call, budget)
+}
+
+# A study is debited to the ledgers of its parties.
+own_ledgers <- function(budget) {
+  if (!is.null(budget)) usage("a study is debited to the ledgers of its parties: leave budget out")
+}
+
+# What a fit of a formula would release, before there are data.
+plan_formula <- function(model, formula, rows, bounds, classes, given, call) {
+  asked <- list(data = rows, left = left_side(formula), text = right_side(formula), names = setdiff(rows$columns, left_side(formula)))
+  family <- if (is.null(given$family)) "linear" else given$family
+  if (!length(asked$names)) usage("before data the columns are those of bounds: bounds = list(age = c(0, 110))", call = call)
+  plan_rows(if (model == "linear") "PrivateLinearRegression" else "PrivateGLM", asked, family, given$parties, given, bounds, classes, call)
 }
 
 unpooled_glm <- function(formula, family = stats::binomial(), data = NULL, sites = NULL, study = NULL, epsilon = 1,
                          delta = NULL, bounds = NULL, y_bounds = NULL, classes = NULL, missing = NULL, prior = NULL,
-                         weights = NULL, exposure = NULL, offset = NULL, unit_id = NULL, random_state = NULL, ...) {
+                         weights = NULL, exposure = NULL, offset = NULL, unit_id = NULL, budget = NULL,
+                         random_state = NULL, ...) {
   call <- match.call()
   name <- family_name(family)
+  if (!is.null(study)) own_ledgers(budget)
   if (!is.null(study)) return(fit_study("glm", formula, study, epsilon, call, prior, family = name, ...))
   rows <- list(weights = weights, unit_id = unit_id)
   given <- list(
@@ -171,30 +195,31 @@ unpooled_glm <- function(formula, family = stats::binomial(), data = NULL, sites
   )
   if (name == "linear") {
     if (!is.null(exposure) || !is.null(offset)) usage("a linear model has no exposure and no offset: subtract the offset from the response")
-    return(fit_rows("linear", formula, data, sites, bounds, NULL, rows, given, call))
+    return(fit_rows("linear", formula, data, sites, bounds, NULL, rows, given, call, budget))
   }
   rows <- c(rows, list(exposure = exposure, offset = offset))
-  fit_rows("glm", formula, data, sites, bounds, classes, rows, c(list(family = name), given), call)
+  fit_rows("glm", formula, data, sites, bounds, classes, rows, c(list(family = name), given), call, budget)
 }
 
 unpooled_surv <- function(formula, data = NULL, sites = NULL, study = NULL, epsilon = 1, delta = NULL, bounds = NULL,
                           y_bounds = NULL, cuts = NULL, missing = NULL, prior = NULL, weights = NULL, unit_id = NULL,
-                          random_state = NULL, ...) {
+                          budget = NULL, random_state = NULL, ...) {
   call <- match.call()
+  if (!is.null(study)) own_ledgers(budget)
   if (!is.null(study)) return(fit_study("glm", formula, study, epsilon, call, prior, family = "survival", cuts = cuts, ...))
   fit_rows("glm", formula, data, sites, bounds, NULL, list(weights = weights, unit_id = unit_id), list(
     family = "survival", epsilon = epsilon, delta = delta, y_bounds = y_bounds, cuts = cuts, missing = missing,
     prior = prior_of(prior), random_state = random_state, ...
-  ), call)
+  ), call, budget)
 }
 
 unpooled_joint <- function(formula = NULL, data, parties, epsilon = 1, delta = NULL, bounds, y_bounds = NULL,
-                           response_at = NULL, helpers = 1, prior = NULL, random_state = NULL, ...) {
+                           response_at = NULL, helpers = 1, prior = NULL, budget = NULL, random_state = NULL, ...) {
   call <- match.call()
   if (is.null(formula)) {
     if (!is.null(prior)) usage("a description has no prior: give a formula")
     return(unpooled_describe(data, bounds,
-      parties = parties, epsilon = epsilon, delta = delta, helpers = helpers, random_state = random_state, ...
+      parties = parties, epsilon = epsilon, delta = delta, helpers = helpers, budget = budget, random_state = random_state, ...
     ))
   }
   left <- left_side(formula)
@@ -204,5 +229,5 @@ unpooled_joint <- function(formula = NULL, data, parties, epsilon = 1, delta = N
   fit_rows("linear", formula, data, NULL, bounds[setdiff(names(bounds), left)], NULL, list(), list(
     epsilon = epsilon, delta = delta, y_bounds = if (is.null(y_bounds)) bounds[[left]] else y_bounds, parties = held,
     response_at = response_at, helpers = helpers, prior = prior_of(prior), random_state = random_state, ...
-  ), call)
+  ), call, budget)
 }

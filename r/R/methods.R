@@ -27,10 +27,34 @@ coef.unpooled_fit <- function(object, ...) {
 }
 
 vcov.unpooled_fit <- function(object, ...) {
-  if (is.null(object$vcov)) {
-    usage("method '", object$method, "' released no second moments, so there is no covariance and there are no standard errors")
-  }
+  needs_errors(object)
   object$vcov
+}
+
+# Why a fit has no standard errors; NULL where it has.
+no_errors <- function(object) {
+  if (!is.null(object$vcov)) return(NULL)
+  if (!inherits(object, SYSTEMS)) return(paste0("method '", object$method, "' released no second moments, so there are no standard errors"))
+  paste0(
+    class(object)[1], " has no standard errors here",
+    if (inherits(object, "unpooled_stacking")) ": with a delta, and rows of one or several sites, it fits by rounds, which have them"
+  )
+}
+
+SYSTEMS <- c("unpooled_pride", "unpooled_stacking", "unpooled_lasso", "unpooled_pls")
+
+needs_errors <- function(object, what = "covariance and intervals need them", call = sys.call(-1)) {
+  why <- no_errors(object)
+  if (!is.null(why)) usage(why, ", and ", what, ". unpooled_lm and unpooled_glm have them, of rows and of formulas", call = call)
+}
+
+# Exponentiated coefficients are ratios where the response has a log or a log odds; elsewhere they mean nothing.
+needs_ratios <- function(object, exponentiate, call = sys.call(-1)) {
+  if (!isTRUE(exponentiate)) return(invisible())
+  if (object$family %in% c("linear", "squared", "huber", "quantile")) {
+    usage("exp() of a coefficient means nothing in a model of family ", object$family, ": its link is the identity. Leave exponentiate out", call = call)
+  }
+  needs_errors(object, "a ratio without them says nothing of how sure it is. exp(coef(fit)) are the ratios alone", call)
 }
 
 confint.unpooled_fit <- function(object, parm, level = 0.95, ...) {
@@ -50,9 +74,24 @@ print.unpooled_fit <- function(x, digits = max(3L, getOption("digits") - 3L), ..
   cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   cat("Coefficients:\n")
   print(coef(x), digits = digits)
-  cat("\nn = ", x$nobs, ", family ", x$family, ", method ", x$method, "\n\n", sep = "")
+  cat("\nn = ", x$nobs, ", family ", x$family, ", method ", x$method, "\n", sep = "")
+  say_details(x$details)
+  if (inherits(x, "unpooled_pride")) {
+    cat(strwrap("What crosses between the parties is private. The coefficients and predictions here are computed from raw data and would stay with the parties: show them to nobody who may not see their data.", exdent = 2), sep = "\n")
+  }
+  cat("\n")
   say_statement(x$statement)
   invisible(x)
+}
+
+# Further numbers of a fit: penalties and shares of parties, numbers of components.
+say_details <- function(details) {
+  for (name in names(details)) {
+    one <- unlist(details[[name]])
+    if (is.numeric(one)) one <- format(one, digits = 4, trim = TRUE)
+    said <- if (identical(names(one), "all")) unname(one) else paste(names(one), one, collapse = ", ")
+    cat(strwrap(paste0(name, ": ", said), exdent = 2), sep = "\n")
+  }
 }
 
 # A table of the command, whose levels and classes are compared with what the fit compares them with.
@@ -63,17 +102,18 @@ table_arguments <- function(object, level, reference, against, exponentiate, ...
   for (name in names(reference)) levels[[name]] <- as.character(reference[[name]])
   if (is.null(against) && length(response)) against <- compared[[response]]
   arguments(
-    level = level, references = if (length(levels)) levels, against = against, exponentiate = if (exponentiate) TRUE, ...
+    confidence = level, references = if (length(levels)) levels, against = against, exponentiate = if (exponentiate) TRUE, ...
   )
 }
 
 summary.unpooled_fit <- function(object, level = 0.95, exponentiate = FALSE, reference = NULL, against = NULL,
                                  adjust = NULL, ...) {
+  needs_ratios(object, exponentiate)
   if (is.null(object$vcov)) {
-    found <- list(terms = object$terms, level = level, ratio = "", foot = character(), residual_variance = NA, r_squared = NA)
+    found <- list(terms = object$terms, confidence = level, ratio = "", foot = character(), residual_variance = NA, r_squared = NA)
   } else {
     found <- ask("summary", model = model_of(object), arguments = table_arguments(
-      object, level, reference, against, exponentiate && object$family != "linear", adjust = adjust
+      object, level, reference, against, exponentiate, adjust = adjust
     ), caller = match.call())
     found$terms <- terms_frame(found$terms)
   }
@@ -90,7 +130,8 @@ summary.unpooled_fit <- function(object, level = 0.95, exponentiate = FALSE, ref
   }
   found$conf.int <- cbind(terms$conf_low, terms$conf_high)
   dimnames(found$conf.int) <- list(term_names(terms), c("lower", "upper"))
-  structure(c(found, object[c("call", "family", "dispersion", "nobs", "method", "statement", "notes")]),
+  found$why <- no_errors(object)
+  structure(c(found, object[c("call", "family", "dispersion", "nobs", "method", "statement", "notes", "details")]),
     class = "summary.unpooled_fit"
   )
 }
@@ -103,14 +144,15 @@ print.summary.unpooled_fit <- function(x, digits = max(3L, getOption("digits") -
     print(x$coefficients, digits = digits)
   } else if (all(is.na(x$coefficients[, "Std. Error"]))) {
     print(x$coefficients[, "Estimate"], digits = digits)
-    cat("\nmethod '", x$method, "' released no second moments: there are no standard errors\n", sep = "")
+    cat("\n", x$why, "\n", sep = "")
+    say_details(x$details)
   } else {
     printCoefmat(x$coefficients,
       digits = digits, signif.stars = signif.stars, cs.ind = 1:3, tst.ind = 4, P.values = TRUE, has.Pvalue = TRUE, na.print = "NA"
     )
   }
   if (nzchar(x$ratio)) {
-    cat("\nIntervals of ", format(100 * x$level), " %:\n", sep = "")
+    cat("\nIntervals of ", format(100 * x$confidence), " %:\n", sep = "")
     print(cbind(ratio = x$coefficients[, "Estimate"], x$conf.int), digits = digits)
   }
   cat("\n")
@@ -132,8 +174,10 @@ unpooled_contrast <- function(fit, ..., level = 0.95, exponentiate = FALSE, valu
   call <- match.call()
   asked <- as.character(unlist(list(...)))
   if (!length(asked)) usage("say what is compared, as words: unpooled_contrast(fit, \"ward: b - a\")")
+  needs_ratios(fit, exponentiate)
+  needs_errors(fit, "contrasts need them")
   found <- ask("contrast", model = model_of(fit), asked = I(asked), arguments = table_arguments(
-    fit, level, reference, against, exponentiate && fit$family != "linear", value = value
+    fit, level, reference, against, exponentiate, value = value
   ), caller = call)
   found$terms <- terms_frame(found$terms)
   found$statement <- fit$statement
@@ -157,6 +201,7 @@ print.unpooled_contrast <- function(x, digits = max(3L, getOption("digits") - 3L
 }
 
 anova.unpooled_fit <- function(object, smaller = NULL, ...) {
+  needs_errors(object, "tests need them")
   asked <- c(list("anova", model = model_of(object), caller = match.call()), if (!is.null(smaller)) list(smaller = I(smaller)))
   found <- do.call(ask, asked, quote = TRUE)
   value <- function(name) vapply(found$tests, function(one) given(one[[name]]), 0)
@@ -167,16 +212,25 @@ anova.unpooled_fit <- function(object, smaller = NULL, ...) {
   structure(table, heading = "Wald tests, all other terms staying in the model\n", class = c("anova", "data.frame"))
 }
 
-predict.unpooled_fit <- function(object, newdata, type = c("response", "link", "class", "survival"), exposure = NULL,
-                                 offset = NULL, interval = c("none", "prediction"), level = 0.95, ...) {
+predict.unpooled_fit <- function(object, newdata, type = c("response", "link", "class", "survival", "scores"), exposure = NULL,
+                                 offset = NULL, interval = c("none", "prediction"), level = 0.95, times = NULL, ...) {
   type <- match.arg(type)
   interval <- match.arg(interval)
   if (missing(newdata)) usage("give new rows: a fit keeps no data")
+  if ("party" %in% ...names()) {
+    usage("a prediction at one party is a study of its own, for what a party keeps does not leave it: unpooled_command(\"new\", \"pride\", \"--fitted\", ...)")
+  }
+  newdata <- widened(as_frame(newdata, "newdata"))$data
   given <- newdata[intersect(object$columns, names(newdata))]
+  if (type == "scores" && !inherits(object, "unpooled_pls")) usage("type \"scores\" is of the components of unpooled_pls")
+  if (type == "survival" && !object$family %in% c("survival", "cox")) usage("type \"survival\" is of times to an event")
+  if (type == "survival" && object$family == "cox" && is.null(times)) usage("say at which times: times = c(1, 2)")
   per_row <- row_columns(newdata, exposure = exposure, offset = offset)
   asked <- c(
     list("predict", model = model_of(object), data = columns(given, object$since), caller = match.call()),
-    if (length(per_row)) list(rows = per_row)
+    if (length(per_row)) list(rows = per_row),
+    if (type == "survival" && !is.null(times)) list(times = I(times)),
+    if (type == "scores") list(scores = TRUE)
   )
   found <- do.call(ask, asked, quote = TRUE)$predictions
   if (interval == "prediction") {
@@ -184,25 +238,35 @@ predict.unpooled_fit <- function(object, newdata, type = c("response", "link", "
     half <- qnorm(0.5 + level / 2) * found$std
     return(cbind(fit = found$prediction, lwr = found$prediction - half, upr = found$prediction + half))
   }
-  several <- grep("^(probability: |survival to )", names(found), value = TRUE)
+  if (type == "scores") return(structure(do.call(cbind, found), dimnames = list(NULL, sub("^score ", "comp ", names(found)))))
   if (type == "survival") {
-    if (!identical(object$family, "survival")) usage("type \"survival\" is of times to an event")
-    return(do.call(cbind, found[several]))
+    at <- if (is.null(times)) grep("^survival to ", names(found)) else match(paste("survival to", format_times(times)), names(found))
+    return(do.call(cbind, found[at]))
+  }
+  responses <- grep("^prediction: ", names(found), value = TRUE)
+  if (length(responses)) {
+    return(structure(do.call(cbind, found[responses]), dimnames = list(NULL, unique(object$terms$group))))
   }
   if (type == "link") return(if (is.null(found$link)) found$prediction else found$link)
   if (type == "class") {
     if (is.null(object$labels)) usage("type \"class\" is of a response with classes")
     return(factor(labelled(object, found$prediction), levels = object$labels))
   }
-  if (identical(object$family, "multinomial")) {
-    return(structure(do.call(cbind, found[several]), dimnames = list(NULL, sub("^probability: ", "", several))))
+  several <- grep("^probability: ", names(found), value = TRUE)
+  if (length(several)) {
+    names <- sub("^probability: ", "", several)
+    table <- structure(do.call(cbind, found[several]), dimnames = list(NULL, names))
+    return(if (setequal(names, object$labels)) table[, object$labels, drop = FALSE] else table)
   }
   if (!is.null(found$probability)) found$probability else found$prediction
 }
 
+# Times as the names of predictions have them.
+format_times <- function(times) vapply(times, function(one) formatC(one, digits = 6, width = 1, format = "g"), "")
+
 # Predicted classes under the names that the asker gave them.
 labelled <- function(object, predicted) {
-  if (identical(object$family, "logistic") && is.numeric(predicted)) object$labels[predicted + 1] else as.character(predicted)
+  if (length(object$labels) == 2 && length(object$classes) == 2) object$labels[match(as.character(predicted), as.character(object$classes))] else as.character(predicted)
 }
 
 # The names that packages of the tidyverse give to the columns of a table.
@@ -214,8 +278,12 @@ broom_names <- function(terms) {
   found
 }
 
+# As broom's: estimates are ratios where `exponentiate` says so, and standard errors stay those of their logarithms.
 tidy.unpooled_fit <- function(x, conf.int = FALSE, conf.level = 0.95, exponentiate = FALSE, ...) {
+  needs_ratios(x, exponentiate)
+  if (conf.int) needs_errors(x, "intervals need them")
   found <- broom_names(summary(x, level = conf.level, exponentiate = exponentiate)$terms)
+  if (is.null(x$vcov)) return(found[intersect(c("group", "term", "estimate"), names(found))])
   if (!conf.int) found <- found[setdiff(names(found), c("conf.low", "conf.high"))]
   found
 }

@@ -24,7 +24,7 @@ plot_terms <- function(table, ...) {
   on.exit(par(before))
   plot(terms$estimate, at,
     xlim = range(terms$conf_low, terms$conf_high), ylim = c(0.5, nrow(terms) + 0.5), yaxt = "n", ylab = "", pch = 19,
-    xlab = paste0(if (ratio) table$ratio else "estimate", " with ", format(100 * table$level), " % intervals"),
+    xlab = paste0(if (ratio) table$ratio else "estimate", " with ", format(100 * table$confidence), " % intervals"),
     log = if (ratio) "x" else "", ...
   )
   abline(v = if (ratio) 1 else 0, col = "grey80")

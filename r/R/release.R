@@ -8,7 +8,7 @@ new_release <- function(answer, call) {
   structure(answer, class = "unpooled_release")
 }
 
-release <- function(name, data, sites, bounds, rows, given, call, keep = NULL) {
+release <- function(name, data, sites, bounds, rows, given, call, keep = NULL, budget = NULL) {
   held <- stacked(data, sites)
   known <- declared(bounds)
   keep <- if (is.null(keep)) names(known$bounds) else keep
@@ -18,33 +18,34 @@ release <- function(name, data, sites, bounds, rows, given, call, keep = NULL) {
   asked <- c(
     list("release", `function` = name, data = columns(data, known$since), caller = call),
     list(arguments = do.call(arguments, c(list(bounds = known$bounds), given))),
-    if (length(per_row)) list(rows = per_row)
+    if (length(per_row)) list(rows = per_row),
+    debit(budget)
   )
   new_release(do.call(ask, asked, quote = TRUE), call)
 }
 
 unpooled_describe <- function(data, bounds = NULL, sites = NULL, by = NULL, epsilon = 1, delta = NULL, unit_id = NULL,
-                              random_state = NULL, ...) {
+                              budget = NULL, random_state = NULL, ...) {
   call <- match.call()
   release("describe", data, sites, bounds, list(unit_id = unit_id), list(
     by = by, epsilon = epsilon, delta = delta, random_state = random_state, ...
-  ), call)
+  ), call, budget = budget)
 }
 
 unpooled_tabulate <- function(data, columns, bounds = NULL, sites = NULL, cuts = NULL, totals = NULL, epsilon = 1,
-                              delta = NULL, unit_id = NULL, random_state = NULL, ...) {
+                              delta = NULL, unit_id = NULL, budget = NULL, random_state = NULL, ...) {
   call <- match.call()
   if (is.list(bounds)) bounds <- bounds[intersect(names(bounds), columns)]
   release("tabulate", data, sites, bounds, list(unit_id = unit_id), list(
     columns = columns, cuts = if (is.null(cuts)) NULL else as.list(cuts), totals = if (is.null(totals)) NULL else as.list(totals),
     epsilon = epsilon, delta = delta, random_state = random_state, ...
-  ), call, columns)
+  ), call, columns, budget)
 }
 
 unpooled_effect <- function(data, treatment, outcome, covariates = ".", bounds, sites = NULL, propensity = NULL,
                             estimator = c("aipw", "iptw", "g-formula"), estimand = c("ATE", "ATT"),
                             family = "linear", event = NULL, horizon = NULL, cuts = NULL, epsilon = 1, delta = NULL,
-                            prior = NULL, unit_id = NULL, random_state = NULL, ...) {
+                            prior = NULL, unit_id = NULL, budget = NULL, random_state = NULL, ...) {
   call <- match.call()
   name <- family_name(family)
   given <- list(
@@ -52,7 +53,7 @@ unpooled_effect <- function(data, treatment, outcome, covariates = ".", bounds, 
     estimator = match.arg(estimator), estimand = match.arg(estimand), family = name, event = event, horizon = horizon,
     cuts = cuts, prior = prior_of(prior), epsilon = epsilon, delta = delta, random_state = random_state, ...
   )
-  release("effect", data, sites, bounds, list(unit_id = unit_id), given, call)
+  release("effect", data, sites, bounds, list(unit_id = unit_id), given, call, budget = budget)
 }
 
 # What is adjusted for: names of columns, or the right side of a formula.
@@ -61,20 +62,23 @@ covariate_text <- function(x) {
 }
 
 unpooled_diagnose <- function(fit, data, response, sites = NULL, epsilon = 1, delta = NULL, y_bounds = NULL,
-                              random_state = NULL, ...) {
+                              budget = NULL, random_state = NULL, ...) {
   call <- match.call()
   held <- stacked(data, sites)
   if (is.character(response) && length(response) == 1) {
     if (!response %in% names(held$data)) usage("there is no column '", response, "' in the data")
     response <- held$data[[response]]
   }
-  if (length(fit$labels) && identical(fit$family, "logistic") && is.null(fit$run)) response <- match(as.character(response), fit$labels) - 1
+  if (length(fit$labels) && identical(fit$family, "logistic") && is.null(fit$run)) {
+    response <- as.numeric(fit$classes)[match(as.character(response), fit$labels)]
+  }
   per_row <- row_columns(held$data, sites = held$sites)
   asked <- c(
     list("diagnose", model = model_of(fit), data = columns(held$data[intersect(fit$columns, names(held$data))], fit$since)),
     list(response = column(response, "response"), caller = call),
     list(arguments = arguments(epsilon = epsilon, delta = delta, y_bounds = y_bounds, random_state = random_state, ...)),
-    if (length(per_row)) list(rows = per_row)
+    if (length(per_row)) list(rows = per_row),
+    debit(budget)
   )
   new_release(do.call(ask, asked, quote = TRUE), call)
 }
@@ -82,6 +86,8 @@ unpooled_diagnose <- function(fit, data, response, sites = NULL, epsilon = 1, de
 print.unpooled_release <- function(x, ...) {
   if (!is.null(x$text)) {
     cat(x$text, "\n", sep = "")
+  } else if (!nrow(x$terms)) {
+    cat("Readers receive nothing of this result: its coefficients stay at the parties, who predict in a study of their own.\n")
   } else {
     shown <- x$terms[c("term", "estimate", "std_error", "conf_low", "conf_high")]
     shown$term <- term_names(x$terms)

@@ -109,14 +109,38 @@ print.unpooled_study <- function(x, ...) {
   invisible(x)
 }
 
-unpooled_plan <- function(study, utility = FALSE) {
+unpooled_plan <- function(study, utility = FALSE, ..., n = NULL, columns = NULL) {
+  if (is.function(study)) return(plan_of_fit(study, n, columns, utility, ...))
+  if (length(list(...)) || !is.null(n) || !is.null(columns)) {
+    usage("a study says itself what it fits to how many rows: for a fit before data give its function, as in unpooled_plan(unpooled_lm, n = 4000, ...)")
+  }
   study <- as_study(study)
-  found <- unpooled_command("plan", study$file, if (utility) "--utility")
+  as_plan(unpooled_command("plan", study$file, if (utility) "--utility"))
+}
+
+# Which functions fit, and so have a plan before there are data.
+PLANNED <- c("unpooled_lm", "unpooled_glm", "unpooled_surv", "unpooled_pride", "unpooled_stacking", "unpooled_lasso", "unpooled_pls")
+
+plan_of_fit <- function(fit, n, columns, utility, ...) {
+  if (!any(vapply(PLANNED, function(name) identical(fit, get(name)), NA))) {
+    usage("a plan before data is of one of ", paste(PLANNED, collapse = ", "), ", or of a study: unpooled_study()")
+  }
+  if (utility) usage("utility is of studies: leave it out")
+  if (!is.numeric(n) || !length(n) || any(n < 1) || length(n) > 1 && is.null(names(n))) {
+    usage("n is the number of rows, or of the rows of each site by its name: n = c(north = 1000, coast = 3000)")
+  }
+  bounds <- list(...)$bounds
+  names <- if (is.numeric(columns)) paste0("V", seq_len(columns)) else if (!is.null(columns)) columns else if (is.list(bounds)) names(bounds)
+  fit(data = structure(list(rows = n, columns = names), class = "unpooled_rows"), ...)
+}
+
+as_plan <- function(found) {
   releases <- found$releases
   fields <- c("name", "party", "step", "mechanism", "count", "size", "sensitivity", "scale")
   found$releases <- as.data.frame(setNames(lapply(fields, function(field) {
     unlist(lapply(releases, function(one) if (is.null(one[[field]])) NA else one[[field]]))
   }), fields))
+  if (!is.null(found$words)) found$statement$words <- found$words
   structure(found, class = "unpooled_plan")
 }
 
@@ -165,9 +189,12 @@ unpooled_result <- function(run, analysis = "") {
   if (inherits(run, "unpooled_study")) run <- sub("\\.toml$", ".run", run$file)
   at <- list(run = path(run), analysis = analysis)
   told <- unpooled_command("result", at$run, if (nzchar(analysis)) c("--analysis", analysis))
-  if (length(told$predicting) && told$model %in% c("bayes", "glm")) {
+  fits <- length(told$predicting) && told$model %in% c("bayes", "glm")
+  if (fits || told$model %in% c("stacking", "lasso", "pls")) {
     answer <- ask("fitted", model = c(list(of = "run"), at), caller = call)
-    return(new_fit(answer, call, NULL, run = at))
+    fit <- new_fit(answer, call, NULL, run = at)
+    if (!fits) class(fit) <- c(paste0("unpooled_", told$model), "unpooled_fit")
+    return(fit)
   }
   told$terms <- terms_frame(told$terms)
   words <- strsplit(told$statement, "\n", fixed = TRUE)[[1]]

@@ -469,6 +469,13 @@ def test_requests_and_answers_of_a_process_that_serves(tmp_path: Path) -> None:
     ask({"call": "predict", "model": model, "data": data})
     ask({"call": "release", "function": "describe", "data": data, "arguments": {"bounds": bounds | {"y": [0, 1]}}})
     ask({"call": "diagnose", "model": model, "data": data, "response": column, "arguments": {"y_bounds": [0, 1]}})
+    spectra = {"call": "estimate", "estimator": "PrivatePLSRegression", "data": {"x": column}, "response": {"y": column}}
+    ask(
+        spectra | {"arguments": {"bounds": [0, 1], "y_bounds": [0, 1], "epsilon": "inf", "basis": "none", "n_components": 1}}
+    )
+    shape = {"samples": 300, "features": 1, "arguments": {"bounds": [0, 1], "y_bounds": [0, 1]}}
+    ask({"call": "plan", "estimator": "PrivateLasso", **shape, "arguments": {**shape["arguments"], "parties": 1}})
+    ask({"call": "budget", "epsilon": 1, "delta": 1e-6})
     ask({"call": "command", "command": ["plan", "study.toml"], "folder": str(world)})
     ask({"call": "command", "command": ["run", "study.toml", *PARTIES], "folder": str(world)})
     ask(fit | {"arguments": {"wrong": 1}})

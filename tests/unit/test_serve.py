@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import math
 import signal
@@ -19,60 +17,14 @@ import numpy as np
 import polars as pl
 import pytest
 from commands import PARTIES, approve, command, two_parties
-from typer.main import get_command
+from serving import WARDS, answers, ask, error, factor, line, numbers, ok, texts
 
 import unpooled
 from unpooled.cli import calls
-from unpooled.cli import main as cli
 from unpooled.cli.calls import column_of
-from unpooled.cli.serve import Service
 from unpooled.errors import BudgetRefusal, PolicyRefusal
 
-WARDS = ("a", "b", "c")
 BOUNDS = {"age": [0, 128], "ward": list(WARDS)}
-
-
-def texts(values: list[str | None]) -> dict[str, Any]:
-    return {"kind": "texts", "values": values}
-
-
-def numbers(values: Any) -> dict[str, Any]:
-    return {"kind": "numbers", "values": base64.b64encode(np.asarray(values, dtype="<f8").tobytes()).decode()}
-
-
-def factor(codes: Any, levels: tuple[str, ...] = WARDS) -> dict[str, Any]:
-    return {
-        "kind": "factor",
-        "levels": list(levels),
-        "codes": base64.b64encode(np.asarray(codes, dtype="<i4").tobytes()).decode(),
-    }
-
-
-def line(call: Any, name: Any = 1) -> bytes:
-    return json.dumps({"schema": "unpooled/serve-request/1", "id": name, "ask": call}).encode() + b"\n"
-
-
-def answers(*lines: bytes) -> list[dict[str, Any]]:
-    out = io.BytesIO()
-    Service(get_command(cli.app)).answer_all(io.BytesIO(b"".join(lines)), out)
-    return [json.loads(one) for one in out.getvalue().splitlines()]
-
-
-def ask(call: Any) -> dict[str, Any]:
-    (found,) = answers(line(call))
-    return found
-
-
-def ok(call: Any) -> dict[str, Any]:
-    found = ask(call)
-    assert "error" not in found, found["error"]
-    return found["ok"]
-
-
-def error(call: Any) -> dict[str, Any]:
-    found = ask(call)
-    assert "ok" not in found
-    return found["error"]
 
 
 @pytest.fixture(scope="module")

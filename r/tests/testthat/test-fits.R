@@ -187,3 +187,15 @@ test_that("a fit is drawn to earlier models, and has no tests", {
   expect_equal(coef(ill)[["age"]], 0.05, tolerance = 0.3)
   expect_identical(rownames(summary(ill, exponentiate = TRUE)$coefficients), names(coef(ill)))
 })
+
+test_that("the range or the classes of the response may stand among the bounds", {
+  skip_without_command()
+  d <- people()
+  seed <- list(epsilon = 3, random_state = 1)
+  fit <- function(...) do.call(unpooled_lm, c(list(y ~ age, d), seed, list(...)))
+  expect_equal(coef(fit(bounds = list(age = c(0, 128), y = c(-5, 12)))), coef(fit(bounds = known["age"], y_bounds = c(-5, 12))), tolerance = 1e-12)
+  ill <- function(...) do.call(unpooled_glm, c(list(ill ~ age, binomial(), d), seed, list(...)))
+  apart <- ill(bounds = known["age"], classes = c("well", "ill"))
+  expect_identical(coef(ill(bounds = c(known["age"], list(ill = c("well", "ill"))))), coef(apart))
+  expect_identical(levels(predict(apart, d[1:2, ], type = "class")), c("well", "ill"))
+})

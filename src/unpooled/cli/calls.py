@@ -6,8 +6,10 @@ import dataclasses
 import inspect
 import math
 import os
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +19,20 @@ import numpy as np
 
 from unpooled.cli.schemas import serving
 from unpooled.cli.schemas.serving import FactorData, NumbersData, SavedModel
-from unpooled.errors import DataError, UsageError, listed
+from unpooled.errors import BudgetRefusal, DataError, UsageError, listed
+from unpooled.inference.coding import coded_by
+from unpooled.privacy.bounds import Bounds, Coding
+from unpooled.protocol.terms import ResultTerm
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from unpooled.cli.schemas.serving import Column, Fitted
     from unpooled.inference.tables import JointTest, Tables
+    from unpooled.privacy.budget import Budget
+    from unpooled.privacy.plan import Plan
 
 
 # --- Asked -----------------------------------------------------------------------------------------------------------------
@@ -76,13 +85,11 @@ def rows_of(rows: Mapping[str, Column]) -> dict[str, Any]:
 def arguments_of(function: Any, given: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ANN401
     """Return the keyword arguments of a call; a name that the function does not have is refused.
 
-    Pairs of numbers are tuples; ``missing`` says of columns what a missing value becomes, and goes into the bounds.
+    Pairs of numbers are tuples; ``missing`` says of columns what a missing value becomes, ``norm`` how long rows are, and both go into the bounds.
     """
-    from unpooled.privacy.bounds import Bounds
-
     known = [name for name in inspect.signature(function).parameters if name not in {"budget", "self"}]
     asked = dict(given)
-    missing = asked.pop("missing", None)
+    missing, norm = asked.pop("missing", None), asked.pop("norm", None)
     unknown = [name for name in (*asked, *(rows or ())) if name not in known]
     if unknown:
         msg = f"there is no argument {unknown[0]!r} here: choose of {', '.join(known)}"
@@ -98,7 +105,19 @@ def arguments_of(function: Any, given: Mapping[str, Any], rows: Mapping[str, Any
                 "`missing` says what a missing value of a declared column becomes: declare the columns in bounds"
             )
         asked["bounds"] = Bounds(asked["bounds"], missing=missing)
+    if norm is not None:
+        asked["bounds"] = _of_length(asked.get("bounds"), norm)
     return asked | dict(rows or {})
+
+
+def _of_length(bounds: Any, norm: Any) -> Bounds:  # noqa: ANN401 - whatever the asker passes
+    """Return bounds that say how long a row is too."""
+    if isinstance(bounds, Bounds):
+        return dataclasses.replace(bounds, norm=norm)
+    if isinstance(bounds, Mapping):
+        return Bounds(bounds, norm=norm)
+    low, high = (None, None) if bounds is None else bounds
+    return Bounds(low, high, norm=norm)
 
 
 def with_prior(given: dict[str, Any]) -> dict[str, Any]:
@@ -118,6 +137,34 @@ def _earlier(given: Any) -> Any:  # noqa: ANN401 - numbers by name, or one of th
     except msgspec.ValidationError as error:
         msg = f"prior: {error}"
         raise UsageError(msg) from None
+
+
+# --- shared budgets ------------------------------------------------------------------------------------------------------------
+
+#: Budgets that live in this process, by the names that it gave them. No other process knows one of them.
+_BUDGETS: dict[str, Budget] = {}
+
+
+@contextmanager
+def debited(shared: serving.Shared | None) -> Iterator[dict[str, Any]]:
+    """Hand over the argument of a call that is debited to this budget: nothing without one. A file is closed again."""
+    if shared is None:
+        yield {}
+    elif isinstance(shared, serving.MemoryBudget):
+        if shared.name not in _BUDGETS:
+            raise BudgetRefusal(
+                "this budget ended with the process that kept its account, so that nobody knows what is left of it: make a new one for people "
+                "who were in no fit yet, and give it a file (path=...) where it has to outlive the process"
+            )
+        yield {"budget": _BUDGETS[shared.name]}
+    else:
+        from unpooled.privacy.budget import Budget
+
+        budget = Budget(shared.epsilon, shared.delta, shared.unit, shared.path)
+        try:
+            yield {"budget": budget}
+        finally:
+            budget._open().close()  # noqa: SLF001 - nothing stays open between two calls
 
 
 # --- models --------------------------------------------------------------------------------------------------------------------
@@ -147,6 +194,10 @@ def model_of(fitted: Fitted) -> Any:  # noqa: ANN401 - an estimator
 # --- Served ----------------------------------------------------------------------------------------------------------------
 # The answers of ``unpooled serve``: each call of :mod:`unpooled.cli.schemas.serving` becomes a call of the Python function of that name.
 
+#: What a constant is called in a table.
+_CONSTANT = "(intercept)"
+#: Where an estimator says how it fitted.
+_METHODS = ("method_", "method", "noise_model", "meta")
 #: Plans of more lines than these are printed by `unpooled plan`.
 _PLAN_LINES = 60
 
@@ -165,10 +216,36 @@ def _hello(call: serving.HelloCall) -> dict[str, Any]:  # noqa: ARG001 - it asks
     return {"answer": "hello", "version": __version__, "process": os.getpid()}
 
 
+@answer.register
+def _budget(call: serving.BudgetCall) -> dict[str, Any]:
+    """Make a budget that lives in this process, or say what is left of one."""
+    from unpooled.privacy.budget import Budget
+
+    of = call.of
+    if of is None:
+        if call.epsilon is None or call.delta is None:
+            raise UsageError("a budget has an epsilon and a delta: give both")
+        of = serving.MemoryBudget(secrets.token_hex(16))
+        _BUDGETS[of.name] = Budget(call.epsilon, call.delta, call.unit)
+    with debited(of) as found:
+        budget: Budget = found["budget"]
+        return {
+            "answer": "budget",
+            "name": of.name if isinstance(of, serving.MemoryBudget) else None,
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "unit": budget.unit,
+            "spent": budget.spent,
+            "fits": len(budget.entries),
+            "process": os.getpid(),
+        }
+
+
 # --- models --------------------------------------------------------------------------------------------------------------------
 
 
-def _saved(thing: Any) -> bytes:  # noqa: ANN401 - anything that can be saved
+def saved_of(thing: Any) -> bytes:  # noqa: ANN401 - anything that can be saved
+    """Return what ``save`` writes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         thing.save(path)
@@ -198,10 +275,67 @@ def _has_tables(model: Any) -> bool:  # noqa: ANN401
     return True
 
 
+def people_of(plan: Plan) -> int:
+    """Return the number of rows of a plan: those of one party, where the same people are at all of them."""
+    rows = [card.rows for card in plan.study.parties]
+    return rows[0] if plan.split.shares_people else sum(rows)
+
+
+def family_of(model: Any) -> str:  # noqa: ANN401
+    """Return the family of a model's response."""
+    said = getattr(model, "family", None)
+    if said is not None:
+        return str(said)
+    return ("linear", "logistic", "multinomial")[min(max(np.size(getattr(model, "classes_", ())) - 1, 0), 2)]
+
+
+def _method_of(model: Any) -> str:  # noqa: ANN401
+    """Return how a model was fitted, as it says or as it was asked to."""
+    said = str(next((getattr(model, name) for name in _METHODS if hasattr(model, name)), ""))
+    if said == "auto" and hasattr(model, "radius"):  # decided before data, between rounds that choose columns and moments
+        return "frank-wolfe" if hasattr(model.plan_.design, "choice_epsilon") else "moments"
+    return said
+
+
 def _planned(plan: Any) -> str:  # noqa: ANN401
     lines = str(plan).splitlines()
     more = len(lines) - _PLAN_LINES
     return "\n".join(lines if more <= 0 else [*lines[:_PLAN_LINES], f"... ({more:,} more lines: unpooled plan prints all)"])
+
+
+def lines_of(model: Any) -> Iterator[ResultTerm]:  # noqa: ANN401 - an estimator without standard errors
+    """Yield the coefficients of an estimator in the data's own units, of every class or response apart, and then its constants."""
+    if hasattr(model, "models_"):
+        for one in model.models_:
+            yield from _lines(one.names, one.coefficients, one.name)
+            yield ResultTerm(_CONSTANT, float(one.intercept), group=one.name)
+        return
+    columns = model.declared_columns if model._made is None else coded_by(model._source)  # noqa: SLF001 - what its fit made of its columns
+    names = Coding(columns, 1).coded_names
+    slopes, constants = np.atleast_2d(model.coef_), np.ravel(model.intercept_)
+    groups = _groups(model, len(slopes))
+    for group, row in zip(groups, slopes, strict=True):
+        yield from _lines(names, row.tolist(), group)
+        if len(slopes) == len(constants):
+            yield ResultTerm(_CONSTANT, float(constants[groups.index(group)]), group=group)
+    if len(slopes) != len(constants):  # ordered classes: a constant above each level but the last
+        for level, value in zip(model.classes_.tolist(), constants.tolist(), strict=False):
+            yield ResultTerm(f"{_CONSTANT} above {level}", float(value))
+
+
+def _groups(model: Any, count: int) -> list[str]:  # noqa: ANN401 - an estimator
+    """Return the names of the linear predictors: of a single one, none."""
+    if count == 1:
+        return [""]
+    classes: NDArray[Any] = np.asarray(getattr(model, "classes_", ()))
+    if classes.size == count:
+        return [str(label) for label in classes.tolist()]
+    return [str(k) for k in range(count)]
+
+
+def _lines(names: Sequence[str], values: Sequence[float], group: str) -> Iterator[ResultTerm]:
+    for name, value in zip(names, values, strict=True):
+        yield ResultTerm(name, float(value), group=group)
 
 
 def _coefficients(model: Any) -> list[dict[str, Any]]:  # noqa: ANN401
@@ -211,14 +345,13 @@ def _coefficients(model: Any) -> list[dict[str, Any]]:  # noqa: ANN401
         from unpooled.models import load
 
         return [_term(term) for term in load(model.plan_.study.row).reading.terms(model.plan_, result)]
-    from unpooled.privacy.bounds import Coding
-    from unpooled.protocol.terms import ResultTerm
-
-    layout = model.plan_.design.layout
+    layout = getattr(model.plan_.design, "layout", None)
+    if not hasattr(model, "credible_interval") or layout is None:
+        return [_term(term) for term in lines_of(model)]
     of_columns = model.plan_.joint and layout.formula is None  # columns of parties, in the order of the data
     names = Coding(model.declared_columns, 1).coded_names if of_columns else layout.names
     found = [ResultTerm(name, value) for name, value in zip(names, model.coef_.tolist(), strict=True)]
-    constant = [ResultTerm("(intercept)", float(model.intercept_))] if layout.intercept else []
+    constant = [ResultTerm(_CONSTANT, float(model.intercept_))] if layout.intercept else []
     return [_term(term) for term in (*found, *constant)]
 
 
@@ -246,9 +379,9 @@ def fitted_data(
     return tabled | {
         "answer": "fitted",
         "model": plan.study.model,
-        "family": tabled.get("family", getattr(model, "family", "linear")),
-        "method": str(model.method_),
-        "nobs": tabled.get("nobs", sum(card.rows for card in plan.study.parties)),
+        "family": tabled.get("family", family_of(model)),
+        "method": _method_of(model),
+        "nobs": tabled.get("nobs", people_of(plan)),
         "plan": plan.hash,
         "holds": statement.holds,
         "statement": statement.to_dict(),
@@ -271,11 +404,12 @@ def _fit(call: serving.FitCall) -> dict[str, Any]:
 
     kind: Any = unpooled.PrivateLinearRegression if call.model == "linear" else unpooled.PrivateGLM
     given = arguments_of(kind, call.arguments)
-    model = kind(**with_prior(given))
-    rows = rows_of(call.rows)
-    arguments_of(model.fit, {}, rows)
-    model.fit(frame_of(call.data), formula=call.formula, **rows)
-    return fitted_data(model, _saved(model), call.references, call.against)
+    with debited(call.budget) as debit:
+        model = kind(**with_prior(given), **debit)
+        rows = rows_of(call.rows)
+        arguments_of(model.fit, {}, rows)
+        model.fit(frame_of(call.data), formula=call.formula, **rows)
+    return fitted_data(model, saved_of(model), call.references, call.against)
 
 
 @answer.register
@@ -346,10 +480,21 @@ def _predict(call: serving.PredictCall) -> dict[str, Any]:
     names = [column.name for column in model.declared_columns]
     frame, rows = frame_of({name: call.data[name] for name in names}), rows_of(call.rows)
     arguments_of(model.predict, {}, rows)
+    if call.scores:
+        if not hasattr(model, "transform"):
+            raise UsageError("scores are those of components: fit partial least squares for them")
+        found = {f"score {k + 1}": values for k, values in enumerate(model.transform(frame).T)}
+        return {"answer": "predicted", "predictions": {name: values.tolist() for name, values in found.items()}}
     found = answers(model, frame, rows)
-    if hasattr(model, "linear_predictor"):
-        linear = model.linear_predictor(frame, **rows)
-        found["link"] = linear if linear.ndim == 1 else linear.max(axis=1)
+    if call.times:
+        if not hasattr(model, "predict_survival"):
+            raise UsageError("times are asked of a model of times to an event: leave them out")
+        survival = model.predict_survival(frame, call.times)
+        found |= {f"survival to {time:g}": values for time, values in zip(call.times, survival.T, strict=True)}
+    linear = getattr(model, "linear_predictor", getattr(model, "decision_function", None))
+    if linear is not None:
+        linked = linear(frame, **rows)
+        found["link"] = linked if linked.ndim == 1 else linked.max(axis=1)
     return {"answer": "predicted", "predictions": {name: values.tolist() for name, values in found.items()}}
 
 
@@ -365,7 +510,8 @@ def _release(call: serving.ReleaseCall) -> dict[str, Any]:
     function = getattr(unpooled, call.function)
     given = arguments_of(function, call.arguments, rows_of(call.rows))
     data = {name: column_of(name, column) for name, column in call.data.items()}
-    return _released(function(data, **given))
+    with debited(call.budget) as debit:
+        return _released(function(data, **given, **debit))
 
 
 def _effect(call: serving.ReleaseCall) -> dict[str, Any]:
@@ -374,9 +520,11 @@ def _effect(call: serving.ReleaseCall) -> dict[str, Any]:
     from unpooled.models import load
 
     rows = rows_of(call.rows)
-    model = unpooled.TreatmentEffect(**with_prior(arguments_of(unpooled.TreatmentEffect, call.arguments)))
-    arguments_of(model.fit, {}, rows)
-    model.fit(frame_of(call.data), **rows)
+    given = with_prior(arguments_of(unpooled.TreatmentEffect, call.arguments))
+    with debited(call.budget) as debit:
+        model = unpooled.TreatmentEffect(**given, **debit)
+        arguments_of(model.fit, {}, rows)
+        model.fit(frame_of(call.data), **rows)
     return _released(model, load(model.plan_.study.row).reading.terms(model.plan_, model.result_), str(model.summary()))
 
 
@@ -387,7 +535,8 @@ def _diagnose(call: serving.DiagnoseCall) -> dict[str, Any]:
     model = model_of(call.model)
     given = arguments_of(unpooled.diagnose, call.arguments, rows_of(call.rows))
     frame = frame_of({column.name: call.data[column.name] for column in model.declared_columns if column.name in call.data})
-    return _released(unpooled.diagnose(model, frame, column_of("response", call.response), **given))
+    with debited(call.budget) as debit:
+        return _released(unpooled.diagnose(model, frame, column_of("response", call.response), **given, **debit))
 
 
 def _released(found: Any, terms: Sequence[Any] | None = None, text: str = "") -> dict[str, Any]:  # noqa: ANN401 - a result that keeps its plan
@@ -396,7 +545,7 @@ def _released(found: Any, terms: Sequence[Any] | None = None, text: str = "") ->
     return {
         "answer": "released",
         "kind": type(found).__name__,
-        "nobs": sum(card.rows for card in plan.study.parties),
+        "nobs": people_of(plan),
         "plan": plan.hash,
         "holds": plan.statement.holds,
         "statement": plan.statement.to_dict(),
@@ -405,5 +554,5 @@ def _released(found: Any, terms: Sequence[Any] | None = None, text: str = "") ->
         "text": text or str(found),
         "terms": [_term(term) for term in (found.terms if terms is None else terms)],
         "curves": found.curves_as_lists(),
-        "saved": _saved(found),
+        "saved": saved_of(found),
     }

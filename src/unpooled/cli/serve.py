@@ -35,7 +35,7 @@ def serve(
     """Answer the calls of another program, such as the R package: a line of JSON each, in the form that `unpooled schema serve` prints.
 
     It ends when its standard input ends. A line that is no request, an error or an interrupt is answered, and the next line is read.
-    Nothing stays open between two calls: no ledger, no party's store, no data.
+    Nothing stays open between two calls: no ledger, no party's store, no data. A budget without a file is kept in memory until the process ends.
     """
     from unpooled.errors import UsageError
 
@@ -100,6 +100,7 @@ class Service:
 
     def _answered(self, request: ServeRequest) -> dict[str, Any]:
         """Return the answer to a request, or why there is none, and the warnings on the way."""
+        import unpooled.cli.estimates  # noqa: F401 - its answers are registered
         from unpooled.cli.calls import answer
         from unpooled.cli.schemas.serving import CommandCall
 
@@ -120,7 +121,8 @@ class Service:
                 told = {"error": _error_of(error)}
             finally:
                 self._busy = False
-        return told | {"warnings": [*noted, *_warned(caught)]}
+        told |= {"warnings": [*noted, *_warned(caught)]}
+        return told if request.words == "python" else _translated(told)
 
     def _command(self, call: CommandCall, noted: list[dict[str, str]]) -> dict[str, Any]:
         """Run a command as a shell would, with ``--json``; what it says on standard error are notes."""
@@ -180,6 +182,16 @@ def _error_of(error: Exception) -> dict[str, Any]:
     if isinstance(error, ValueError) and _from_scikit_learn(error):
         return _error("usage", USAGE, error, str(error).splitlines()[0])
     return _error("failed", _FAILED, error, f"the call failed with an error that was not foreseen ({type(error).__name__})")
+
+
+def _translated(told: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer whose error and warnings name the syntax of R."""
+    from unpooled.cli.words_of_r import in_r
+
+    said = {"warnings": [one | {"message": in_r(one["message"])} for one in told["warnings"]]}
+    if "error" in told:
+        said["error"] = told["error"] | {"message": in_r(told["error"]["message"])}
+    return told | said
 
 
 def _from_scikit_learn(error: Exception) -> bool:

@@ -216,11 +216,9 @@ def _outlooks(compiled: Plan, *, utility: bool) -> dict[str, Outlook]:
     return outlooks
 
 
-def _data(compiled: Plan, outlooks: dict[str, Outlook]) -> dict[str, Any]:
-    """Return a plan as data."""
-    from unpooled.study.templates import formula_of
-
-    releases = [
+def releases_of(compiled: Plan) -> list[dict[str, Any]]:
+    """Return what a plan releases, as data."""
+    return [
         {
             "name": r.name,
             "party": r.party,
@@ -234,12 +232,17 @@ def _data(compiled: Plan, outlooks: dict[str, Outlook]) -> dict[str, Any]:
         for r in compiled.releases
     ]
 
+
+def _data(compiled: Plan, outlooks: dict[str, Outlook]) -> dict[str, Any]:
+    """Return a plan as data."""
+    from unpooled.study.templates import formula_of
+
     def more(name: str, one: Plan) -> dict[str, Any]:
         formula = formula_of(one)
         found = {} if formula is None else {"formula": formula}
         return found | ({"outlook": outlooks[name].to_dict()} if name in outlooks else {})
 
-    data = {"plan": compiled.hash, "releases": releases, "statement": compiled.statement.to_dict()}
+    data = {"plan": compiled.hash, "releases": releases_of(compiled), "statement": compiled.statement.to_dict()}
     if not compiled.analyses:
         return data | more("", compiled)
     analyses = [

@@ -162,10 +162,10 @@ def answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str,
     found = {"prediction": predicted}
     if hasattr(model, "classes_"):
         probabilities = model.predict_proba(frame, **known)
-        if getattr(model, "family", "") == "multinomial":
+        if getattr(model, "family", "") == "multinomial" or len(model.classes_) > 2:  # noqa: PLR2004 - else the second one's
             return found | {f"probability: {label}": p for label, p in zip(model.classes_, probabilities.T, strict=True)}
         found["probability"] = probabilities[:, 1]
-    elif hasattr(model, "predict_survival"):
+    elif hasattr(model, "predict_survival") and hasattr(model, "intervals_"):
         times = model.intervals_[1:]
         survival = model.predict_survival(frame, times)
         found |= {f"survival to {time:g}": values for time, values in zip(times.tolist(), survival.T, strict=True)}

@@ -13,6 +13,7 @@ from unpooled.cli.schemas.studies import (
     Number,
     Output,
     Path,
+    PlannedReleaseData,
     Section,
     StatementData,
     TermData,
@@ -70,6 +71,39 @@ class RunModel(Section, tag="run", tag_field="of"):
 Fitted = SavedModel | RunModel
 
 
+class MemoryBudget(Section, tag="memory", tag_field="of"):
+    """A shared budget that the process keeps, by the name that it was given: it ends with the process."""
+
+    name: str
+
+
+class FileBudget(Section, tag="file", tag_field="of"):
+    """A shared budget in a file, which outlives the process. The file is made where there is none."""
+
+    path: Path
+    epsilon: float
+    delta: float
+    unit: str = "record"
+
+
+#: The shared budget that a call is debited to.
+Shared = MemoryBudget | FileBudget
+Debited = Annotated[Shared | None, Meta(description="The shared budget that the call is debited to.")]
+#: The estimators of columns and rows that a call names by their Python class.
+Estimator = Literal[
+    "PrideRegressor",
+    "PrideClassifier",
+    "PrideGLM",
+    "PrivateStackingClassifier",
+    "PrivateLogisticRegression",
+    "PrivateLasso",
+    "PrivateLassoClassifier",
+    "PrivatePLSRegression",
+    "PrivateLinearRegression",
+    "PrivateGLM",
+]
+
+
 class HelloCall(Section, tag="hello", tag_field="call"):
     """Ask for the version and the process."""
 
@@ -86,6 +120,39 @@ class FitCall(Section, tag="fit", tag_field="call"):
         field(default_factory=dict)
     )
     against: Annotated[str | None, Meta(description="The class that others are compared with (multinomial).")] = None
+    budget: Debited = None
+
+
+class EstimateCall(Section, tag="estimate", tag_field="call"):
+    """Fit an estimator to columns and a response that the asker holds."""
+
+    estimator: Estimator
+    data: Columns
+    response: Annotated[dict[str, Column], Meta(description="The response by its name, or several of them in their order.")]
+    formula: Annotated[str | None, Meta(description="Its right side, where the estimator takes one.")] = None
+    arguments: Arguments = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+    budget: Debited = None
+
+
+class PlanCall(Section, tag="plan", tag_field="call"):
+    """Ask for the plan of a fit, before there are data."""
+
+    estimator: Estimator
+    samples: int
+    features: int
+    sites: Annotated[dict[str, int], Meta(description="The rows of each of several sites.")] = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
+
+
+class BudgetCall(Section, tag="budget", tag_field="call"):
+    """Make a shared budget that the process keeps, or ask for the state of one."""
+
+    of: Shared | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str = "record"
 
 
 class FittedCall(Section, tag="fitted", tag_field="call"):
@@ -122,6 +189,10 @@ class PredictCall(Section, tag="predict", tag_field="call"):
     model: Fitted
     data: Columns
     rows: Rows = field(default_factory=dict)
+    times: Annotated[list[float], Meta(description="Where the probability of no event is asked for.")] = field(
+        default_factory=list
+    )
+    scores: Annotated[bool, Meta(description="Whether to answer with the components of the rows.")] = False
 
 
 class ReleaseCall(Section, tag="release", tag_field="call"):
@@ -131,6 +202,7 @@ class ReleaseCall(Section, tag="release", tag_field="call"):
     data: Columns
     arguments: Arguments = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
+    budget: Debited = None
 
 
 class DiagnoseCall(Section, tag="diagnose", tag_field="call"):
@@ -141,6 +213,7 @@ class DiagnoseCall(Section, tag="diagnose", tag_field="call"):
     response: Column
     arguments: Arguments = field(default_factory=dict)
     rows: Rows = field(default_factory=dict)
+    budget: Debited = None
 
 
 class CommandCall(Section, tag="command", tag_field="call"):
@@ -157,6 +230,9 @@ class ServeRequest(Output, tag="unpooled/serve-request/1"):
     ask: (
         HelloCall
         | FitCall
+        | EstimateCall
+        | PlanCall
+        | BudgetCall
         | FittedCall
         | SummaryCall
         | ContrastCall
@@ -166,6 +242,9 @@ class ServeRequest(Output, tag="unpooled/serve-request/1"):
         | DiagnoseCall
         | CommandCall
     )
+    words: Annotated[
+        Literal["python", "r"], Meta(description="The language whose syntax errors and warnings are to name.")
+    ] = "python"
 
 
 # --- what is answered ----------------------------------------------------------------------------------------------------------
@@ -205,6 +284,18 @@ class FittedData(Section, tag="fitted", tag_field="answer"):
     not_determined: list[str] | UnsetType = UNSET
     notes: list[str] | UnsetType = UNSET
     clipping: ClippingData | UnsetType | None = UNSET
+    details: (
+        Annotated[
+            dict[str, dict[str, float | str | None]], Meta(description="Further numbers of the fit, by name and by party.")
+        ]
+        | UnsetType
+    ) = UNSET
+    matrices: (
+        Annotated[
+            dict[str, list[list[float]]], Meta(description="Weights, loadings and rotations of components, a row each.")
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class SummaryData(Section, tag="summary", tag_field="answer"):
@@ -258,6 +349,28 @@ class ReleasedData(Section, tag="released", tag_field="answer"):
     saved: bytes
 
 
+class PlannedData(Section, tag="planned", tag_field="answer"):
+    """The plan of a fit before there are data."""
+
+    plan: Hash
+    releases: list[PlannedReleaseData]
+    statement: StatementData
+    words: str
+    notes: list[str]
+
+
+class SharedBudgetData(Section, tag="budget", tag_field="answer"):
+    """The state of a shared budget."""
+
+    name: Annotated[str | None, Meta(description="The name by which the process keeps it; null for one in a file.")]
+    epsilon: float
+    delta: float
+    unit: str
+    spent: Annotated[float, Meta(description="The epsilon of everything debited so far, composed, at its delta.")]
+    fits: Annotated[int, Meta(description="The number of debits.")]
+    process: int
+
+
 class CommandData(Section, tag="command", tag_field="answer"):
     """The output of a command, and its exit code."""
 
@@ -266,7 +379,18 @@ class CommandData(Section, tag="command", tag_field="answer"):
 
 
 #: All answers but errors.
-ANSWERS = (HelloData, FittedData, SummaryData, TestsData, ContrastData, PredictedData, ReleasedData, CommandData)
+ANSWERS = (
+    HelloData,
+    FittedData,
+    SummaryData,
+    TestsData,
+    ContrastData,
+    PredictedData,
+    ReleasedData,
+    PlannedData,
+    SharedBudgetData,
+    CommandData,
+)
 
 
 class FailureData(Section):
@@ -304,6 +428,8 @@ class ServeOutput(Output, tag="unpooled/serve/1"):
         | ContrastData
         | PredictedData
         | ReleasedData
+        | PlannedData
+        | SharedBudgetData
         | CommandData
         | UnsetType
     ) = UNSET
