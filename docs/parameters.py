@@ -1,4 +1,4 @@
-"""Write the tables of parameters: `python docs/parameters.py [FOLDER]` writes docs/parameters/MODEL.md, which docs/studies.md includes.
+"""Write the tables of parameters: `python docs/parameters.py [FOLDER]` writes the tables that docs/studies.md includes.
 
 Everything in them stands in the declared parameters of the models. A test compares the committed files with what this script writes.
 """
