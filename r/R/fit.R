@@ -8,7 +8,7 @@ family_name <- function(family) {
     family <- switch(family,
       gaussian = stats::gaussian(), binomial = stats::binomial(), quasipoisson = stats::quasipoisson(),
       Gamma = stats::Gamma(link = "log"),
-      usage("there is no family '", family, "': choose one of ", paste(known, collapse = ", "))
+      return(family) # which the command refuses, with the family that is meant
     )
   }
   if (is.function(family)) family <- family()

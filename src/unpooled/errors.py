@@ -32,6 +32,7 @@ from __future__ import annotations
 import sys
 import warnings
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -171,3 +172,23 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _WITHIN:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+#: Words of other libraries, and what to do here.
+_OTHER_WORDS = {
+    "sample_weight": "weights= of fit are weights of rows, inside a declared weights_bounds (PrivateLinearRegression, PrivateGLM)",
+    "n_jobs": "a fit uses every core that the process may use, and none twice: limit them with the environment variable NUMBA_NUM_THREADS",
+    "alpha": "the strength of a penalty is ridge (PrivateGLM), penalty (PrivateLogisticRegression) or prior_precision (PrivateLinearRegression)",
+    "C": "the strength of a penalty is ridge (PrivateGLM) or penalty (PrivateLogisticRegression): 1 / (n C)",
+    "level": "the confidence of intervals is confidence",
+    "conf.level": "the confidence of intervals is that of summary(), confint() and tidy()",
+    "data_norm": "a bound on the length of a row is Bounds(norm=R)",
+}
+
+
+def not_taken(name: str, word: str, known: Sequence[str]) -> str:
+    """Return the words that refuse an argument: what it is called here, or which ones there are."""
+    near = get_close_matches(word, known, n=1)
+    if word in _OTHER_WORDS:
+        return f"{name} takes no {word!r}: {_OTHER_WORDS[word]}"
+    return f"{name} takes no {word!r}: {f'did you mean {near[0]!r}?' if near else f'it takes {listed(known)}'}"

@@ -230,9 +230,9 @@ def test_a_line_that_is_no_request_is_answered_and_the_next_one_is_read(raw: byt
 
 
 def test_an_argument_that_python_does_not_have_is_refused_by_name(data: dict[str, Any]) -> None:
-    assert "no argument 'epsilom'" in error(fit(data, arguments={"epsilom": 1}))["message"]
-    assert "no argument 'budget'" in error(fit(data, arguments={"budget": 1}))["message"]
-    assert "no argument 'wieghts'" in error(fit(data, rows={"wieghts": data["age"]}))["message"]
+    assert "takes no 'epsilom'" in error(fit(data, arguments={"epsilom": 1}))["message"]
+    assert "takes no 'budget'" in error(fit(data, arguments={"budget": 1}))["message"]
+    assert "takes no 'wieghts': did you mean 'weights'" in error(fit(data, rows={"wieghts": data["age"]}))["message"]
     assert "declare the columns in bounds" in error(fit(data, arguments={"missing": "absent", "bounds": None}))["message"]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from unpooled.cli.schemas import serving
 from unpooled.cli.schemas.serving import FactorData, NumbersData, SavedModel
-from unpooled.errors import BudgetRefusal, DataError, UsageError, listed
+from unpooled.errors import BudgetRefusal, DataError, UsageError, listed, not_taken
 from unpooled.inference.coding import coded_by
 from unpooled.privacy.bounds import Bounds, Coding
 from unpooled.protocol.terms import ResultTerm
@@ -92,8 +92,7 @@ def arguments_of(function: Any, given: Mapping[str, Any], rows: Mapping[str, Any
     missing, norm = asked.pop("missing", None), asked.pop("norm", None)
     unknown = [name for name in (*asked, *(rows or ())) if name not in known]
     if unknown:
-        msg = f"there is no argument {unknown[0]!r} here: choose of {', '.join(known)}"
-        raise UsageError(msg)
+        raise UsageError(not_taken("this function", unknown[0], known))
     if asked.get("epsilon") == "inf":
         asked["epsilon"] = math.inf
     for name, value in asked.items():

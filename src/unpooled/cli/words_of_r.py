@@ -64,7 +64,10 @@ FORMS: Forms = [
     (r"use predict_at at an estimating party", "let an estimating party predict in a study of its own"),
     (r"fit it here to predict at one party", "run a study to predict at one party"),
     (r"to_sklearn (?:is|needs)", "the way to scikit-learn, from Python, is"),
-    (r"to_pandas needs pandas: pip install pandas, or use to_dict\(\)", "use tidy()"),
+    (
+        r"\{\} needs \{\}: pip install \{\}, or use to_json\(\)|\S+ needs \w+: pip install \w+, or use to_json\(\)",
+        "use tidy()",
+    ),
     (r"a frame is one of pandas or polars, or a mapping from names to columns", "a frame is a data frame"),
     (r"a structured y has two fields, the event and then the time, and goes without event=", "write Surv(time, event)"),
     (r"event= with one truth value for each time, or a structured y", "write Surv(time, event) on the left side"),

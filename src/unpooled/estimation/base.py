@@ -130,7 +130,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
 
     def __init__(self, *args: Any, **given: Any) -> None:  # noqa: ANN401 - its own
         """Every estimator has a constructor of its own, which its declared parameters make."""
-        msg = f"{type(self).__name__} declares no parameters (unpooled.estimation.calls.takes)"
+        msg = f"{type(self).__name__} declares no parameters: its class needs the decorator that makes a constructor"
         raise NotImplementedError(msg, args, given)
 
     def __init_subclass__(cls, **options: Any) -> None:  # noqa: ANN401 - of other bases
@@ -244,7 +244,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         if own is None:
             return given
         if own.categories is not None:
-            msg = f"{own.name!r} is the response, a number here, and bounds declare categories of it: declare a range (low, high)"
+            msg = f"{own.name!r} is the response, a number here, and bounds declare categories of it: declare a range (low, high), or fit PrivateGLM, whose response may have classes"
             raise UsageError(msg).at(column=own.name)
         if given is not None and tuple(map(float, given)) != own.range:
             msg = f"the response {own.name!r} is declared twice: {own.range} in bounds, {tuple(given)} in y_bounds. Leave one out"

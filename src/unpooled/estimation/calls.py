@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from unpooled.errors import listed
+from unpooled.errors import not_taken
 from unpooled.estimation.parameters import (
     BOUNDED,
     FLAG,
@@ -366,25 +365,6 @@ def bound_to(signature: inspect.Signature, name: str, args: tuple[Any, ...], giv
         raise TypeError(msg) from None
     bound.apply_defaults()
     return dict(bound.arguments)
-
-
-#: Words of other libraries, and what to do here.
-_OTHER_WORDS = {
-    "sample_weight": "weights= of fit are weights of rows, inside a declared weights_bounds (PrivateLinearRegression, PrivateGLM)",
-    "n_jobs": "a fit uses every core that the process may use, and none twice: limit them with the environment variable NUMBA_NUM_THREADS",
-    "alpha": "the strength of a penalty is ridge (PrivateGLM), penalty (PrivateLogisticRegression) or prior_precision (PrivateLinearRegression)",
-    "C": "the strength of a penalty is ridge (PrivateGLM) or penalty (PrivateLogisticRegression): 1 / (n C)",
-    "level": "the confidence of intervals is confidence",
-    "data_norm": "a bound on the length of a row is Bounds(norm=R)",
-}
-
-
-def not_taken(name: str, word: str, known: Sequence[str]) -> str:
-    """Return the words that refuse an argument: what it is called here, or which ones there are."""
-    near = get_close_matches(word, known, n=1)
-    if word in _OTHER_WORDS:
-        return f"{name} takes no {word!r}: {_OTHER_WORDS[word]}"
-    return f"{name} takes no {word!r}: {f'did you mean {near[0]!r}?' if near else f'it takes {listed(known)}'}"
 
 
 def documented(text: str | None, arguments: Iterable[Argument]) -> str | None:

@@ -26,7 +26,7 @@ from unpooled.formula.terms import (
     Spline,
     term_of,
 )
-from unpooled.privacy.bounds import Bounds, Coding, Column, Missing, text_of
+from unpooled.privacy.bounds import Bounds, Coding, Column, Missing, numbers_of, text_of
 from unpooled.privacy.table import as_column
 
 if TYPE_CHECKING:
@@ -374,9 +374,7 @@ def _held(name: str, columns: Mapping[str, Any]) -> NDArray[Any]:
 
 
 def _number(column: Column, values: NDArray[Any]) -> Row:
-    if values.dtype == object:
-        msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it (missing values are empty cells, not NA or nan)"
-        raise DataError(msg).at(column=column.name)
+    values = numbers_of(column, values)
     return clipped(values, Interval(*map(float, column.range)))
 
 

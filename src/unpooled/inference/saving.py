@@ -43,6 +43,8 @@ _OTHERS = re.compile(r"<U\d{1,4}|\|b1|\|O")
 #: Classes under their names of earlier builds, and fields that lines of its tables had.
 _RENAMED = {"NewtonStep": "Estimates", "Origin": "ReleasedInput"}
 _LEFT = {"SummaryTerm": ("collinear",)}
+#: What a file says whose content does not fit.
+_OTHER = "the content of this file is not what its class holds: it was saved by another version, or made up"
 _NAME = re.compile(r"[A-Za-z]\w*")
 
 #: Makes a plan of a study again.
@@ -106,7 +108,11 @@ class Savable:
     @classmethod
     def _of_saved(cls, body: bytes) -> Self:
         """Return an object made from the body of a file."""
-        return cls(**unpack(body, cls._saved_types, cls._compiles))
+        held = unpack(body, cls._saved_types, cls._compiles)
+        try:
+            return cls(**held)
+        except TypeError:
+            raise DataError(_OTHER) from None
 
     @staticmethod
     def _compiles(study: Study) -> Plan:
@@ -139,8 +145,7 @@ def unpack(body: bytes, types: Iterable[type] = (), compiles: Compile = Savable.
         TypeError,
         ValueError,
     ):
-        msg = "the content of this file is not what its class holds: it was saved by another version, or made up"
-        raise DataError(msg) from None
+        raise DataError(_OTHER) from None
 
 
 def model_of(body: bytes) -> str:

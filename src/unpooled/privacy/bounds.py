@@ -487,9 +487,7 @@ class Coding:
                 out[:, j] = np.where(same, self.grid, 0)
                 present |= same
         else:
-            if raw.dtype == object:
-                msg = f"column {column.name!r} holds text where a range is declared: declare categories or convert it (missing values are empty cells, not NA or nan)"
-                raise DataError(msg).at(column=column.name)
+            raw = numbers_of(column, raw)
             present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
@@ -517,6 +515,19 @@ class Coding:
         else:
             missing = standardise(raw, low, high, column.centre, column.half_width, out)
         return ~np.isnan(raw) if missing else np.True_
+
+
+def numbers_of(column: Column, raw: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the values of a column with a range; one whose values are all missing does not show of which kind they would be, and text is refused."""
+    if raw.dtype != object:
+        return raw
+    if all(value is None for value in raw):
+        return np.full(raw.size, np.nan)
+    msg = (
+        f"column {column.name!r} holds text where a range is declared: declare categories, or of dates the first and the last day, or convert it "
+        "(missing values are empty cells, not NA or nan)"
+    )
+    raise DataError(msg).at(column=column.name)
 
 
 def _held(raw: NDArray[Any], categories: tuple[str, ...]) -> Iterator[NDArray[np.bool_]]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from unpooled.errors import UsageError, listed
+from unpooled.errors import UsageError, listed, not_taken
 from unpooled.privacy.accounting import budget_mu, gaussian_epsilon
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import UNBOUNDED
@@ -442,8 +442,19 @@ def check_parameters(study: Study, parameters: type[Fields]) -> Fields:
     try:
         return msgspec.convert(study.parameters, parameters, strict=True)
     except msgspec.ValidationError as error:
-        msg = f"parameters of model {study.model!r}: {error}. It has {listed(parameters.__struct_fields__)}"
-        raise UsageError(msg) from None
+        raise UsageError(_refused_parameter(study.model, str(error), parameters)) from None
+
+
+def _refused_parameter(model: str, error: str, parameters: type[msgspec.Struct]) -> str:
+    """Return the words that refuse a parameter: what is wrong, and what it is or which one is meant."""
+    from unpooled.privacy.declared import parameters_of
+
+    declared = parameters_of(parameters)
+    unknown, at = re.search(r"unknown field `(\w+)`$", error), re.search(r"\$\.(\w+)", error)
+    if unknown is not None:
+        return f"parameters: unknown field `{unknown[1]}`: {not_taken(f'model {model!r}', unknown[1], list(declared))}"
+    one = declared.get(at[1]) if at is not None else None
+    return f"parameters of model {model!r}: {error}{'' if one is None or not one.words else f'. {one.name}: {one.words}'}"
 
 
 # --- Analyses --------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import math
 import re
 import stat
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import msgspec
 import tomli_w
@@ -63,11 +64,33 @@ def read_strictly(path: Path, kind: type[T]) -> T:
         return msgspec.toml.decode(raw, type=kind, strict=True)
     except msgspec.ValidationError as error:
         # msgspec names the key ("... - at `$.privacy`"); values it quotes are the file's own, never data.
-        msg = f"{path.name}: {error}. Correct or remove that key; docs/studies.md lists all of them"
+        msg = (
+            f"{path.name}: {error}{_meant(str(error), kind)}. Correct or remove that key; docs/studies.md lists all of them"
+        )
         raise StudyError(msg) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{path.name}: not a TOML file: {error}"
         raise StudyError(msg) from None
+
+
+def _meant(error: str, kind: type) -> str:
+    """Return the key that an unknown one is near to, among those of its table; empty where none is."""
+    unknown, at = re.search(r"unknown field `(\w+)`", error), re.search(r"\$\.([\w.]+)", error)
+    table: Any = kind
+    for key in at[1].split(".") if at is not None else ():
+        inner = next((one.type for one in msgspec.structs.fields(table) if one.name == key), None)
+        table = _struct_in(inner)
+        if table is None:
+            return ""
+    near = get_close_matches(unknown[1], table.__struct_fields__, n=1) if unknown is not None else []
+    return f" (did you mean `{near[0]}`?)" if near else ""
+
+
+def _struct_in(kind: Any) -> Any:  # noqa: ANN401 - a type
+    """Return the struct that a type holds, alone, in a list or as one of several; None where it holds none."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind
+    return next((found for one in get_args(kind) if (found := _struct_in(one)) is not None), None)
 
 
 def _bytes(path: Path) -> bytes:
