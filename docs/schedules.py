@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from unpooled.schedules import TunedNumber, TunedNumbers, Value, schedules, table
+from unpooled.schedules import Steps, TunedNumber, TunedNumbers, Value, schedules, table
 
 HERE = Path(__file__).parent
 HEAD = """# Tuned numbers
@@ -27,6 +27,9 @@ def said(value: Value) -> str:
     """Return a value in the words of a cell."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {share:g}" for name, share in value.items())
+    if isinstance(value, Steps):
+        (_, first), *others = value
+        return ", ".join([f"{first:g}", *(f"{number:g} from {least:g} on" for least, number in others)])
     if isinstance(value, tuple):
         return ", ".join(f"{one:g}" for one in value)
     return f"{value}" if isinstance(value, int) else f"{value:g}"
