@@ -160,7 +160,7 @@ def test_a_number_that_is_not_there_is_named() -> None:
         _ = table("focus").widht
     with pytest.raises(AttributeError, match="no number widht"):
         table("focus").whole("widht")
-    with pytest.raises(UsageError, match="there is no table rounds: name one of directions, evidence"):
+    with pytest.raises(UsageError, match="there is no table rounds: name one of describe, diagnose"):
         table("rounds")
 
 
