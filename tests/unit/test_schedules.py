@@ -91,15 +91,24 @@ def test_code_reads_every_number_as_one_of_its_kind(schedule: str) -> None:
 def test_every_number_that_code_reads_is_there() -> None:
     there = {(name, number) for name in schedules() for number in table(name).entries}
     assert set(USES) - there == set()
-    assert len(USES) > 100
+    assert len(USES) > 350
 
 
 def test_shares_of_a_whole_budget_add_up_to_it() -> None:
     whole = [
         table("focus").shares("focus_shares"),
         *(table("regression").shares(f"{name}_shares") for name in ("ample", "gradient", "refinement", "quiet")),
+        *(table("effects").shares(f"{name}_shares") for name in ("aipw", "iptw", "outcome")),
+        *(
+            table("glm").shares(f"{name}_shares")
+            for name in ("ample", "direction", "dispersed", "gradient", "moments", "newton")
+        ),
     ]
-    assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 5)
+    assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 14)
+    squares = [getattr(table("frank_wolfe"), f"{name}_weight") ** 2 for name in ("response", "constant", "columns")]
+    assert 0.99 < sum(squares) <= 1.0  # the bound of Theorem L.5
+    tried = [table("frank_wolfe").several(f"tried_{name}") for name in ("columns", "picks", "scores")]
+    assert [sum(parts) for parts in zip(*tried, strict=True)] == pytest.approx([1.0] * 3)
     assert sum(table("rows").several("augmented_weights")) == pytest.approx(1.0)
 
 
