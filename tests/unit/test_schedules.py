@@ -106,7 +106,7 @@ def test_shares_of_a_whole_budget_add_up_to_it() -> None:
     ]
     assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 14)
     squares = [getattr(table("frank_wolfe"), f"{name}_weight") ** 2 for name in ("response", "constant", "columns")]
-    assert 0.99 < sum(squares) <= 1.0  # the bound of Theorem L.5
+    assert 0.99 < sum(squares) <= 1.0  # a longer row would need more noise than is planned
     tried = [table("frank_wolfe").several(f"tried_{name}") for name in ("columns", "picks", "scores")]
     assert [sum(parts) for parts in zip(*tried, strict=True)] == pytest.approx([1.0] * 3)
     assert sum(table("rows").several("augmented_weights")) == pytest.approx(1.0)

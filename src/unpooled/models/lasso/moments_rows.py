@@ -117,9 +117,9 @@ SUMS, CHOOSE, PRODUCTS, AXIS, CROSSING = "sums", "choose", "products", "axis", "
 _TUNED = table("lasso_moments")
 #: Shares of the squared budget: sums, picks (where there are any), moments, axes, and what the axes have in common.
 SHARES = _TUNED.shares("shares_of_steps")
-#: Weight of a sum beside its sum of squares.
+#: Weight of a sum relative to its sum of squares.
 FIRST = _TUNED.first_weight
-#: Standardised values are clipped to this; products of a value with the response, and the response beside a row, to these.
+#: Standardised values are clipped to this; products of a value with the response, and the response next to a row, to these.
 CAP, PAIR, CLIP = _TUNED.cap, _TUNED.pair_clip, _TUNED.clip
 #: Scores along an axis are clipped to this many of their deviations.
 AXIS_CAP = _TUNED.axis_clip
