@@ -36,6 +36,7 @@ from unpooled.protocol import messages as shortened
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import Dropped, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
+from unpooled.schedules import Steps
 
 Rounds = tuple[list[tuple[float, ...]], list[np.ndarray]]
 
@@ -43,7 +44,7 @@ Rounds = tuple[list[tuple[float, ...]], list[np.ndarray]]
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> int:
     """Three rounds in the place of the planned number."""
-    monkeypatch.setattr(bayes_columns, "_ROUNDS", ((0.0, 3),))
+    monkeypatch.setattr(bayes_columns, "_ROUNDS", Steps(((0.0, 3.0),)))
     return 3
 
 
@@ -560,7 +561,7 @@ def test_a_member_that_leaves_within_the_second_round_can_come_back(step: str, t
 def test_a_run_that_was_cut_within_a_round_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut after every message of two rounds: the result, the debits and what travelled are those of a run without a cut."""
     monkeypatch.setattr(shortened, "_LONGEST", 64)
-    monkeypatch.setattr(bayes_columns, "_ROUNDS", ((0.0, 2),))
+    monkeypatch.setattr(bayes_columns, "_ROUNDS", Steps(((0.0, 2.0),)))
     study, tables = a_study()
     plan, calm_record = MODEL.compile(study), Transcript.open(tmp_path / "calm")
     calm = drive(MODEL, plan, in_process(people(study, tables)), calm_record)

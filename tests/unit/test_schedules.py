@@ -14,12 +14,12 @@ import pytest
 
 import unpooled
 from unpooled.errors import UsageError
-from unpooled.schedules import TunedNumbers, read_table, schedules, table
+from unpooled.schedules import Steps, TunedNumbers, read_table, schedules, table
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(unpooled.__file__).parent
 #: Ways to read a number.
-READERS = {"whole", "several", "pair", "shares"}
+READERS = {"whole", "several", "pair", "steps", "shares"}
 WHOLE = 'about = "A schedule."\n\n[width]\nvalue = 0.5\ntrades = "Noise against what is cut."\njudged = true\ndate = 2026-11-28\n'
 
 
@@ -81,7 +81,7 @@ def test_an_entry_names_a_script_that_exists_or_says_that_there_is_none(schedule
 
 @pytest.mark.parametrize("schedule", schedules())
 def test_code_reads_every_number_as_one_of_its_kind(schedule: str) -> None:
-    kinds = {float: {""}, int: {"whole"}, tuple: {"several", "pair"}, dict: {"shares"}}
+    kinds = {float: {""}, int: {"whole"}, tuple: {"several", "pair"}, Steps: {"steps"}, dict: {"shares"}}
     for name, number in table(schedule).entries.items():
         readers = USES.get((schedule, name), set())
         assert readers, f"no code reads {name} of schedules/{schedule}.toml: remove it"
@@ -91,15 +91,24 @@ def test_code_reads_every_number_as_one_of_its_kind(schedule: str) -> None:
 def test_every_number_that_code_reads_is_there() -> None:
     there = {(name, number) for name in schedules() for number in table(name).entries}
     assert set(USES) - there == set()
-    assert len(USES) > 100
+    assert len(USES) > 350
 
 
 def test_shares_of_a_whole_budget_add_up_to_it() -> None:
     whole = [
         table("focus").shares("focus_shares"),
         *(table("regression").shares(f"{name}_shares") for name in ("ample", "gradient", "refinement", "quiet")),
+        *(table("effects").shares(f"{name}_shares") for name in ("aipw", "iptw", "outcome")),
+        *(
+            table("glm").shares(f"{name}_shares")
+            for name in ("ample", "direction", "dispersed", "gradient", "moments", "newton")
+        ),
     ]
-    assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 5)
+    assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 14)
+    squares = [getattr(table("frank_wolfe"), f"{name}_weight") ** 2 for name in ("response", "constant", "columns")]
+    assert 0.99 < sum(squares) <= 1.0  # a longer row would need more noise than is planned
+    tried = [table("frank_wolfe").several(f"tried_{name}") for name in ("columns", "picks", "scores")]
+    assert [sum(parts) for parts in zip(*tried, strict=True)] == pytest.approx([1.0] * 3)
     assert sum(table("rows").several("augmented_weights")) == pytest.approx(1.0)
 
 
@@ -121,11 +130,17 @@ def test_the_page_is_what_its_script_writes() -> None:
 def test_numbers_are_read_by_their_kind() -> None:
     text = WHOLE + "".join(
         f'\n[{name}]\nvalue = {value}\ntrades = "Noise against time."\nscript = "experiments/priors.py"\ndate = 2026-11-27\n'
-        for name, value in (("rounds", "30"), ("cuts", "[0.1, 0.2]"), ("parts", "{ first = 0.25, last = 0.75 }"))
+        for name, value in (
+            ("rounds", "30"),
+            ("cuts", "[0.1, 0.2]"),
+            ("parts", "{ first = 0.25, last = 0.75 }"),
+            ("rising", "[[0.0, 5.0], [2.0, 9.0]]"),
+        )
     )
     found = read_table("made", text)
     assert (found.width, found.whole("rounds"), found.several("cuts")) == (0.5, 30, (0.1, 0.2))
     assert (found.pair("cuts"), found.shares("parts")) == ((0.1, 0.2), {"first": 0.25, "last": 0.75})
+    assert [found.steps("rising").at(k) for k in (0.0, 1.99, 2.0, 1e9)] == [5.0, 5.0, 9.0, 9.0]
     found.shares("parts")["first"] = 1.0
     assert found.shares("parts")["first"] == 0.25
     assert found.entries["rounds"].script == "experiments/priors.py"
@@ -135,6 +150,8 @@ def test_numbers_are_read_by_their_kind() -> None:
         lambda: found.rounds,
         lambda: found.whole("width"),
         lambda: found.several("parts"),
+        lambda: found.several("rising"),
+        lambda: found.steps("cuts"),
         lambda: found.pair("rounds"),
         lambda: found.shares("cuts"),
     ):
@@ -152,7 +169,7 @@ def test_a_number_that_is_not_there_is_named() -> None:
         _ = table("focus").widht
     with pytest.raises(AttributeError, match="no number widht"):
         table("focus").whole("widht")
-    with pytest.raises(UsageError, match="there is no table rounds: name one of directions, evidence"):
+    with pytest.raises(UsageError, match="there is no table rounds: name one of describe, diagnose"):
         table("rounds")
 
 
@@ -171,6 +188,9 @@ def test_other_values_are_of_the_same_kind_and_change_no_table() -> None:
         table("focus").but(rounds=6.0)
     with pytest.raises(AttributeError, match="no number widht"):
         table("focus").but(widht=1.0)
+    with pytest.raises(UsageError, match="is of another kind"):
+        table("sines").but(rounds=(3.0, 5.0))
+    assert table("sines").but(rounds=Steps(((0.0, 3.0),))).steps("rounds").at(40.0) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -183,6 +203,11 @@ def test_other_values_are_of_the_same_kind_and_change_no_table() -> None:
         ("value = 0.5", "value = nan", "width: value is a real number"),
         ("value = 0.5", "value = []", "width: value is a real number"),
         ("value = 0.5", "value = [1, 2.0]", "width: value is a real number"),
+        ("value = 0.5", "value = [[0.0, 1.0], [2.0]]", "width: value is a real number"),
+        ("value = 0.5", "value = [[0.0, 1.0], 2.0]", "width: value is a real number"),
+        ("value = 0.5", "value = [[0.0, 1.0], [2.0, 3]]", "width: value is a real number"),
+        ("value = 0.5", "value = [[1.0, 1.0], [2.0, 3.0]]", "width: value is a real number"),
+        ("value = 0.5", "value = [[0.0, 1.0], [0.0, 3.0]]", "width: value is a real number"),
         ("value = 0.5", "value = {}", "width: value is a real number"),
         ("value = 0.5", "value = { a = 1 }", "width: value is a real number"),
         ('trades = "Noise against what is cut."\n', "", "width: write what it trades against what"),

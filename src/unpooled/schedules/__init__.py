@@ -12,6 +12,7 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unpooled.errors import UsageError
@@ -19,8 +20,19 @@ from unpooled.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: A real number, a whole one, several real ones in an order, or shares by name.
-Value: TypeAlias = float | int | tuple[float, ...] | dict[str, float]
+
+class Steps(tuple[tuple[float, float], ...]):
+    """Real numbers, each from a threshold on, in rising order: (threshold, number) each."""
+
+    __slots__ = ()
+
+    def at(self, k: float) -> float:
+        """Return the number whose threshold is the last one that k reaches."""
+        return [number for least, number in self if k >= least][-1]
+
+
+#: A real number, a whole one, several real ones in an order, real ones from thresholds on, or shares by name.
+Value: TypeAlias = float | int | tuple[float, ...] | Steps | dict[str, float]
 _KEYS = ("value", "trades", "script", "judged", "date")
 _SENTENCE = 'write what it trades against what, as one sentence: trades = "More rounds cost passes."'
 _SCRIPT = 'name the script that chose or measured it, as script = "experiments/priors.py", or write judged = true'
@@ -41,7 +53,7 @@ class TunedNumber:
 
 
 class TunedNumbers:
-    """The numbers of one schedule. ``numbers.name`` is a real number; whole ones, several and shares have a method each, so that no kind is mistaken."""
+    """The numbers of one schedule. ``numbers.name`` is a real number; whole ones, several, steps and shares have a method each, so that no kind is mistaken."""
 
     __slots__ = ("about", "entries", "schedule")
 
@@ -69,7 +81,7 @@ class TunedNumbers:
     def several(self, name: str) -> tuple[float, ...]:
         """Return the real numbers of this name, in their order."""
         found = self._value(name)
-        if not isinstance(found, tuple):
+        if not isinstance(found, tuple) or isinstance(found, Steps):
             raise self._other(name, "a list of real numbers")
         return found
 
@@ -79,6 +91,13 @@ class TunedNumbers:
         if len(found) != 2:  # noqa: PLR2004 - a pair
             raise self._other(name, "a pair of real numbers")
         return found[0], found[1]
+
+    def steps(self, name: str) -> Steps:
+        """Return the real numbers of this name, each from its threshold on."""
+        found = self._value(name)
+        if not isinstance(found, Steps):
+            raise self._other(name, "real numbers from thresholds on")
+        return found
 
     def shares(self, name: str) -> dict[str, float]:
         """Return the shares of this name, each by its own name; a new dictionary each time."""
@@ -101,7 +120,7 @@ class TunedNumbers:
         """Return the error of code that reads a number as one of another kind."""
         return TypeError(
             f"{self.schedule}.toml: {name} is {self.entries[name].value!r}, and not {kind}: read a real number as an "
-            "attribute, a whole one by whole, a list by several or pair, shares by shares"
+            "attribute, a whole one by whole, a list by several or pair, numbers from thresholds on by steps, shares by shares"
         )
 
     def _value(self, name: str) -> Value:
@@ -176,19 +195,31 @@ def _script(where: str, entry: dict[str, Any]) -> str:
 
 
 def _read_value(where: str, value: Any) -> Value:  # noqa: ANN401 - what a file says
-    """Return a value of one of the four kinds, or refuse it."""
+    """Return a value of one of the five kinds, or refuse it."""
     if _is_real(value) or type(value) is int:
         found: Value = value
         return found
     if isinstance(value, list) and value and all(map(_is_real, value)):
         return tuple(value)
+    if _is_steps(value):
+        return Steps((least, number) for least, number in value)
     if isinstance(value, dict) and value and all(map(_is_real, value.values())):
         return dict(value)
     msg = (
-        f"{where}: value is a real number (0.5), a whole one (30), a list of real ones ([0.1, 0.2]) or shares by name "
-        "({ scales = 0.1 }): write one of these"
+        f"{where}: value is a real number (0.5), a whole one (30), a list of real ones ([0.1, 0.2]), real ones from rising "
+        "thresholds on, the first of which is 0 ([[0.0, 15.0], [30.0, 40.0]]), or shares by name ({ scales = 0.1 }): write one of these"
     )
     raise UsageError(msg)
+
+
+def _is_steps(value: object) -> bool:
+    """Return True where a value is pairs of real numbers, whose first ones rise from 0."""
+    if not isinstance(value, list) or not value:
+        return False
+    if not all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_real, pair)) for pair in value):  # noqa: PLR2004 - a pair
+        return False
+    thresholds = [pair[0] for pair in value]
+    return thresholds[0] == 0 and all(a < b for a, b in pairwise(thresholds))
 
 
 def _is_real(value: object) -> bool:

@@ -39,6 +39,7 @@ from unpooled.products.plan import plan_of
 from unpooled.products.rows import SineRows
 from unpooled.products.sines import ANGLE, SineShape
 from unpooled.products.sums import GRID, JOINT_CONSTANT, RowPart
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -65,21 +66,11 @@ if TYPE_CHECKING:
 #
 # kappa being about the mean of cos(w r). Every round is one joint sum (``products/sines.py``), its noise that of a row whose length is
 # about sqrt d: second moments would have that of its square. The answer is the mean of the later half of the coefficients, shrunk by its noise.
-# All numbers here follow from k = n mu / d before data, and were fixed by simulating declared shapes (``experiments/joint/sines.py``).
+# All numbers here follow from k = n mu / d before data (``schedules/sines.toml``), and were fixed by simulating declared shapes.
 
-#: w: the angle for a residual of one deviation of the response. A sine has the wrong sign beyond pi / w. From this k on the earlier half of the
-#: rounds has the smaller angle, so that a rare level with a large effect is not taken for one with none; below it the noise would count for more.
-FREQUENCY, _EARLY, _EARLY_FROM = 1.2, 0.6, 100.0
-#: The share of the squared budget for means and deviations; the rounds have the rest.
-_CONSTANTS = 0.15
-#: Two parties: from this k on second moments predict as well, and tell standard errors.
-WORTH_MOMENTS = 400.0
-#: The number of rounds, from each k on: the noise of a round grows with their number, and few do not arrive.
-_ROUNDS = ((25.0, 30), (12.0, 15), (6.0, 5), (0.0, 3))
-#: The part of the way that one round goes, at most: this, or more where there are few rounds; and less with many columns, which may be correlated.
-_STEP, _STEP_OF_ROUNDS, _STEP_OF_COLUMNS = 0.35, 2.0, 12.0
-#: The limit on rows in typical lengths: short below this k, and open from this k on, for rows that are shortened inflate slopes.
-_SHORT, _SHORT_BELOW, _OPEN, _OPEN_FROM = 0.7, 12.0, 0.6, 50.0
+_TUNED = table("sines")
+FREQUENCY, WORTH_MOMENTS = _TUNED.frequency, _TUNED.worth_moments
+_ROUNDS, _EARLY = _TUNED.steps("rounds"), _TUNED.early_frequency
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,7 @@ class SineDesign(ColumnsDesign):
     @staticmethod
     def spent(budget: JointBudget) -> JointBudget:
         """Return the budget with the larger share of the constants."""
-        return replace(budget, constants=_CONSTANTS)
+        return replace(budget, constants=_TUNED.constants_share)
 
     @staticmethod
     def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
@@ -106,7 +97,7 @@ class SineDesign(ColumnsDesign):
     @property
     def step(self) -> float:
         """Return the part of the way that one round goes where there is no noise."""
-        return min(max(_STEP, _STEP_OF_ROUNDS / self.shape.rounds), _STEP_OF_COLUMNS / self.columns)
+        return min(max(_TUNED.step, _TUNED.step_of_rounds / self.shape.rounds), _TUNED.step_of_columns / self.columns)
 
     @property
     def k(self) -> float:
@@ -120,7 +111,7 @@ class SineDesign(ColumnsDesign):
             party: (len(self.layout_of(party).coding.attribute), self.limits.square(place, response=False))
             for place, party in enumerate(self.parties)
         }
-        rounds = next(rounds for least, rounds in _ROUNDS if self.k >= least)
+        rounds = int(_ROUNDS.at(self.k))
         return SineShape.of(columns, self.rows, rounds)
 
     @property
@@ -131,7 +122,7 @@ class SineDesign(ColumnsDesign):
 
     def frequency(self, number: int) -> float:
         """Return w of a round."""
-        early = self.k >= _EARLY_FROM and number < self.shape.rounds // 2
+        early = self.k >= _TUNED.early_from and number < self.shape.rounds // 2
         return _EARLY if early else FREQUENCY
 
     def slope(self, number: int) -> float:
@@ -189,9 +180,9 @@ class Descent:
 
 def _spread(k: float) -> float:
     """Return the limit on rows in typical lengths."""
-    if k < _SHORT_BELOW:
-        return _SHORT
-    return min(1.0 + _OPEN * max(0.0, math.log(k / _OPEN_FROM)), WIDEST)
+    if k < _TUNED.short_below:
+        return _TUNED.short
+    return min(1.0 + _TUNED.opening * max(0.0, math.log(k / _TUNED.open_from)), WIDEST)
 
 
 def strength(columns: int, rows: int, budget: JointBudget) -> float:
@@ -249,8 +240,7 @@ def _fit(design: SineDesign, standards: Mapping[str, Standard], descent: Descent
 # The plan of a regression whose columns lie at different parties: its parameters, and its method, which "auto" decides before data.
 
 _TWO = 2
-#: With earlier models, below this k = n mu / d the noise of the response's mean alone is about as large as its deviation.
-WORTH_PRIOR = 6.0
+WORTH_PRIOR = table("joint").worth_prior
 
 
 def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | SineDesign:

@@ -44,6 +44,7 @@ from unpooled.privacy.study import COLUMNS as SPLIT
 from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.registry import COLUMNS, ROWS, Template
+from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.total import Aggregation, Summed
@@ -291,8 +292,7 @@ def paper_parameters(parameters: Parameters) -> list[str]:
 # --- Belief ----------------------------------------------------------------------------------------------------------------
 # Coefficients of which noise is about as large as they may be: their posterior under a prior for the variance that they explain.
 
-#: The most of a variance that coefficients are believed to explain; of a relation its root is as likely anywhere below.
-MOST_EXPLAINED = 0.6
+_TUNED = table("focus")
 _STEPS = 60
 
 
@@ -305,7 +305,7 @@ def believed(
     coefficients that explain one variance of 1 together; ``likely``: the share that they explain, and not its root, is as likely
     anywhere. The factor is that of the posterior mean, plus ``most`` of what it lacks to 1.
     """
-    prior = np.linspace(0.0, 1.0, _STEPS + 1) ** 2 * MOST_EXPLAINED / max(explains, 1)
+    prior = np.linspace(0.0, 1.0, _STEPS + 1) ** 2 * _TUNED.explained_most / max(explains, 1)
     noise = max(noise, 1e-12)
     log = -(free * np.log(prior + noise) + square / (prior + noise)) / 2
     weights = np.exp(log - log.max())
@@ -327,12 +327,6 @@ def believed(
 
 #: The products of focused columns with the others.
 CROSS = "cross"
-#: The variances of columns, by which a relation would be divided, are known up to this part of them.
-_SCALE = 0.35
-#: A relation is drawn to 0 half as far as its posterior mean: confounding that is left is a bias, noise is none.
-_OPEN = 0.5
-#: The bound on |z_F||z_N| in lengths of typical rows.
-_LONGEST = 1.3
 
 
 @dataclass(frozen=True)
@@ -389,7 +383,7 @@ class FocusRows(StandardRows):
     @property
     def _most_product(self) -> int:
         """Return the bound on |z_F||z_N| in squared steps, rounded down."""
-        return int(_LONGEST * math.sqrt(len(self.focused) * len(self.others)) * self.grid**2)
+        return int(_TUNED.relation_longest * math.sqrt(len(self.focused) * len(self.others)) * self.grid**2)
 
     def cross(self, share: float, adjacency: Adjacency) -> Summed:
         """Return the products of focused columns with the others (Theorem B.5: a matrix is as long as the product of its two vectors)."""
@@ -438,8 +432,8 @@ class FocusRows(StandardRows):
         found, variance = total.values / unit, float(total.deviations.max() / unit) ** 2
         found, free = self._without_still(found.reshape(len(self.focused), len(self.others)), standard)
         square = float(np.square(found).sum())
-        kept, left = believed(square, variance, free, len(self.others), most=_OPEN)
-        left += (_SCALE * kept) ** 2 * max(square - variance * free, 0.0) / max(free, 1)
+        kept, left = believed(square, variance, free, len(self.others), most=_TUNED.relation_open)
+        left += (_TUNED.relation_scale * kept) ** 2 * max(square - variance * free, 0.0) / max(free, 1)
         return found * kept, left, kept**2 * variance * len(self.others)
 
     def _without_still(self, found: Floats, standard: Standard) -> tuple[Floats, int]:
@@ -459,10 +453,7 @@ class FocusRows(StandardRows):
 
 _CROSS_TOLD = "sums of products of the focused columns with the others, by which the others are taken out"
 MOMENTS, DEVIATIONS, SQUARE = "moments", "deviations", "square"
-#: A focus whose noise moves its coefficient by more deviations of the response than this is refused.
-_MOST_ERROR = 1.0
-#: Share of the squared budget for the sum of y^2, from which precisions are estimated.
-_SQUARE_SHARE = 0.03
+_SQUARE_SHARE = table("totals").square_share
 
 
 @dataclass(frozen=True)
@@ -657,7 +648,7 @@ def _known(parameters: Parameters, layout: MomentsLayout) -> int:
 def _check_focus(schedule: Schedule, noise: float, rows: int) -> None:
     """Refuse a focus whose answer would be noise: an error of more than one deviation of the response, from noise alone."""
     error = clip_of_focus(noise) * noise
-    if error > _MOST_ERROR:
+    if error > _TUNED.error_most:
         msg = (
             f"{schedule.method}: with {rows} rows and this epsilon the noise alone moves a coefficient by {error:.2g} standard deviations of the "
             "response per standard deviation of its column: ask for more rows or a larger epsilon"

@@ -30,6 +30,7 @@ from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_moments
 from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm, finite
+from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds
 from unpooled.totals.total import Total
 
@@ -53,13 +54,10 @@ if TYPE_CHECKING:
 #
 # Everything here is public: the deviations were released, the synthetic data come from the model and the public seed.
 
-_MULTIPLES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
-#: Synthetic rows and data sets: enough to rank nine multiples.
-_ROWS, _REPEATS = 1000, 8
+_TUNED, _FOCUS = table("projection"), table("focus")
+_MULTIPLES = _TUNED.several("multiples")
 #: Deviation of y in the synthetic model.
 _SPREAD = 1.25**0.5
-#: Thresholds never fall below this part of the declared range: the paper's "small positive constant".
-_FLOOR = 0.01
 
 
 def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) -> tuple[float, ...]:
@@ -69,7 +67,7 @@ def thresholds(design: BayesDesign, total: Total, rows: int, multiple: float) ->
     first, second = total.values[:count] / grid / rows, total.values[count:] / grid**2 / rows
     middle = np.clip(first, -1, 1) if design.layout.intercept else np.zeros(count)
     noise = total.deviations[count:] / grid**2 / rows
-    deviation = np.sqrt(np.maximum(np.maximum(second - middle**2, noise), _FLOOR**2))
+    deviation = np.sqrt(np.maximum(np.maximum(second - middle**2, noise), _TUNED.least**2))
     settings: list[float] = []
     for column, m, d in zip(columns, middle.tolist(), deviation.tolist(), strict=True):
         ends = max(-1.0, m - multiple * d), min(1.0, m + multiple * d)
@@ -86,12 +84,12 @@ def best_multiple(design: BayesDesign, plan: Plan, rows: int) -> float:
 
 def _simulated(design: BayesDesign, plan: Plan, rows: int) -> float:
     rng = np.random.default_rng(plan.study.public_seed)
-    d, n = design.layout.size - design.layout.intercept, min(rows, _ROWS)
+    d, n = design.layout.size - design.layout.intercept, min(rows, _TUNED.whole("rows"))
     deviations = design.moments.deviations(plan) * (n / rows)  # as large beside n rows as they will be beside all
     variance = Moments.decode(design.layout, Total(np.zeros(deviations.size), deviations, ()), n).variance
     gram_variance, cross_variance = variance[:d, :d], variance[:d, -1]
     errors = np.zeros(len(_MULTIPLES))
-    for _ in range(_REPEATS):
+    for _ in range(_TUNED.whole("repeats")):
         # y = x.beta + e with deviation 1 of every feature, and half that of e beside that of x.beta.
         x, beta = rng.normal(size=(n, d)), rng.normal(size=d) / np.sqrt(d)
         y = (x @ beta + rng.normal(size=n) / 2) / _SPREAD
@@ -157,7 +155,7 @@ def focused(rounds: Rounds[BayesDesign], rows: FocusRows) -> Generator[list[Ask]
     own = rows.levels(standard)
     gram[:count, :count] -= longer * weight * rounds.rows * (np.eye(count) - own @ own.T)
     # The product of the errors of both, which have more often the same sign than not.
-    errors[:count, -1] += _ALIGNED * variance * len(rows.others) * left * (weight * rounds.rows) ** 2
+    errors[:count, -1] += _FOCUS.aligned * variance * len(rows.others) * left * (weight * rounds.rows) ** 2
     errors[-1, :count] = errors[:count, -1]
     kept = [*rows.focused, len(standard.width) - 1]
     frame = frame_of(design, standard, start, (squares, noise**2), least, rounds.weight)
@@ -172,13 +170,7 @@ def _drawn(start: Row, way: float, noise: float, free: int) -> tuple[Row, float]
     slopes = start[:-1] / way
     square = float(slopes @ slopes)
     kept, left = believed(square, noise**2, free, free, likely=True)
-    return np.append(slopes * kept, start[-1]), left + (_LAGS * kept) ** 2 * max(square / free - noise**2, 0.0)
-
-
-#: Rounds may stop this part of the way before where they are taken to be.
-_LAGS = 0.15
-#: By so much the mean square of a sum of products is larger, because columns that confound do so in one direction.
-_ALIGNED = 1.5
+    return np.append(slopes * kept, start[-1]), left + (_FOCUS.lags * kept) ** 2 * max(square / free - noise**2, 0.0)
 
 
 # --- Coordinator -----------------------------------------------------------------------------------------------------------

@@ -31,17 +31,15 @@ from unpooled.models.bayes.rows import STATISTICS
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.study import COLUMNS
 from unpooled.privacy.table import Table
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.declared import BayesDesign
     from unpooled.models.bayes.fit import BayesResult
     from unpooled.privacy.plan import Plan, Study
 
-#: New rows that are predicted.
-_NEW = 10_000
-#: What is assumed where nothing is said: the part of the variance of y that the columns explain, how they correlate, and how many
-#: standard deviations half a declared range has.
-SIGNAL, CORRELATION, RANGES = (0.1, 0.9), (0.0, 0.6), (2.5, 8.0)
+_TUNED = table("outlooks")
+SIGNAL, CORRELATION, RANGES = _TUNED.pair("linear_signal"), _TUNED.pair("linear_correlation"), _TUNED.pair("linear_ranges")
 
 
 def outlook(
@@ -112,7 +110,9 @@ def _error(plan: Plan[BayesDesign], count: int, assumed: tuple[float, float, flo
     """Return one made-up study."""
     design = plan.design
     layout, (r2, correlation, ranges, shape) = design.layout, assumed
-    table = made_up_rows(layout.features, layout.response, count + _NEW, r2, correlation, ranges, rng, shape=shape)
+    table = made_up_rows(
+        layout.features, layout.response, count + _TUNED.whole("linear_new_rows"), r2, correlation, ranges, rng, shape=shape
+    )
     names = (*(c.name for c in layout.features), layout.response.name)
     if layout.weighting is not None:  # uniform over the declared range
         name = layout.weighting.column.name

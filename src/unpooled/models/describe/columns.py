@@ -28,6 +28,7 @@ from unpooled.products.moments import joint_totals
 from unpooled.products.plan import plan_of
 from unpooled.products.sums import GRID, JOINT_CONSTANT
 from unpooled.protocol.terms import PrintedTable
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: A column of which less variance than this many deviations of its noise was found has no correlations.
-_SURELY = 3.0
 #: The largest correlation whose interval is worked out: at 1 the transformed one is infinite.
 _LARGEST = 0.9999
 
@@ -74,7 +73,7 @@ def summary_of(design: JointDesign, constants: Mapping[str, Total], total: Total
     covariance = centred(shape.whole(total.values / GRID**2, one), rows, intercept=True)
     variance = shape.whole(np.square(total.deviations / GRID**2), 0.0)[:-1, :-1] / rows**2
     diagonal, noise = covariance.diagonal(), np.sqrt(variance.diagonal())
-    varies = diagonal > np.maximum(_SURELY * noise, 1e-9)
+    varies = diagonal > np.maximum(table("describe").column_surely * noise, 1e-9)
     found = []
     for j, k in zip(*np.triu_indices(len(names), 1), strict=True):
         if varies[j] and varies[k] and attribute[j] != attribute[k]:  # levels of one column exclude each other

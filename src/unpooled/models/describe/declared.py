@@ -22,6 +22,7 @@ from unpooled.privacy.study import COLUMNS as SPLIT
 from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Split, Unit
 from unpooled.protocol.registry import COLUMNS, ROWS, Template
+from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 # Bins are public before anybody looks: between powers of sqrt 2 up to :math:`2^{40}` on both sides of zero, what is nearer to zero than
 # :math:`2^{-20}`, what is farther than :math:`2^{40}`, and a missing value. One record is in one bin of every column (Theorem Q.1).
 
+_TUNED = table("describe")
 #: Exponents of 2 of the smallest and largest edge, and edges per power of two.
-_SMALLEST, _LARGEST, _PER_POWER = -20, 40, 2
+_SMALLEST, _LARGEST, _PER_POWER = -20, 40, _TUNED.whole("edges_per_power")
 _POSITIVE = 2.0 ** np.arange(_SMALLEST, _LARGEST + 1 / _PER_POWER, 1 / _PER_POWER)
 #: Edges of the bins, rising; the outermost bins are open.
 EDGES: NDArray[np.float64] = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
@@ -47,8 +49,6 @@ EDGES: NDArray[np.float64] = np.concatenate([-_POSITIVE[::-1], _POSITIVE])
 BINS = EDGES.size + 2
 #: What a column is declared as before it has a range: everything that a bin with two ends holds.
 FARTHEST = float(_POSITIVE[-1])
-#: With this probability no empty bin of any column is taken for one with values.
-_CONFIDENCE = 0.99
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class RangesLayout:
     ) -> tuple[Range, ...]:
         """Return low and high of every column from its noisy counts of ``rows`` rows; of at least ``least`` where the number is not known."""
         d = len(self.columns)
-        level = deviation * NormalDist().inv_cdf(1 - (1 - _CONFIDENCE) / (d * BINS))
+        level = deviation * NormalDist().inv_cdf(1 - (1 - _TUNED.confidence) / (d * BINS))
         found = []
         for column, own in zip(self.columns, counts.reshape(d, BINS), strict=True):
             present = own[:-1]

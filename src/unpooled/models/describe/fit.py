@@ -16,6 +16,7 @@ from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import PrintedTable, ResultTerm, known
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -305,8 +306,7 @@ def panels(plan: Plan, summaries: tuple[Any, ...]) -> tuple[Panel, ...]:  # noqa
 # --- Arms compared ---------------------------------------------------------------------------------------------------------
 # Arms as they are, and how far they are apart: the table of baseline characteristics, from noisy sums of every arm.
 
-#: A variance below this many deviations of its noise, and an arm of fewer people than that, divide nothing.
-_SURELY = 3.0
+_SURELY = table("describe").surely
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -13,9 +13,10 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.privacy.plan import Card, Household, Study, default_delta
 from unpooled.privacy.unit import Unit
+from unpooled.schedules import table
 
 #: Half a declared range in deviations, where nothing is said.
-RANGES = (2.5, 8.0)
+RANGES = table("outlooks").pair("describe_ranges")
 
 
 def outlook(study: Study, *, ranges: Range = RANGES, quick: bool = False) -> Outlook | None:

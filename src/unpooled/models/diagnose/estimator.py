@@ -28,6 +28,7 @@ from unpooled.privacy.plan import Plan
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.messages import Array
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 
 #: What the response is called; no feature can be.
 _RESPONSE = "(response)"
-#: Cuts of residuals in their deviations.
-_RESIDUALS = (-3.0, -2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+_RESIDUALS = table("diagnose").several("residual_cuts")
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,6 +17,7 @@ from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Array, Ask, Dropped, Nothing
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import PrintedTable, ResultTerm, known
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
 # Diagnostics from noisy cells: ROC curve and area, calibration, mean residuals, each with a band that holds the noise (THEORY.md).
 
 _Z = 1.959963984540054
-#: Cells with fewer rows than so many deviations of their noise say nothing.
-_SEEN = 4.0
-#: Draws of the noise behind the area's standard error, and of noise and of rows behind the band of the curve.
-_DRAWS = 400
+_TUNED = table("diagnose")
+_DRAWS = _TUNED.whole("draws")
 #: The band is given at these shares of false positives, and where the curve bends.
 _SHARES = np.linspace(0.0, 1.0, 101)
 
@@ -181,7 +180,7 @@ def by_cell(found: Cells) -> list[CellReading]:
         mean_of(found.link, mean_log_odds(middles(found.cuts), found.lines)).tolist(), counts, strict=True
     ):
         rows = float(own.sum())
-        if rows < max(_SEEN * s * math.sqrt(own.size), 2.0):
+        if rows < max(_TUNED.seen * s * math.sqrt(own.size), 2.0):
             continue
         value = float(own @ weights) / rows
         spread = max(float(own @ (weights - value) ** 2) / rows, 0.0)

@@ -17,6 +17,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.declared import Confidence, OverParties, says
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
+from unpooled.schedules import table
 
 # --- Parameters ------------------------------------------------------------------------------------------------------------
 # Declarations of a study of a treatment effect: its columns, its estimand, and the models by which it adjusts.
@@ -25,8 +26,7 @@ from unpooled.protocol.registry import ROWS, Template
 PROPENSITY, OUTCOME = "propensity", "outcome"
 #: A treatment has two levels.
 _TWO = 2
-#: The intervals of hazards up to the horizon, where a study names no cuts.
-_INTERVALS = 6
+_INTERVALS = table("effects").whole("intervals")
 
 
 class Estimator(StrEnum):

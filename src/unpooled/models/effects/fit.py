@@ -33,6 +33,7 @@ from unpooled.models.effects.plan import (
 from unpooled.models.effects.result import BalanceLine, EffectNumber, EffectResult, Overlap, drawn_effect
 from unpooled.models.effects.sums import middle_of, spread_of
 from unpooled.protocol.messages import Array
+from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -55,16 +56,7 @@ if TYPE_CHECKING:
 # --- The effect and its standard error -------------------------------------------------------------------------------------
 # The effect and its standard error from released totals. All of it is post-processing (THEORY.md, section 4).
 
-#: An arm of fewer persons than this, or than this number of deviations of their noise, is hidden.
-_FEWEST, _SURELY = 20.0, 4.0
-#: With more than this share of persons whose propensity is cut, overlap is weak, or there is none.
-_WEAK, _NONE = 0.02, 0.2
-#: The most of a standard error that what the noise hides of a model may be.
-_ASTRAY = 0.7
-#: Rows of the coordinates of a fit are shortened to this multiple of their usual length.
-_LONG = 1.2
-#: A variance that squares tell is never taken for less than this part of them.
-_LEAST = 0.05
+_TUNED = table("effects")
 
 
 @dataclass(frozen=True)
@@ -146,7 +138,7 @@ def lifts_of(found: Found) -> list[Lift]:
                 hazards = hazards_to(design.declared, list(estimates.estimate[p:]))
                 parts[: hazards.size] = hazards / max(float(hazards.sum()), 1e-300)
             matrix[:p, :own], matrix[p, :own] = lift[:p], parts @ lift[p:]
-        typical = _LONG * math.sqrt(size)
+        typical = _TUNED.longest_coordinates * math.sqrt(size)
         longest = typical * (bound / 2 if name == PROPENSITY else 2 * steepest(design))
         made.append(Lift(name, matrix, longest, covariance, sampling, hidden, shown))
     return made
@@ -205,7 +197,7 @@ def effect(found: Found) -> EffectResult:
     # Where an effect rests on one model, what the noise hides of it is a bias; aipw is right if the other model is.
     rests = found.slopes if design.estimator is not Estimator.AIPW else []
     astray = max((_astray(lift, *(part * lift.longest / found.rows for part in told)) for lift, told in rests), default=0.0)
-    if number is not None and (not math.isfinite(number.std_error) or astray > _ASTRAY * number.std_error):
+    if number is not None and (not math.isfinite(number.std_error) or astray > _TUNED.astray * number.std_error):
         number, means, why = None, (), "not identified: the noise hides columns of a model on which the effect rests"
     return EffectResult(
         p.estimand,
@@ -234,16 +226,16 @@ def _overlap(design: EffectDesign, total: Total) -> Overlap:
     deviation, persons = float(total.deviations.max()), max(float(counts.sum()), 1.0)
     cut = max(float(counts[:, [0, -1]].sum()), 0.0) / persons
     noise = 2 * deviation / persons
-    return Overlap(design.overlap.cuts, Array.of(counts), deviation, cut, noise, cut > max(_WEAK, 2 * noise))
+    return Overlap(design.overlap.cuts, Array.of(counts), deviation, cut, noise, cut > max(_TUNED.overlap_weak, 2 * noise))
 
 
 def _hidden(design: EffectDesign, overlap: Overlap) -> str:
     """Return why nothing can be said; empty where something can."""
     counts = overlap.counts.numpy()
     for arm, own in zip(design.declared.arms, counts, strict=True):
-        if own.sum() < max(_FEWEST, _SURELY * overlap.deviation * math.sqrt(own.size)):
+        if own.sum() < max(_TUNED.fewest, _TUNED.surely * overlap.deviation * math.sqrt(own.size)):
             return f"not identified: the noise hides whether anybody is in arm {arm!r}, or hardly anybody is"
-    if overlap.cut > _NONE:
+    if overlap.cut > _TUNED.overlap_none:
         return "not identified: too many people could hardly have been in one of the arms, where there is nobody to compare them with"
     return ""
 
@@ -274,7 +266,7 @@ def _estimated(found: Found, overlap: Overlap | None) -> tuple[EffectNumber, lis
 def _spread(own: Contributed, value: float, bound: float, people: float, centred: float) -> float:
     """Return the variance of a mean of contributions, from their squares: never less than the noise in these, nor than a part of them."""
     square = bound**2 * max(own.second, own.second_noise) / people
-    least = max(_LEAST * square, bound**2 * own.second_noise / people)
+    least = max(_TUNED.variance_least * square, bound**2 * own.second_noise / people)
     return max(square - centred * value**2, least) / people
 
 
@@ -305,7 +297,7 @@ def _of_weights(found: Found, people: float, doubt: float) -> tuple[EffectNumber
     # Nobody is in both arms, so the product of their contributions is 0, and their covariance minus that of the means.
     together = sum(sampling) - centred * 2 * values[0] * values[1] / people
     reduced = _through_models(found, people, sampling=True)
-    together = max(together - reduced, _LEAST * together)
+    together = max(together - reduced, _TUNED.variance_least * together)
     added = sum(privacy) + _through_models(found, people) + _through_exits(found)
     return _number("effect", base[1] - base[0] + sum(values), together, added), means
 

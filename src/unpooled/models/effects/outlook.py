@@ -30,6 +30,7 @@ from unpooled.models.effects.declared import OutcomeFamily
 from unpooled.models.effects.fit import coordinate
 from unpooled.models.effects.plan import STATISTICS, compile_plan
 from unpooled.privacy.table import Table
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,13 +39,10 @@ if TYPE_CHECKING:
     from unpooled.models.effects.result import EffectResult
     from unpooled.privacy.plan import Plan, Study
 
-#: Made-up studies at every epsilon, and of a quick look.
-_RUNS, _QUICK = 2, 1
-#: The most rows that are made up.
-_MADE_UP = 4000
-#: What is assumed where nothing is said: half a declared range in deviations, the part of the variance of the outcome that the covariates explain,
-#: and the deviation of the log odds of treatment.
-RANGES, R2, SELECTION = 3.0, 0.3, 0.7
+_TUNED = table("outlooks")
+_RUNS, _QUICK = _TUNED.whole("effect_runs"), _TUNED.whole("effect_quick_runs")
+#: What is assumed where nothing is said.
+RANGES, R2, SELECTION = _TUNED.effect_ranges, _TUNED.effect_explained, _TUNED.effect_selection
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +178,7 @@ def _rows(design: EffectDesign, assumed: list[float], rng: np.random.Generator) 
     declared = design.declared
     r2, selection, correlation, ranges = assumed
     features = tuple(dict.fromkeys(_features(design)))
-    count = min(design.rows, _MADE_UP)
+    count = min(design.rows, _TUNED.whole("effect_rows"))
     columns, rows = made_up_features(features, count, correlation, ranges, rng)
     signal = rows @ rng.normal(size=rows.shape[1])
     signal = (signal - signal.mean()) / max(float(signal.std()), 1e-9)

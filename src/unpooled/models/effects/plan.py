@@ -40,6 +40,7 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.plan import Plan, digest_of
 from unpooled.privacy.study import Analysis, Study, budget_of, part_of
 from unpooled.privacy.unit import Adjacency, Calibration
+from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
@@ -65,32 +66,16 @@ if TYPE_CHECKING:
 
 #: The names of the totals of this model itself.
 OVERLAP, SPREAD, SUMS, SLOPES, BALANCE, EXITS = "overlap", "spread", "sums", "slopes", "balance", "exits"
-#: Shares of the squared budget, fixed by simulation of declared shapes (experiments/effects/shares.py).
+_TUNED = table("effects")
+#: Shares of the squared budget, by the names of the totals and of the parts.
 _SHARES: dict[Estimator, dict[str, float]] = {
-    Estimator.AIPW: {
-        PROPENSITY: 0.25,
-        OUTCOME: 0.25,
-        OVERLAP: 0.03,
-        SPREAD: 0.12,
-        SUMS: 0.23,
-        SLOPES: 0.08,
-        BALANCE: 0.04,
-    },
-    Estimator.IPTW: {
-        PROPENSITY: 0.35,
-        OUTCOME: 0.05,
-        OVERLAP: 0.03,
-        SPREAD: 0.12,
-        SUMS: 0.25,
-        SLOPES: 0.15,
-        BALANCE: 0.05,
-    },
-    Estimator.OUTCOME: {OUTCOME: 0.8, SUMS: 0.1, SLOPES: 0.1},
+    Estimator.AIPW: _TUNED.shares("aipw_shares"),
+    Estimator.IPTW: _TUNED.shares("iptw_shares"),
+    Estimator.OUTCOME: _TUNED.shares("outcome_shares"),
 }
-#: Weights are cut here in a table of balance and in a life table: the odds of the control are smaller than one over a probability.
-_MOST = {Estimand.ALL: 5.0, Estimand.TREATED: 3.0}
-#: Of survival: the part of the share of sums that exits get.
-_EXITS = 0.25
+#: Weights are cut here in a table of balance and in a life table.
+_MOST = {Estimand.ALL: _TUNED.weight_most, Estimand.TREATED: _TUNED.odds_most}
+_EXITS = _TUNED.exits_part
 #: The methods of a part that have no standard errors and may leave most of a confounder out.
 _SHRUNK = frozenset({"direction", "mean", "gradient"})
 

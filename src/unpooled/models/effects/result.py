@@ -36,6 +36,7 @@ from unpooled.models.effects.declared import Estimand, OutcomeFamily
 from unpooled.protocol.messages import Array
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,8 +125,7 @@ class EffectResult(msgspec.Struct, frozen=True):
 # --- Earlier effects -------------------------------------------------------------------------------------------------------
 # An effect with earlier estimates of the same effect: which ones a study takes, and how far it is drawn to them (THEORY.md, section 5).
 
-#: A typical effect is one deviation of the outcome, whose declared range is about four.
-_DEVIATIONS_OF_RANGE = 4.0
+_TUNED = table("effects")
 
 
 def drawn_effect(declared: DeclaredEffect, alone: EffectNumber | None) -> DrawnEffect | None:
@@ -137,7 +137,7 @@ def drawn_effect(declared: DeclaredEffect, alone: EffectNumber | None) -> DrawnE
     variance = max(alone.std_error, 1e-9 * declared.widest) ** 2
     told = Told(np.array([[1 / variance]]), np.array([alone.value / variance]))
     there = rows_of(p.prior, (p.estimand,), intercept=False)
-    typical = declared.widest / _DEVIATIONS_OF_RANGE
+    typical = declared.widest / _TUNED.range_deviations
     mean, covariance, weights, deviations = drawn_to(told, there, np.array([True]), typical)
     pull = Pull(p.estimand, float(mean[0]), alone.value)
     return DrawnEffect(float(mean[0]), math.sqrt(covariance[0, 0]), DrawnTo(named(p.prior, weights, deviations), (pull,)))
@@ -203,10 +203,7 @@ def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierEf
 # --- Lines and panels ------------------------------------------------------------------------------------------------------
 # A treatment effect, line by line, as a table and as figures.
 
-#: A difference of columns that is said to be large, in standard deviations.
-_LARGE = 0.1
-#: With more noise than this a difference is not printed.
-_TOLD = 0.25
+_LARGE, _TOLD = _TUNED.difference_large, _TUNED.difference_noise
 
 
 def terms(plan: Plan, result: EffectResult) -> tuple[ResultTerm, ...]:  # noqa: ARG001 - as every model's
@@ -318,8 +315,8 @@ def _drawn(result: EffectResult) -> Iterator[Panel]:
             tuple(value - near for value, near in values),
             tuple(value + near for value, near in values),
         )
-    for arm, table in zip(result.arms, result.life_tables, strict=False):
-        curve = table.kaplan_meier(result.confidence)
+    for arm, life in zip(result.arms, result.life_tables, strict=False):
+        curve = life.kaplan_meier(result.confidence)
         names = tuple(f"{time:g}" for time in curve.times)
         yield Panel(
             f"weighted survival, {arm}",

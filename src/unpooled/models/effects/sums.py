@@ -15,6 +15,7 @@ from unpooled.privacy.bounds import integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, clipped_products, column_moments, contributions_of_arms
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
@@ -33,14 +34,8 @@ if TYPE_CHECKING:
 # --- Cells -----------------------------------------------------------------------------------------------------------------
 # Cells of the two histograms that an effect rests on: propensities by arm, and contributions to the effect by arm.
 
-#: Where cells of contributions begin on each side of 0, in parts of the outcome's range.
-_SPREAD = (0.03, 0.06, 0.1, 0.15, 0.22, 0.33, 0.5, 0.75, 1.1, 1.7, 2.5, 3.8, 5.7, 8.5, 13.0)
-#: Bounds on contributions that are considered, in their deviations.
-_TIMES = (3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0)
-#: Outer cells with fewer rows than this number of deviations of their noise are left out of a mean.
-_HIDDEN = 3.0
-#: A deviation is never a smaller part of the first cut.
-_LEAST = 0.25
+_TUNED = table("effects")
+_SPREAD, _TIMES = _TUNED.several("spread_cuts"), _TUNED.several("spread_bounds")
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ def spread_of(counts: ResidualCounts, noise_per_bound: float, farthest: float, *
     ``noise_per_bound`` is the deviation of the mean of contributions, for a bound of 1; ``farthest`` the largest contribution that there can be,
     and ``about`` their middle, where it is not to be learnt.
     """
-    deviation = max(math.sqrt(counts.mean_square()), _LEAST * counts.cuts[0])
+    deviation = max(math.sqrt(counts.mean_square()), _TUNED.spread_least * counts.cuts[0])
     centre = middle_of(counts) if about is None else about
     if not noise_per_bound:  # without noise nothing need be cut
         return Spread(centre, farthest + abs(centre), 0.0, 0.0, 0.0, 0.0)
@@ -127,7 +122,7 @@ def middle_of(counts: ResidualCounts) -> float:
     total = 0.0
     for sign in (1, -1):
         side = counts.side(sign)
-        hidden = np.flatnonzero(side < _HIDDEN * math.sqrt(2 * counts.variance))
+        hidden = np.flatnonzero(side < _TUNED.hidden * math.sqrt(2 * counts.variance))
         seen = int(hidden[0]) if hidden.size else side.size
         total += sign * float(side[:seen] @ middles[:seen])
     return total / counts.rows
@@ -141,8 +136,7 @@ def spread_cuts(widest: float, least: float) -> tuple[float, ...]:
 # --- Exits -----------------------------------------------------------------------------------------------------------------
 # The weighted life table of both arms: who left when, with an event or without, each row counting by its weight (Theorem E.3).
 
-#: The probability of still being watched is never taken for smaller than this.
-_LEAST_WATCHED = 0.05
+_LEAST_WATCHED = _TUNED.watched_least
 
 
 @dataclass(frozen=True)
@@ -233,8 +227,6 @@ class ExitsOfArms:
 
 #: The weight of a square at which it costs nothing beside its contribution (Theorem F.1), and where every row is in one of two arms (Theorem E.1).
 _FREE, _FREE_OF_ARMS = 1.66, 1.0
-#: Standardised rows are shortened there to this multiple of their usual length.
-_ROWS = 1.5
 #: No coordinate of a row is longer before it is shortened.
 _FARTHEST = 1e100
 
@@ -338,7 +330,7 @@ class Balance:
     @property
     def longest(self) -> float:
         """Return the length to which standardised rows are shortened."""
-        return _ROWS * math.sqrt(self.size)
+        return _TUNED.longest_rows * math.sqrt(self.size)
 
     @cached_property
     def grid(self) -> int:

@@ -19,6 +19,7 @@ from unpooled.kernels.noisy import KnownDirections
 from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.declared import PRIOR
 from unpooled.models.glm.families import FOLLOWED, ClassRates, ExitCells, Softmax
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 # --- Curvature -------------------------------------------------------------------------------------------------------------
 # Curvature of a Newton step: the released second derivatives where the records tell of more than noise does (THEORY.md, section 3).
 
-#: An interval's own weight is believed to be what its events say, times the part of all weight that is left of all events, give or take this.
-_DOUBT, _LEAST = 0.5, 0.1
+_TUNED = table("glm")
 #: Of orthonormal directions, what is rounding.
 _ROUNDED = 1e-9
 
@@ -87,10 +87,10 @@ def curvature_of_intervals(
     p = penalty.size - events.size
     slopes, cross = information[:p, :p] + np.diag(penalty[:p]), information[:p, p:]
     released, noise = information.diagonal()[p:], variance.diagonal()[p:]
-    share = min(max(float(released.sum()) / float(events.sum()), _LEAST), 1.0)
+    share = min(max(float(released.sum()) / float(events.sum()), _TUNED.own_least), 1.0)
     expected = share * events
-    trust = (_DOUBT * expected) ** 2 / ((_DOUBT * expected) ** 2 + noise)
-    own = np.maximum(trust * released + (1 - trust) * expected, _LEAST * expected) + prior
+    trust = (_TUNED.interval_doubt * expected) ** 2 / ((_TUNED.interval_doubt * expected) ** 2 + noise)
+    own = np.maximum(trust * released + (1 - trust) * expected, _TUNED.own_least * expected) + prior
     # E (B + N) C^-1 (B + N)' is larger than B C^-1 B' by what the noise N adds.
     left = slopes - (cross / own) @ cross.T + np.diag((variance[:p, p:] / own).sum(axis=1))
     inner = curvature(left, variance[:p, :p], np.zeros(p), still[:p])
@@ -130,7 +130,7 @@ def curvature_of_sites(
     told, left = known_moments(information, variance, places, parts, (SHORT, CONSTANT), alike=False)
     whole = np.ix_(order, order)
     basis, lengths, _ = np.linalg.svd(still[others], full_matrices=False)
-    own = np.maximum(told.diagonal()[places], _LEAST * np.sqrt(left.diagonal()[places]))
+    own = np.maximum(told.diagonal()[places], _TUNED.own_least * np.sqrt(left.diagonal()[places]))
     found = curvature_of_intervals(
         told[whole], left[whole], penalty[order], basis[:, lengths > _ROUNDED], own, (noise * SHORT) ** 2 / own
     )

@@ -46,6 +46,7 @@ from unpooled.models.glm.families import (
 from unpooled.models.glm.rows import Responses
 from unpooled.privacy.declared import OverParties, TableConfidence, says
 from unpooled.protocol.registry import ROWS, Template
+from unpooled.schedules import table
 from unpooled.totals.weights import weighting_of
 
 if TYPE_CHECKING:
@@ -76,49 +77,22 @@ class GlmMethod(StrEnum):
     MEAN = "mean"
 
 
-#: Below so many k only the base rate is worth its budget; from so many on a Newton step tells standard errors, and costs nothing.
-WORTH_SLOPES, WORTH_ERRORS = 5.0, 80.0
-#: Below this k the direction of the slopes of two classes is learnt, and then their length.
-WORTH_LENGTHS = 40.0
-#: Share of the base rate, by which its noise is 1/16 or less from n mu = 22.6 on; and shares of the rest for scales, rounds and the histogram.
-_LEAST_BASE, _MOST_BASE, _BASE_STRENGTH = 0.04, 0.5, 16.0
-#: Of rounds of gradients: the least share, and as above of counts and amounts, whose mean is a small part of their largest.
-_LEAST_ROUNDS_BASE, _TAILED_STRENGTH, _GRADIENT_SHARES = 0.06, 32.0, (0.1 / 0.94, 0.84 / 0.94)
-_DIRECTION_SHARES = (0.104, 0.625, 0.271)
-#: From which k on there are this many rounds, with pulls times rows cut to this part of the longest row; and the length of their steps.
-_DIRECTION_ROUNDS = ((0.0, 15, 0.1), (3.0, 40, 0.15), (8.0, 80, 0.3))
-_DIRECTION_STEP = 16.0
-#: The share of the histogram where rounds estimated the length.
-_CALIBRATION = 0.05
-#: The length of the slopes that rounds estimated is in doubt by 40 / k, and by no more than this.
-_MOST_DOUBT = 3.0
-#: Rounds, and from which k on there are more: many do not arrive at less than the noise of few.
-ROUNDS = ((0.0, 15), (30.0, 40), (100.0, 80))
+_TUNED = table("glm")
+WORTH_SLOPES, WORTH_ERRORS, WORTH_LENGTHS = _TUNED.worth_slopes, _TUNED.worth_errors, _TUNED.worth_lengths
+_BASE_STRENGTH, _TAILED_STRENGTH = _TUNED.base_strength, _TUNED.tailed_strength
+_DIRECTION = _TUNED.shares("direction_shares")
 #: Newton steps without noise, and when they have converged.
 EXACT_ROUNDS, CONVERGED = 60, 1e-11
 #: Below this a step that is not half of the one before is rounding.
 ROUNDED = 1e-7
 #: A record's pull times the length of its row, in units of a typical row and of most pulls: of a round, and of the Newton step.
-SHORT, LONG = 0.6, 1.0
-#: From this k on fewer rows are scaled down in the Newton step, up to so much: noise is small beside what that costs.
-_LONGER_FROM, _LONGEST = 200.0, 2.0
-#: Beyond that rows are longer as far as the noise of the score stays below half of the sampling error, for a record whose bound on most pulls is
-#: this many of their deviations. Where the budget is ample, a second Newton step is affordable.
-_MOST_DEVIATIONS, _MANY_STEPS = 3.0, 2
-#: Shares (base rate, scales, rounds, histogram, score, information) where the budget is ample: rounds arrive with little.
-_AMPLE_SHARES = (0.03, 0.03, 0.08, 0.03, 0.71, 0.12)
-#: Rows of second moments are longer while their noise stays below this part of a typical eigenvalue.
-_HIDING = 0.005
-#: The length of a step along a gradient, at most.
-_STEP, _STEP_PER_COLUMN = 0.3, 6.0
+SHORT, LONG = _TUNED.short, _TUNED.long
 #: What is believed of the slopes of standardised columns: together they have this variance of the linear predictor.
-PRIOR = 0.5
-#: Rounds along one direction.
-_ALONG = 30
+PRIOR = _TUNED.prior
 #: Passes of a Newton step in addition to its rounds.
 _BESIDE = 5
-#: Fewer rounds than this do not arrive.
-_FEWEST = 10
+#: The shares of a Newton step and of the rounds before it.
+_NEWTON = ("base", "scales", "descent", "cells", "score", "information")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +137,17 @@ class GlmSchedule:
 
         Earlier models (``drawn``) tell the direction where rounds tell little, and the histogram how far to go in it.
         """
-        share = _DIRECTION_SHARES[2] if drawn and k < WORTH_LENGTHS else _CALIBRATION
+        share = _DIRECTION["probabilities"] if drawn and k < WORTH_LENGTHS else _TUNED.calibration
         names = ("base", "scales", "descent", "cells", "score", "information", "meat")
         less = {name: (1 - share) * getattr(self, name) for name in names}
-        return replace(self, probabilities=share, doubt=min(_MOST_DOUBT, WORTH_LENGTHS / k), **less)
+        return replace(self, probabilities=share, doubt=min(_TUNED.doubt_most, WORTH_LENGTHS / k), **less)
 
 
 def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
     """Return the rounds for the direction of the slopes, and the histogram for their length."""
-    base = min(_MOST_BASE, max(_LEAST_BASE, (_BASE_STRENGTH / (k * coefficients)) ** 2))
-    scales, descent, probabilities = ((1 - base) * share for share in _DIRECTION_SHARES)
-    _, rounds, clip = [each for each in _DIRECTION_ROUNDS if k >= each[0]][-1]
+    base = min(_TUNED.base_most, max(_TUNED.direction_base_least, (_BASE_STRENGTH / (k * coefficients)) ** 2))
+    scales, descent, probabilities = ((1 - base) * _DIRECTION[name] for name in ("scales", "descent", "probabilities"))
+    rounds = int(_TUNED.steps("direction_rounds").at(k))
     return GlmSchedule(
         GlmMethod.DIRECTION,
         base=base,
@@ -181,14 +155,15 @@ def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
         descent=descent,
         probabilities=probabilities,
         rounds=max(1, min(rounds, max_passes - 3)),
-        step=_DIRECTION_STEP,
-        clip=clip,
+        step=_TUNED.direction_step,
+        clip=_TUNED.steps("direction_clips").at(k),
     )
 
 
 def _chosen(k: float, max_passes: int, *, calibrates: bool, drawn: bool) -> GlmMethod:
     """Return the method that serves a study of this k best; with earlier models slopes are worth rounds at any k."""
-    if max_passes < _FEWEST + 2 + calibrates and not drawn:
+    fewest = _TUNED.whole("fewest") + calibrates
+    if max_passes < fewest + 2 and not drawn:
         return GlmMethod.MEAN
     if drawn and k < WORTH_ERRORS:
         return GlmMethod.GRADIENT
@@ -196,7 +171,7 @@ def _chosen(k: float, max_passes: int, *, calibrates: bool, drawn: bool) -> GlmM
         return GlmMethod.DIRECTION
     if k < WORTH_SLOPES:
         return GlmMethod.MEAN
-    return GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= _FEWEST + _BESIDE + calibrates else GlmMethod.GRADIENT
+    return GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= fewest + _BESIDE else GlmMethod.GRADIENT
 
 
 def schedule_of(
@@ -220,8 +195,11 @@ def schedule_of(
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
     if method is GlmMethod.MOMENTS:
-        rounds = max(1, min(_ALONG, max_passes - 2))
-        return GlmSchedule(method, base=0.05, moments=0.75, descent=0.2, rounds=rounds, step=_STEP)
+        rounds = max(1, min(_TUNED.whole("moments_rounds"), max_passes - 2))
+        of = _TUNED.shares("moments_shares")
+        return GlmSchedule(
+            method, base=of["base"], moments=of["moments"], descent=of["descent"], rounds=rounds, step=_TUNED.step
+        )
     if k == math.inf:  # every way of learning slopes is the exact one
         return GlmSchedule(
             GlmMethod.NEWTON,
@@ -249,8 +227,9 @@ def schedule_of(
 def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) -> GlmSchedule:
     """Return rounds of gradients alone; the base rate gets the more of the budget the less of it there is."""
     strength = _TAILED_STRENGTH if tailed else _BASE_STRENGTH
-    base = min(_MOST_BASE, max(_LEAST_ROUNDS_BASE, (strength / (k * coefficients)) ** 2))
-    scales, descent = ((1 - base) * share for share in _GRADIENT_SHARES)
+    base = min(_TUNED.base_most, max(_TUNED.gradient_base_least, (strength / (k * coefficients)) ** 2))
+    shares = _TUNED.shares("gradient_shares")
+    scales, descent = (1 - base) * shares["scales"], (1 - base) * shares["descent"]
     rounds = _rounds(k, most)
     return GlmSchedule(
         GlmMethod.GRADIENT, base=base, scales=scales, descent=descent, rounds=rounds, step=_step(coefficients)
@@ -258,11 +237,11 @@ def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) ->
 
 
 def _rounds(k: float, most: int) -> int:
-    return max(1, min([count for least, count in ROUNDS if k >= least][-1], most))
+    return max(1, min(int(_TUNED.steps("rounds").at(k)), most))
 
 
 def _step(coefficients: int) -> float:
-    return min(_STEP, _STEP_PER_COLUMN / coefficients)
+    return min(_TUNED.step, _TUNED.step_of_columns / coefficients)
 
 
 def _refined(
@@ -270,19 +249,21 @@ def _refined(
 ) -> GlmSchedule:
     """Return rounds of gradients and the Newton steps after them."""
     rounds = _rounds(k, max_passes - _BESIDE - (meat > 0))
-    shares = (0.04, 0.08, 0.28, 0.05, 0.4, 0.15) if wider > 1 else (0.04, 0.1, 0.34, 0.03, 0.34, 0.15)
-    base, scales, descent, cells, score, information = (share * (1 - meat) for share in shares)
+    shares = _TUNED.shares("dispersed_shares") if wider > 1 else _TUNED.shares("newton_shares")
+    base, scales, descent, cells, score, information = (shares[name] * (1 - meat) for name in _NEWTON)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
-    afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _MOST_DEVIATIONS)
+    afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _TUNED.most_deviations)
     steps, wide = 1, opened(afforded)
     if afforded >= AMPLE:
-        base, scales, descent, cells, score, information = (s * (1 - meat) for s in _AMPLE_SHARES)
-        steps = _MANY_STEPS
-        wide *= wider if wider > 1 or tailed else 1.4  # where bounds on pulls grow with the mean, rows count for more
-    once = max(LONG, min(_LONGEST, (k / _LONGER_FROM) ** (1 / 3)))
+        shares = _TUNED.shares("ample_shares")
+        base, scales, descent, cells, score, information = (shares[name] * (1 - meat) for name in _NEWTON)
+        steps = _TUNED.whole("ample_steps")
+        # Where bounds on pulls grow with the mean, rows count for more.
+        wide *= wider if wider > 1 or tailed else _TUNED.ample_longer
+    once = max(LONG, min(_TUNED.longest, (k / _TUNED.longer_from) ** (1 / 3)))
     long = max(once * wider, wide)
     # The noise of second moments hides directions: its operator norm is sqrt(2 D) 1.4 stretch^2 D / (n mu sqrt share).
-    quiet = math.sqrt(_HIDING * k * math.sqrt(information / coefficients) / 2)
+    quiet = math.sqrt(_TUNED.hiding * k * math.sqrt(information / coefficients) / 2)
     stretch = min(max(once, quiet), long)
     return GlmSchedule(
         GlmMethod.NEWTON,
@@ -306,7 +287,7 @@ def _refined(
 
 SHORTEN, UNIT_ROWS = "shorten", "unit"
 #: The most passes over the data, where nothing else is asked.
-MOST_PASSES = 105
+MOST_PASSES = _TUNED.whole("passes")
 #: Why a family takes no exposure and no offset.
 UNSHIFTED = (
     "exposure and offset are for families with one linear predictor: the multinomial family has one for each class, and persons of the survival "

@@ -33,6 +33,7 @@ from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, clipped_products, moments_augmented
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.total import Summed
 
 if TYPE_CHECKING:
@@ -329,8 +330,8 @@ class ClassRows(GlmRows):
 
 #: Persons who are worked on at a time.
 _CACHED_PERSONS = 2048
-#: A person is followed until the model's own hazards have added up to this: one in twenty stays longer. Without noise one in 10^8.
-FOLLOWED, _EXACTLY = 3.0, 20.0
+#: A person is followed until the model's own hazards have added up to this: with noise, and without.
+FOLLOWED, _EXACTLY = table("glm").followed, 20.0
 #: Steps of a squared row times its weight, per unit: so few that sums of thousands are exact in float64. Without noise more.
 _FINE, _FINEST = 1 << 38, 1 << 44
 

@@ -33,6 +33,7 @@ from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
 from unpooled.models.glm.rows import BASE, INFORMATION, MOMENTS, PROBABILITIES, SCORE
 from unpooled.protocol.terms import finite
+from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds, descend
 
 if TYPE_CHECKING:
@@ -102,8 +103,7 @@ class GlmFit(Rounds[GlmDesign]):
 # --- Calibration -----------------------------------------------------------------------------------------------------------
 # The part of a fit that tells probabilities: the direction of the slopes, and the line of the log odds along a score.
 
-#: The mass of the length that earlier models say.
-_HALF = 0.5
+_TUNED = table("glm")
 
 
 def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tuple[float, float], ...]]:
@@ -135,7 +135,7 @@ def calibrate(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tuple[float, f
     constant = CONSTANT * float(fit.start[-1]) if intercept else 0.0
     length, doubt = float(np.linalg.norm(slopes)), fit.design.schedule.doubt
     unsure = bool(fit.design.parameters.prior) and doubt > 1
-    known = Known(constant, length, 1.0, _HALF) if unsure else Known(constant, length, doubt)
+    known = Known(constant, length, 1.0, _TUNED.earlier_mass) if unsure else Known(constant, length, doubt)
     line = yield from _line_along(fit, slopes, known)
     return line.lines if unsure else ()
 
@@ -343,8 +343,6 @@ class Drawing:
 # --- Coordinator -----------------------------------------------------------------------------------------------------------
 # Pure generator: add up what the plan's rounds ask for, and turn noisy totals into coefficients. All of it is post-processing.
 
-#: A Newton step moves the linear predictor of a typical row by at most this.
-_LONGEST_STEP = 2.0
 #: How much larger than the noise of the rounds says the variance of the way to the optimum may be.
 _FARTHER = tuple(10.0**k for k in range(9))
 
@@ -454,7 +452,7 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         known = fit.shape.known(gram, variance, fit.penalty, fit.still, noise)
         move = known.inverse @ score
         if exact:
-            move *= min(1.0, _LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
+            move *= min(1.0, _TUNED.newton_step / max(float(np.linalg.norm(move)), 1e-300))
         if exact or index < design.schedule.steps - 1:
             fit.start = fit.start + move
         before, size = size, float(np.abs(move).max()) / (1 + float(np.abs(fit.start).max()))

@@ -29,6 +29,7 @@ from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.plan import STATISTICS, GlmDesign, compile_plan
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,8 +59,7 @@ class Assumed(NamedTuple):
 _BISECTIONS = 60
 #: Iterations by which the constants of classes arrive at their rates, the step that ends them, and the rows that rates are taken from.
 _RATES_FOUND, _RATES_NEAR, _RATES_FROM = 200, 1e-9, 2000
-#: Part of the persons who leave before the end of follow-up.
-_LEAVING = 0.5
+_TUNED = table("outlooks")
 
 
 def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Vector) -> tuple[float, float, float]:
@@ -177,7 +177,7 @@ def _persons(
         middle = (low + high) / 2
         low, high = (middle, high) if float(-np.expm1(-np.exp(u + middle) * end).mean()) < rate else (low, middle)
     until = rng.exponential(np.exp(-u - low))
-    leaves = np.where(rng.random(count) < _LEAVING, rng.uniform(0, end, count), end)
+    leaves = np.where(rng.random(count) < _TUNED.glm_leaving, rng.uniform(0, end, count), end)
     time, happened = np.minimum(until, leaves), (until <= leaves).astype(np.float64)
     responses = design.responses
     assert isinstance(responses, PersonResponses)
@@ -191,16 +191,10 @@ def _persons(
 # --- Outlook ---------------------------------------------------------------------------------------------------------------
 # Outlook of a study of a generalised linear model: its own rounds, played over made-up rows with the noise that its plan has.
 
-#: New rows that are predicted.
-_NEW = 10_000
-#: What is assumed where nothing is said: the deviation of the linear predictor, the mean response as a part of its largest (None: by the
-#: family), how columns correlate, and how many standard deviations half a declared range has.
-SIGNAL, CORRELATION, RANGES = (0.5, 1.5), (0.0, 0.6), (2.5, 8.0)
-_RATES = {True: (0.2, 0.5), False: (0.05, 0.2)}
-#: Of several classes the rate of one, in parts of that which they all would have.
-_RARE = (0.3, 1.0)
-#: Of times to an event the part of persons who would have it.
-_EVENTS = (0.2, 0.6)
+#: What is assumed where nothing is said; the mean response by the family: of classes, and of counts and amounts.
+SIGNAL, CORRELATION, RANGES = _TUNED.pair("glm_signal"), _TUNED.pair("glm_correlation"), _TUNED.pair("glm_ranges")
+_RATES = {True: _TUNED.pair("glm_rate"), False: _TUNED.pair("glm_mean")}
+_RARE, _EVENTS = _TUNED.pair("glm_class"), _TUNED.pair("glm_events")
 #: What the rate is of, where there is no mean response.
 _WORDS = {MULTINOMIAL: "rate of one class", SURVIVAL: "part of persons with the event by the end of follow-up"}
 
@@ -273,7 +267,7 @@ def _errors(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -
     """Return the error of one made-up study, and that of the true coefficients."""
     design = plan.design
     count = _count(design)
-    columns, y, true = made_up(design, count + _NEW, assumed, rng)
+    columns, y, true = made_up(design, count + _TUNED.whole("glm_new_rows"), assumed, rng)
     used, new = (
         Table({name: column[part] for name, column in columns.items()}) for part in (slice(count), slice(count, None))
     )

@@ -59,6 +59,7 @@ from unpooled.models.glm.rows import (
 )
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
+from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.secure_sum import KEYS
@@ -85,10 +86,7 @@ if TYPE_CHECKING:
 # --- Plan ------------------------------------------------------------------------------------------------------------------
 # Plan of a generalised linear model: the base rate, what standardises, rounds of gradients, Newton steps.
 
-#: Part of the Newton step's budget that a dispersion gets, where squares tell it.
-_DISPERSION = 0.1
-#: Of second moments with more numbers than this "auto" makes none: they would take longer than all rounds, and tell less than their noise.
-MOST_ENTRIES = 100_000
+_DISPERSION, MOST_ENTRIES = table("glm").dispersion, table("glm").whole("entries_most")
 _TOO_LARGE = "without noise a fit takes Newton steps, and their second moments are too large here: fewer columns or classes"
 #: The totals of the families whose records have more than one linear predictor, or are followed for a time.
 _KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {

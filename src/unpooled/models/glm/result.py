@@ -18,6 +18,7 @@ from unpooled.linear.residuals import ASSUMED
 from unpooled.models.glm.families import POISSON
 from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
+from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
 
-#: Counts are called dispersed above this ratio of variance to mean.
-_DISPERSED = 1.5
+_DISPERSED = table("glm").dispersed
 
 
 class GlmCoefficient(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import category_counts, moments_augmented, moments_ball, unit_sums
 from unpooled.privacy.unit import Adjacency, Unit
+from unpooled.schedules import table
 from unpooled.totals.total import Summed
 from unpooled.totals.weights import Weighting
 
@@ -380,8 +381,8 @@ PROBABILITIES = "probabilities"
 HISTOGRAM = (
     f"how many rows of each class have a score in each of {CELLS} cells, from which the probabilities of the classes follow"
 )
-#: Rows are shortened to this part of a typical row's length, and get a constant of this length.
-SHORTENED, SHORTENED_CONSTANT = 0.6, 1.0
+_TUNED = table("glm")
+SHORTENED_CONSTANT = _TUNED.direction_constant
 
 
 @dataclass(frozen=True)
@@ -396,7 +397,7 @@ class ShortRows(GlmRows):
     @property
     def far(self) -> float:
         """Return the length to which the columns of a row are shortened."""
-        return SHORTENED * math.sqrt(len(self.layout.coding.attribute))
+        return _TUNED.direction_rows * math.sqrt(len(self.layout.coding.attribute))
 
     @cached_property
     def radius(self) -> float:
@@ -449,10 +450,6 @@ class ScoreCells:
 # standardised by what was released, is the one column of rounds as in ``rows.py``.
 
 MOMENTS = "moments"
-#: The constant beside a row of length 1.
-_CONSTANT = 0.5
-#: The ridge, in noise levels of the released moments.
-_RIDGE = 0.5
 #: Public numbers of a request are below this.
 _LARGEST = 1e6
 
@@ -485,7 +482,7 @@ class Directions:
     @property
     def share(self) -> float:
         """Return the largest part of z's length that its columns can have."""
-        return 1 / math.sqrt(1 + (_CONSTANT * self.layout.intercept) ** 2)
+        return 1 / math.sqrt(1 + (_TUNED.moments_constant * self.layout.intercept) ** 2)
 
     @cached_property
     def grid(self) -> int:
@@ -514,7 +511,7 @@ class Directions:
         """Raw columns as rows on the grid."""
         coded = self.layout.coding.real(features)
         out = np.empty((coded.shape[0], self.size), order="F")
-        constant = _CONSTANT * self.layout.intercept
+        constant = _TUNED.moments_constant * self.layout.intercept
         row_kernels.scaled_rows(coded, self.longest, self.unit, constant, self.grid, out)
         return out
 
@@ -547,7 +544,7 @@ class Directions:
         gram[np.diag_indices(d)], variance[np.diag_indices(d)] = flat[:d], noise[:d] ** 2
         gram[upper], variance[upper] = flat[d:-d], noise[d:-d] ** 2
         gram.T[upper], variance.T[upper] = gram[upper], variance[upper]
-        level = _RIDGE * noisy_gram.noise_level(variance) + 1e-9 * rows
+        level = _TUNED.moments_ridge * noisy_gram.noise_level(variance) + 1e-9 * rows
         found = np.linalg.solve(noisy_gram.psd_part(gram) + level * np.eye(d), flat[-d:])[: self.columns]
         square = float(found @ noisy_gram.psd_part(gram[: self.columns, : self.columns]) @ found) / rows
         return np.asarray(found / math.sqrt(square)) if square > 0 else np.zeros(self.columns)

@@ -16,6 +16,7 @@ from unpooled.privacy.declared import CheckWord, says
 from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.registry import COLUMNS, Template
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -249,8 +250,7 @@ def _log_odds() -> Any:  # noqa: ANN401 - scikit-learn's own
 # --- Notes -----------------------------------------------------------------------------------------------------------------
 # Notes of a plan of a LASSO study, made before anybody looks at data, from the study alone.
 
-#: A named radius below this many half ranges is said to be small: predictions then span less than half of the declared range.
-_SMALL = 0.5
+_SMALL = table("frank_wolfe").radius_small
 
 
 def notes(plan: Plan) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -58,8 +59,7 @@ if TYPE_CHECKING:
 # --- Refit -----------------------------------------------------------------------------------------------------------------
 # Coefficients of the chosen columns from their noisy moments: post-processing of releases, by numbers alone.
 
-#: To what at most eigenvalues of noisy correlations are raised.
-_FLOOR = 0.5
+_FLOOR = table("frank_wolfe").raised_most
 
 
 def shrunk(values: Vector, noise: float) -> Vector:

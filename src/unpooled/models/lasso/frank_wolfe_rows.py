@@ -26,6 +26,7 @@ from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 from unpooled.protocol.context import Context, check_signed
 from unpooled.protocol.messages import Array, Nothing, Released, Signed
 from unpooled.protocol.registry import Step
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,11 +143,12 @@ RESPONSE_KNOWN = Sentence(
     "declared columns only.",
 )
 #: Weights of the response, the constant and the released columns in a column's moments: squares that add up to at most 1 (L.5).
-RESPONSE_WEIGHT, CONSTANT_WEIGHT, COLUMNS_WEIGHT = 0.5, 0.25, 0.825
+_TUNED = table("frank_wolfe")
+RESPONSE_WEIGHT, CONSTANT_WEIGHT, COLUMNS_WEIGHT = _TUNED.response_weight, _TUNED.constant_weight, _TUNED.columns_weight
 #: Where in the moments the products with the released columns begin.
 LEADING = 3
-#: Grid of the response's mean, and the part of the budget that pays for it.
-MEAN_GRID, _MEAN_SHARE = 1 << 20, 0.02
+#: Grid of the response's mean.
+MEAN_GRID = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ def design_of(study: Study) -> LassoDesign:
     if study.epsilon == math.inf:
         return silent
     rho = budget_rho(study.epsilon, study.delta) * (1 - SAFETY)
-    mean = rho * _MEAN_SHARE if p.fit_intercept else 0.0
+    mean = rho * _TUNED.mean_share if p.fit_intercept else 0.0
     refit, rest = (rho - mean) * p.refit, (rho - mean) * (1 - p.refit)
     columns, picks, scores = (rest * share for share in p.shares)
     if coupling is Coupling.BLOCKS:

@@ -40,6 +40,7 @@ from unpooled.models.lasso.moments_rows import (
 )
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Array, Ask, Nothing
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -67,10 +68,8 @@ if TYPE_CHECKING:
 #: Parts that may be in common; nothing is as likely as anything else up to all of it.
 _LEVELS = np.linspace(0, 1, 101)
 _NOTHING = np.concatenate([[1.0], np.full(_LEVELS.size - 1, 1 / (_LEVELS.size - 1))])
-#: The most that two directions are taken to have in common, and the least that any combination of them varies.
-_MOST_IN_COMMON, _LEAST_IN_COMMON = 0.95, 0.1
-#: How many deviations of what stays unknown of a correlation are added to the diagonal, for each direction.
-_UNKNOWN = 0.4
+_TUNED = table("lasso_moments")
+_MOST_IN_COMMON = _TUNED.common_most
 #: The least noise that is told apart from none.
 _FINEST = 1e-3
 
@@ -98,7 +97,7 @@ def believed_moments(correlations: Matrix, noise: float, told: Vector) -> Matrix
     within = np.clip(shared + part * (correlations - shared), -_MOST_IN_COMMON, _MOST_IN_COMMON)
     np.fill_diagonal(within, 1.0)
     values, vectors = np.linalg.eigh(within)
-    values = np.maximum(values, _LEAST_IN_COMMON) + _UNKNOWN * count * math.sqrt(part) * noise
+    values = np.maximum(values, _TUNED.combination_least) + _TUNED.unknown * count * math.sqrt(part) * noise
     along = np.square(vectors.T @ told)
     if (along / values).sum() > 1:  # no correlations of anything: at |told|^2 more they are
         values = values + brentq(lambda more: float((along / (values + more)).sum()) - 1, 0.0, float(along.sum()))
@@ -114,16 +113,9 @@ def _believed(values: Vector, likelihood: Vector, prior: Vector | None = None) -
 # --- Fit -------------------------------------------------------------------------------------------------------------------
 # Fit from the parties' noisy moments, and the products of their first axes, to coefficients: numbers alone, all post-processing.
 
-#: What is added to the eigenvalues of a party's noisy correlations, a part of the noise's norm, and to what part of their mean they are raised.
-_RIDGE, _FLOOR = 0.4, 0.2
-#: The same for all parties' together.
-_LEAST = 0.1
-#: The penalty where no radius is named, a part of sqrt(2 log d) deviations of a product with the response (experiments/lasso/penalty.py).
-PENALTY = 0.25
-#: The least part that shortened rows are taken to leave of a product.
-_KEPT_LEAST = 0.1
-#: What is believed of a mean before it is released, in half widths, and the narrowest deviation.
-_MEAN_PRIOR, _NARROWEST = 0.35, 0.003
+#: The penalty where no radius is named, a part of sqrt(2 log d) deviations of a product with the response.
+PENALTY = _TUNED.penalty
+_MEAN_PRIOR = _TUNED.mean_prior
 #: E clip(t, c)^2 of a standard normal t: how much clipping shrinks what two axes have in common.
 _KEPT = 1 - 2 * (
     AXIS_CAP * math.exp(-(AXIS_CAP**2) / 2) / math.sqrt(2 * math.pi)
@@ -151,7 +143,7 @@ class OwnMoments:
         values, vectors = np.linalg.eigh(self.gram)
         noise = self.gram_noise * math.sqrt(2 * self.cross.size)
         # What varies less than is believed costs little; what varies more is explained many times over.
-        values = np.maximum(values, _FLOOR * self.level) + _RIDGE * noise
+        values = np.maximum(values, _TUNED.raised * self.level) + _TUNED.ridge * noise
         return np.asarray((vectors * values) @ vectors.T), np.asarray(vectors[:, -1] / math.sqrt(values[-1] / self.level))
 
     def slopes(self, many: int) -> Vector:
@@ -263,7 +255,7 @@ def standards_of(first: Vector, second: Vector, noises: tuple[Vector, Vector], *
     if centred:
         middle = np.clip(first * _MEAN_PRIOR**2 / (_MEAN_PRIOR**2 + noises[0] ** 2), -1.0, 1.0)
     # A deviation near its noise is no unit of anything: clipped values then say less, and nothing breaks.
-    least = np.maximum(np.maximum(noises[1], _NARROWEST**2), np.square(middle / CAP) * 1e-3)
+    least = np.maximum(np.maximum(noises[1], _TUNED.narrowest**2), np.square(middle / CAP) * 1e-3)
     return middle, np.sqrt(np.clip(second - middle**2, least, 1.0))
 
 
@@ -284,7 +276,7 @@ def heard_rows(scores: Matrix, noise: float) -> tuple[Matrix, float]:
     lengths = np.linalg.norm(scores, axis=1)
     factors = np.minimum(1.0, longest_row(count, noise) / np.maximum(lengths, 1e-300))
     left = np.where(factors < 1, factors * (1 - 1 / count), 1.0)
-    return scores * factors[:, None], max(float(left.mean()), _KEPT_LEAST)
+    return scores * factors[:, None], max(float(left.mean()), _TUNED.kept_least)
 
 
 def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tuple[Matrix, Vector]:
@@ -303,7 +295,9 @@ def combined(owns: Sequence[OwnMoments], common: Matrix | None, many: int) -> tu
     if common is not None:
         gram += along @ (common - np.eye(len(owns))) @ along.T
     values, vectors = np.linalg.eigh(gram)
-    return np.asarray((vectors * np.maximum(values, _LEAST)) @ vectors.T), np.concatenate([own.slopes(many) for own in owns])
+    return np.asarray((vectors * np.maximum(values, _TUNED.raised_together)) @ vectors.T), np.concatenate(
+        [own.slopes(many) for own in owns]
+    )
 
 
 def in_ball(gram: Matrix, cross: Vector, scale: Vector, radius: float) -> Vector:
@@ -323,9 +317,6 @@ def penalised(gram: Matrix, cross: Vector, penalty: Vector, scale: Vector) -> Ve
 # --- Earlier models --------------------------------------------------------------------------------------------------------
 # Fits that are drawn to earlier models: the fit without them and the models share the weight, by what the release says of each (THEORY.md, 1e).
 
-#: How fast a direction of a party's columns loses weight that varies more than a mean one, for which the other parties' columns may speak.
-#: From 1 to 16 the error over declared shapes is the same (THEORY.md, 1e).
-_OTHERS = 4.0
 #: The least that a combination of models is taken to vary, as a part of the largest.
 _SLIGHT = 1e-9
 
@@ -352,7 +343,7 @@ class Agreement:
         """
         values, vectors = np.linalg.eigh(own.gram)
         more = 0.0 if alone else np.maximum(values / own.level - 1, 0.0)
-        weigh = (vectors / (1 + _OTHERS * np.square(more))) @ vectors.T
+        weigh = (vectors / (1 + _TUNED.others * np.square(more))) @ vectors.T
         noise = math.hypot(own.cross_noise, chance) / own.level
         cross, penalty = own.priced(many, chance)
         return cls(weigh, own.gram / own.level, cross, own.repaired[0] / own.level, noise, float(penalty[0]))

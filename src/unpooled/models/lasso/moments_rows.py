@@ -24,6 +24,7 @@ from unpooled.privacy.sensitivity import moments_ball, standardising_sums
 from unpooled.privacy.unit import ROWWISE, Adjacency, Split, Unit
 from unpooled.protocol.messages import Array, Nothing, Released
 from unpooled.protocol.registry import Step
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,27 +114,20 @@ class CrossingReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # The default form's releases: standardised columns, moments of each party's own, and what ties the parties' blocks together (THEORY.md, 1c).
 
 SUMS, CHOOSE, PRODUCTS, AXIS, CROSSING = "sums", "choose", "products", "axis", "crossing"
+_TUNED = table("lasso_moments")
 #: Shares of the squared budget: sums, picks (where there are any), moments, axes, and what the axes have in common.
-SHARES = {SUMS: 0.1, CHOOSE: 0.2, PRODUCTS: 0.4, AXIS: 0.35, CROSSING: 0.15}
-#: Weight of a sum beside its sum of squares.
-FIRST = 0.5
-#: Standardised values are clipped to this; products of a value with the response, and the response beside a row, to these.
-CAP, PAIR, CLIP = 4.0, 4.0, 3.0
+SHARES = _TUNED.shares("shares_of_steps")
+#: Weight of a sum relative to its sum of squares.
+FIRST = _TUNED.first_weight
+#: Standardised values are clipped to this; products of a value with the response, and the response next to a row, to these.
+CAP, PAIR, CLIP = _TUNED.cap, _TUNED.pair_clip, _TUNED.clip
 #: Scores along an axis are clipped to this many of their deviations.
-AXIS_CAP = 1.5
-#: Axes are released twice where one release would leave less noise than this in the product of two (experiments/lasso/stages.py).
-QUIET = 0.15
-#: Not at all where it would leave more than this in the mean of all products: so much is known of it before.
-DEAF = 1.0
-#: What is left of a product with rows that were shortened, about.
-_HEARD = 0.85
-#: A party keeps at most one column for so many n mu of its own, and never fewer than so many.
-PER_COLUMN, FEWEST = 40.0, 4
-#: Below so many n mu for each root of the columns that are kept, only the mean is worth its budget (experiments/lasso/record.py).
-WORTH = 90.0
-#: The same with earlier models, of each of which one number is learnt: over declared shapes at 60 a good one saves .2 of the variance of y and a
-#: useless one costs .03 at most; at 45 it costs up to .3.
-WORTH_DRAWN = 60.0
+AXIS_CAP = _TUNED.axis_clip
+#: Axes are released twice where one release would leave less noise than the first in the product of two, and not at all where it would leave more
+#: than the second in the mean of all products.
+QUIET, DEAF = _TUNED.twice_below, _TUNED.not_above
+#: n mu for each root of the columns that are kept from which on more than the mean is worth its budget: without earlier models, and with some.
+WORTH, WORTH_DRAWN = _TUNED.worth, _TUNED.worth_drawn
 
 
 @dataclass(frozen=True)
@@ -197,7 +191,7 @@ def strength(study: Study) -> float:
 def kept_columns(study: Study) -> dict[str, int]:
     """Return the number of columns that each party keeps in the end: fixed before data, by the noise that their moments will have."""
     share = strength(study) / (len(study.parties) if study.unit == Unit.RECORD else 1)
-    most = max(FEWEST, int(share / PER_COLUMN)) if math.isfinite(share) else None
+    most = max(_TUNED.whole("fewest_columns"), int(share / _TUNED.per_column)) if math.isfinite(share) else None
     return {name: width if most is None else min(width, most) for name, width in widths_of(study).items()}
 
 
@@ -267,7 +261,7 @@ def noise_of_axes(design: StandardDesign, axis: float, crossing: float) -> float
     both = (
         2 * AXIS_CAP / crossing * longest_row(len(design.parties) - 1, heard) / design.rows
     ) ** 2 + heard**2 / design.rows
-    return math.sqrt(both / 2) / _HEARD
+    return math.sqrt(both / 2) / _TUNED.heard
 
 
 def longest_row(others: int, noise: float) -> float:

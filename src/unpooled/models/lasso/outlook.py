@@ -42,6 +42,7 @@ from unpooled.models.lasso.moments_rows import (
     SUMS,
     longest_row,
 )
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,12 +64,14 @@ if TYPE_CHECKING:
 # response's variance is theirs. Then a score is the gradient plus noises whose deviations the plan knows: of the sample, of the released columns, and
 # of the pick. Nothing of the size of the data is made.
 
+_ROUNDS, _TUNED = table("frank_wolfe"), table("outlooks")
 #: Settings that are tried: T, the part of the refit, and those of columns, picks and scores.
-ROUNDS, REFITS, SHARES = (5, 10, 20, 40), (0.15, 0.25, 0.4), ((0.6, 0.2, 0.2), (0.4, 0.3, 0.3), (0.25, 0.5, 0.25))
+ROUNDS, REFITS = tuple(map(int, _ROUNDS.several("tried_rounds"))), _ROUNDS.several("tried_refits")
+SHARES = tuple(
+    zip(_ROUNDS.several("tried_columns"), _ROUNDS.several("tried_picks"), _ROUNDS.several("tried_scores"), strict=True)
+)
 #: Of a coded column: that of a normal one clipped at two deviations is 0.2, of a uniform one 0.33.
-VARIANCE = 0.2
-#: Columns without signal are simulated one by one up to here; beyond, each stands for several with the same score.
-_SIMULATED = 500
+VARIANCE = _TUNED.lasso_variance
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class _Run:
     def __init__(self, design: LassoDesign, study: Study, relevant: int, variance: float, rng: np.random.Generator) -> None:
         width, radius = sum(design.widths.values()), design.eta
         relevant = min(relevant, width)
-        size = min(width, _SIMULATED + relevant)
+        size = min(width, _TUNED.whole("lasso_simulated") + relevant)
         self._variance = variance
         self._asked, self._rng, self._rows, self._radius = design, rng, study.parties[0].rows, design.radius(study)
         self._truth = np.zeros(size)
@@ -197,12 +200,11 @@ class _Run:
 # --- Outlook ---------------------------------------------------------------------------------------------------------------
 # Outlook of a LASSO study of some shape: made-up columns, the noise of its plan, and the fit that its form makes of them.
 
-#: Made-up rows, new ones, and columns: more of them change nothing but the time.
-_ROWS, _NEW, _COLUMNS = 4000, 1000, 400
+_ROWS, _NEW, _COLUMNS = _TUNED.whole("lasso_rows"), _TUNED.whole("lasso_new_rows"), _TUNED.whole("lasso_columns")
 #: What is assumed where nothing is said: the part of the variance of y that columns explain, and how they correlate.
-SIGNAL, CORRELATION = (0.2, 0.8), (0.0, 0.5)
+SIGNAL, CORRELATION = _TUNED.pair("lasso_signal"), _TUNED.pair("lasso_correlation")
 #: How many deviations of y half of its range is taken to have.
-_RANGE = 2.5
+_RANGE = _TUNED.lasso_range
 #: An epsilon without noise to speak of, at which the study keeps its form.
 _QUIET = 1e4
 

@@ -15,6 +15,7 @@ from unpooled.kernels.pls import Centred, Components, kernel_pls
 from unpooled.kernels.posterior import NoisyMoments
 from unpooled.linear.layout import Geometry
 from unpooled.models.pls.declared import CHOSEN
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,16 +30,13 @@ if TYPE_CHECKING:
 # --- Posterior -------------------------------------------------------------------------------------------------------------
 # Coefficients where the signal is about as large as the noise: a posterior that knows the noise, averaged over priors (THEORY.md, section 3).
 
+_TUNED = table("pls")
 #: How many principal directions may have slopes, and the deviations of their priors: of standardised directions, and of directions as they are.
-COUNTS = (1, 2, 3, 4, 6, 10, 20)
-SLOPES = tuple(np.geomspace(0.01, 1.0, 4).tolist())
-STEEP = tuple(np.geomspace(0.3, 30.0, 4).tolist())
+COUNTS = tuple(map(int, _TUNED.several("counts")))
+SLOPES = tuple(np.geomspace(*_TUNED.pair("slopes"), 4).tolist())
+STEEP = tuple(np.geomspace(*_TUNED.pair("steep_slopes"), 4).tolist())
 #: The prior variance of the others' slopes, as a part: none, for what is inverted.
 NO_SLOPE = 1e-8
-#: What is believed of the response's mean: its deviation from the middle of the declared range, in half widths.
-MEAN_PRIOR = 0.1
-#: Predictions that vary by less than this part of the response's variance are the prior's: nothing was learnt.
-LEARNT = 1e-3
 
 
 def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
@@ -79,9 +77,9 @@ def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
             priors += [tau**2 * response * few * flat for tau in STEEP]
     # A tenth as much belief in no slopes at all: of declared shapes, more of it cost more than it saved (THEORY.md, section 3).
     priors += [np.full(size, NO_SLOPE)] * math.ceil(len(priors) / 10)
-    found = known.averaged(float(gram[-1, -1]), [np.append(prior, MEAN_PRIOR**2) for prior in priors])
+    found = known.averaged(float(gram[-1, -1]), [np.append(prior, _TUNED.mean_prior**2) for prior in priors])
     slopes = vectors @ found.mean[:size]
-    learnt = float(slopes @ psd_part(gram[:p, :p]) @ slopes) / rows > LEARNT * response
+    learnt = float(slopes @ psd_part(gram[:p, :p]) @ slopes) / rows > _TUNED.learnt * response
     return slopes, float(found.mean[size]), learnt
 
 
@@ -89,15 +87,11 @@ def posterior(moments: Moments) -> tuple[Matrix, float, bool]:
 # Fit of a PLS model to released moments: repair, choice of components, fallback. Everything here is post-processing (THEORY.md, section 3).
 
 #: Ridge in units of the noise level of the Gram (`THEORY.md`, section 3).
-RIDGE = 0.3
-#: How often noise alone may pass for a signal that stands above it.
-CHANCE = 1e-3
-#: The posterior has at most half of a say, and this part of how many times the level is reached.
-FADING = 1.0
+RIDGE = _TUNED.ridge
 #: Most components that are tried.
-MOST = 12
+MOST = _TUNED.whole("components_most")
 #: The chosen number of components leaves at most this part of the posterior's fitted variance.
-LEFT = 1e-4
+LEFT = _TUNED.left
 NOISE = (
     "The released moments tell nothing of how the response goes with the spectra (the posterior is the prior), so every spectrum is given "
     "the response's mean: ask for a larger epsilon, more rows, a smaller basis, or tighter bounds."
@@ -189,10 +183,10 @@ def heard(moments: Moments, n_components: int | str) -> ResponseMoments:
     # What components leave of the slopes, the mean of the response keeps.
     response = centre + height * (constant + float(slopes @ mean) * learnt)
     slopes = height / width * slopes * learnt
-    above = float((centred.cross**2 / noise.cross).sum() / chdtri(p, CHANCE))
+    above = float((centred.cross**2 / noise.cross).sum() / chdtri(p, _TUNED.chance))
     if above > 1:
         _, found = chosen(centred, n_components, noise)
-        part = min(0.5, FADING / above)
+        part = min(0.5, _TUNED.fading / above)
         response = part * response + (1 - part) * centred.response
         slopes = part * slopes + (1 - part) * found.coefficients[:, -1]
     return ResponseMoments(centred, noise, response, slopes)

@@ -33,6 +33,7 @@ from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.registry import ROWS, Step, Template
+from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.secure_sum import KEYS
@@ -67,10 +68,7 @@ _WIDEST = 1e150
 _EXACT_BITS = 53
 #: Passes in addition to rounds.
 _BESIDE = 5 + LENGTH_ROUNDS
-#: From this k of each of several responses on, one release is about as good as rounds, and better where coordinates are correlated.
-_ONE_RELEASE = 500.0
-#: Below this n mu a fit that is drawn to earlier models is noise.
-_LEAST = 10.0
+_TUNED = table("pls")
 #: Ways to spend the budget.
 _METHODS = (Method.AUTO, Method.MOMENTS, Method.REFINEMENT, Method.GRADIENT, Method.DIRECTION)
 
@@ -327,7 +325,7 @@ def _rounds(
         wanted = Method.MOMENTS
     if wanted is not Method.MOMENTS or parameters.prior:
         strong = strength(study, aggregation)
-    if parameters.prior and strong < _LEAST:
+    if parameters.prior and strong < _TUNED.worth_prior:
         msg = (
             f"with {rows} rows and this epsilon the noise hides how far spectra agree with earlier models: ask for more rows or a larger epsilon, or use "
             "the earlier model as it is"
@@ -355,7 +353,7 @@ def _of_several(wanted: Method, k: float, layout: MomentsLayout, most: int) -> S
     longer = math.sqrt(layout.responses)
     k /= longer
     if wanted is Method.AUTO:
-        wanted = Method.GRADIENT if k < _ONE_RELEASE else Method.MOMENTS
+        wanted = Method.GRADIENT if k < _TUNED.one_release else Method.MOMENTS
         if k < WORTH_SLOPES:
             directs = schedule_of(Method.AUTO, k, layout.size, most).method is Method.DIRECTION
             wanted = Method.DIRECTION if directs else Method.MOMENTS

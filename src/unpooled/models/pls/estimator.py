@@ -35,6 +35,7 @@ from unpooled.models.pls.spectra import NONE as NO_BASIS
 from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 
 # --- Preprocessing row by row ----------------------------------------------------------------------------------------------
 # ``RowWise``: preprocessing in front of a private model that provably treats every spectrum by itself, or is refused.
-
-#: Rows that are transformed one by one to see whether they depend on their neighbours.
-_TRIED = 16
 
 
 class RowWise(TransformerMixin, BaseEstimator):
@@ -99,7 +97,7 @@ class RowWise(TransformerMixin, BaseEstimator):
             if not _equal(whole, other):
                 msg = f"{name} learns from the data it is fitted to: pass public=, spectra that it may learn from"
                 raise UsageError(msg)
-        tried = range(min(_TRIED, rows.shape[0]))
+        tried = range(min(table("pls").whole("rows_tried"), rows.shape[0]))
         if not all(_equal(whole[i : i + 1], np.asarray(self.transformer_.transform(rows[i : i + 1]))) for i in tried):
             msg = f"{name} transforms a spectrum otherwise alone than among others: use one that treats each by itself"
             raise UsageError(msg)

@@ -44,6 +44,7 @@ from unpooled.models.pls.spectra import Frame
 from unpooled.privacy.exposure import account
 from unpooled.privacy.origin import SAME, ReleasedInput, by_draw, origins_of, sourced
 from unpooled.privacy.unit import Unit
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 # Calibrations moved to a second instrument: domain-invariant PLS and direct standardisation, from released moments (THEORY.md, section 8).
 
 #: Penalties that are tried, as multiples of y'y over the largest eigenvalue of the difference of covariances.
-PENALTIES = (0.0, 1.0, 10.0, 100.0, 1e3, 1e4)
+PENALTIES = table("pls").several("penalties")
 #: Ridges that are tried, as parts of the largest eigenvalue of the Gram.
 RIDGES = tuple(np.geomspace(1e-10, 1e2, 49).tolist())
 #: Where the constant of a transferred model comes from.

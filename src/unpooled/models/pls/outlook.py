@@ -17,6 +17,7 @@ from unpooled.models.pls.declared import STATISTICS, compile_plan
 from unpooled.models.pls.fit import by_response, coordinate
 from unpooled.models.pls.spectra import MATRIX, Frame
 from unpooled.privacy.table import Table
+from unpooled.schedules import table
 from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
@@ -28,11 +29,9 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-#: Made-up rows of rounds: more of them differ from the study's own only in the sampling error.
-_ROWS, _NEW = 2500, 1000
-#: What is assumed where nothing is said: the part of the variance of y that the spectra explain, how many standard deviations half of its
-#: range has, and the deviation of the last vector of a basis as a part of the first one's. A matrix is taken to be whitened.
-SIGNAL, RANGES, DECAY = (0.5, 0.95), (2.5, 5.0), 0.02
+_TUNED = table("outlooks")
+#: What is assumed where nothing is said. A matrix is taken to be whitened.
+SIGNAL, RANGES, DECAY = _TUNED.pair("pls_signal"), _TUNED.pair("pls_ranges"), _TUNED.pls_decay
 
 
 def outlook(
@@ -85,7 +84,7 @@ def outlook(
 
 def _made(design: PlsDesign) -> int:
     """Return the number of made-up rows: some for every coordinate."""
-    return max(_ROWS, 5 * design.frame.size)
+    return max(_TUNED.whole("pls_rows"), 5 * design.frame.size)
 
 
 def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: np.random.Generator) -> float:
@@ -113,7 +112,7 @@ def _error(plan: Plan[PlsDesign], r2: float, ranges: float, decay: float, rng: n
     coefficients, intercept = made(plan, x, np.clip(y, -1, 1), Frame(np.zeros(size), None), rng)
     # Of several responses the first: all are alike to it.
     layout, _ = next(iter(design.layout.singles()))
-    x, y = some(_NEW)
+    x, y = some(_TUNED.whole("pls_new_rows"))
     width, height = layout.half_widths[:size], layout.response.half_width
     predicted = ((x * width) @ coefficients + intercept - layout.response.centre) / height
     return float(np.sqrt(np.mean((y[:, 0] - predicted) ** 2)) / y[:, 0].std())

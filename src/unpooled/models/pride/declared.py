@@ -38,6 +38,7 @@ from unpooled.privacy.bounds import text_of
 from unpooled.privacy.classes import DEFAULT, Classes, check_classes
 from unpooled.privacy.declared import says
 from unpooled.protocol.registry import COLUMNS, Template
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -339,9 +340,7 @@ DRAWN: tuple[str, ...] = ("squared", "logistic", "poisson", "negative-binomial")
 AUTO = "auto"
 #: The largest cap: e to it is the largest mean.
 MOST_CAP = 50.0
-#: Its share of the party's columns at epsilon 1 and below, the largest share, the fewest columns, and so few columns that none of what
-#: they have in common is left out (THEORY.md, section 9).
-_SHARE, _LARGEST, _FEWEST, _WHOLE = 0.05, 0.5, 2, 8
+_TUNED = table("pride")
 
 
 def automatic_size(rows: int, columns: int, epsilon: float) -> int:
@@ -349,10 +348,10 @@ def automatic_size(rows: int, columns: int, epsilon: float) -> int:
 
     A few columns are sketched whole: the next power of two, so that nothing is lost but by the noise.
     """
-    if columns <= _WHOLE:
+    if columns <= _TUNED.whole("sketched_whole"):
         return min(most_columns(columns), max(rows, 1))
-    share = min(_LARGEST, _SHARE * max(1.0, epsilon))
-    return min(max(_FEWEST, round(share * columns)), columns, max(rows, 1))
+    share = min(_TUNED.sketch_most, _TUNED.sketch_share * max(1.0, epsilon))
+    return min(max(_TUNED.whole("sketch_fewest"), round(share * columns)), columns, max(rows, 1))
 
 
 def most_columns(features: int) -> int:

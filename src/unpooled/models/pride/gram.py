@@ -14,6 +14,7 @@ from scipy.special import digamma, polygamma
 from unpooled.kernels.newton import HOPELESS, PENALTY, MoreauEnvelope, NewtonPath
 from unpooled.kernels.ridge import RidgePath, gram, lowest, product
 from unpooled.kernels.threads import one_thread
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,16 +42,14 @@ if TYPE_CHECKING:
 OTHERS = ("like mine", "copies", "unrelated")
 #: Eigenvalues below this share of the largest count as zero, and no energy is expected to be smaller than this share of it.
 RANK = 1e-9
-#: Half the width of the running mean over ranks, as a share of the rank.
-_WINDOW = 0.15
-_RANDOM_SPLITS = 3
+_TUNED = table("pride")
 #: Deviation of an energy's logarithm from the curve, and the nodes of every integral over it.
-SPREAD = 0.6
+SPREAD = _TUNED.spread
 _NODES = np.linspace(-4, 4, 33)
 #: The same for energies of which nothing is known: logarithms of parts of mu, from here up, evenly.
-_LEAST, _EVENLY = -5.0, np.linspace(0, 1, 33)
-#: The common shift of the curve: on the directions with this share of the energy, upwards only, as far as the likelihood insists.
-_SHARE, _SHIFTS, _DROP = 0.9, np.linspace(0, 4, 33), 2.0
+_LEAST, _EVENLY = _TUNED.unknown_least, np.linspace(0, 1, 33)
+#: Common shifts of the curve that are tried, upwards only.
+_SHIFTS = np.linspace(0, 4, 33)
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def _halves(own: OwnColumns, columns: int, *, by_rows: bool) -> Vector:
     """Return the larger of two curves: halves of neighbours in declared order, both ways; halves at random (public seeds 0, 1, 2)."""
     p = own.rows.shape[1]
     square = own.square if own.by_rows == by_rows else _gram(own.rows, by_rows=by_rows)
-    orders = [np.random.default_rng(seed).permutation(p) for seed in range(_RANDOM_SPLITS)]
+    orders = [np.random.default_rng(seed).permutation(p) for seed in range(_TUNED.whole("random_splits"))]
     contiguous = [np.arange(p // 2), np.arange(p // 2, p)]
     energies = _energies_by_rows if by_rows else _energies_by_columns
     return np.maximum(
@@ -217,7 +216,7 @@ def _smoothed(energies: Vector) -> Vector:
     """Running mean over ranks i - .15 i to i + .15 i."""
     size = energies.size
     sums, ranks = np.concatenate([[0.0], np.cumsum(energies)]), np.arange(size)
-    half = (_WINDOW * ranks + 0.5).astype(np.intp)
+    half = (_TUNED.window * ranks + 0.5).astype(np.intp)
     low, high = np.maximum(0, ranks - half), np.minimum(size, ranks + half + 1)
     return np.asarray((sums[high] - sums[low]) / (high - low))
 
@@ -253,9 +252,9 @@ def _posterior(power: Vector, expected: Belief, columns: int, noise: float, shif
 def energies_inside(squares: Vector, power: Vector, expected: Belief, columns: int, noise: float) -> Vector:
     """g_i on the own directions: the curve shifted upwards together as far as the likelihood insists, then its posterior mean."""
     held = np.cumsum(squares)
-    top = slice(0, min(squares.size, 1 + int(np.searchsorted(held, _SHARE * held[-1]))))
+    top = slice(0, min(squares.size, 1 + int(np.searchsorted(held, _TUNED.shift_share * held[-1]))))
     likelihoods = np.array([_posterior(power[top], expected, columns, noise, float(d))[0] for d in _SHIFTS])
-    shift = float(_SHIFTS[int(np.argmax(likelihoods >= likelihoods.max() - _DROP))])
+    shift = float(_SHIFTS[int(np.argmax(likelihoods >= likelihoods.max() - _TUNED.shift_drop))])
     return _posterior(power, expected, columns, noise, shift)[1]
 
 

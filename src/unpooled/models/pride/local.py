@@ -21,6 +21,7 @@ from unpooled.kernels.threads import one_thread
 from unpooled.models.pride.declared import GramJointPath, JointDesignPath, JointFamily
 from unpooled.models.pride.gram import GramNewtonPath, GramPath, Kernel, Setting, Share, sketches_likelihood
 from unpooled.models.pride.plan import unit_of
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -290,12 +291,12 @@ def random_folds(rows: int, count: int, seed: int) -> list[NDArray[np.intp]]:
 # --- Earlier models --------------------------------------------------------------------------------------------------------
 # Earlier models at a party: what they say of its own columns and of what it received (THEORY.md, section 11).
 
-#: Prior weight of being about no earlier model, chosen on shapes that nothing else was measured on (experiments/priors_pride_rule.py). Every
-#: party decides by itself, from its own columns: at a half a useless model costs up to five times what it costs at this.
-UNDRAWN = 0.8
+_TUNED = table("pride")
+#: Prior weight of being about no earlier model.
+UNDRAWN = _TUNED.undrawn
 #: Deviations of coefficients from an earlier model's, in roots of its mean square. Their logarithms are as far apart as those of the penalties
 #: of an average, so that members with an earlier model and without one weigh alike before the response.
-OFF = (1 / 8, 1 / 4, 1 / 2, 1.0)
+OFF = _TUNED.several("off")
 
 
 @dataclass(frozen=True)
@@ -456,15 +457,15 @@ def _best(tried: Sequence[Tried], means: Vector) -> tuple[float, Share, Matrix]:
 # and what was released.
 
 #: Assumed deviations of the noise, as multiples of the true one; infinity (no sketch used) is a member of its own.
-PATH = (1.0, 2.0, 4.0)
+PATH = _TUNED.several("noises")
 #: Penalties of every member, around the one of largest evidence.
-FACTORS = (1 / 16, 1 / 4, 1.0, 4.0, 16.0)
+FACTORS = _TUNED.several("penalty_factors")
 #: The name under which a party keeps the deviation of the noise in every received column: the mark of an average.
 NOISE = "received_noise"
 #: Prior weight of the members that use no sketch.
-UNUSED = 0.5
+UNUSED = _TUNED.unused
 #: Off the log weight of energies that were fitted to the sketches, which are likelier under them for that alone.
-FITTED = 3.0
+FITTED = _TUNED.fitted
 
 
 def averages(parameters: Parameters, epsilon: float) -> bool:

@@ -35,6 +35,7 @@ from unpooled.privacy.policy import Policy
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import MemoryKeeper
 from unpooled.protocol.local import run_in_process
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,9 +53,8 @@ if TYPE_CHECKING:
 # --- Made-up rows ----------------------------------------------------------------------------------------------------------
 # Made-up responses of any family: for audits by people who hold no data, and for what a study may achieve.
 
-#: The mean of made-up counts and positive numbers, the shape of the latter, the deviation of a linear predictor at most, and the rate of
-#: censoring beside the hazard's.
-_MEAN, _SHAPE, _STRONGEST, _CENSORING = 2.0, 2.0, 1.0, 0.5
+_TUNED = table("outlooks")
+_SHAPE = _TUNED.pride_shape
 #: No probability counts for less than this.
 _LEAST = 1e-12
 
@@ -62,7 +62,7 @@ _LEAST = 1e-12
 def responses(parameters: Parameters, signal: Vector, r2: float, rng: np.random.Generator) -> Labels:
     """Label columns of a family whose linear predictor is a signal of variance 1, as strong as would explain r2 of a normal response."""
     strength = math.sqrt(r2 / max(1 - r2, 1e-9))
-    u, law, n = min(strength, _STRONGEST) * signal, parameters.law, signal.size
+    u, law, n = min(strength, _TUNED.pride_strongest) * signal, parameters.law, signal.size
     if parameters.has_classes:
         texts = np.array([text_of(each) for each in parameters.classes], dtype=object)
         if parameters.named == "multinomial":
@@ -73,10 +73,10 @@ def responses(parameters: Parameters, signal: Vector, r2: float, rng: np.random.
             chosen = np.searchsorted(cuts, strength * signal + rng.logistic(size=n))
         return {parameters.response: texts[chosen]}
     if isinstance(law, JointFamily):
-        time, censored = rng.exponential(np.exp(-u)), rng.exponential(1 / _CENSORING, n)
+        time, censored = rng.exponential(np.exp(-u)), rng.exponential(1 / _TUNED.pride_censoring, n)
         found = np.minimum(time, censored) + 1e-9
         return {parameters.response: found, parameters.event: (time <= censored).astype(np.float64)}
-    mean = _MEAN * np.exp(u)
+    mean = _TUNED.pride_mean * np.exp(u)
     if parameters.named == "poisson":
         y = rng.poisson(mean).astype(np.float64)
     elif isinstance(law, NegativeBinomial):
@@ -127,13 +127,12 @@ def error(parameters: Parameters, labels: Labels, new: slice, decisions: NDArray
 #
 # That is the smaller error of two: of the best party's own model (of its own columns, on the same rows), and of shares without sketches.
 
-#: Made-up rows of a fit and of its test, and columns of all parties together.
-_ROWS, _NEW, _COLUMNS = 300, 1000, 160
+_ROWS, _NEW, _COLUMNS = _TUNED.whole("pride_rows"), _TUNED.whole("pride_new_rows"), _TUNED.whole("pride_columns")
 #: How columns may be related: not at all, by one common factor, or as neighbours on a line.
 STRUCTURES = ("independent", "common factor", "field")
-SIGNAL, CORRELATION = (0.2, 0.9), (0.2, 0.7)
+SIGNAL, CORRELATION = _TUNED.pair("pride_signal"), _TUNED.pair("pride_correlation")
 #: Half a declared range in standard deviations.
-_RANGES = 4.0
+_RANGES = _TUNED.pride_ranges
 
 
 def outlook(

@@ -27,6 +27,7 @@ from unpooled.privacy.sensitivity import logistic_gradient
 from unpooled.privacy.study import Study
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.registry import Template
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,11 +42,10 @@ if TYPE_CHECKING:
 # --- Fits ------------------------------------------------------------------------------------------------------------------
 # Perturbed fits on the same rows, calibrated so that they cost one epsilon together.
 
-#: Part of the budget that covers the solver's residual, and the least part that is left for the noise itself.
-_COVERING, _KEPT = 1e-3, 0.9
-#: The automatic penalty of the mean loss, for each column and over n epsilon, by the law of b; and its cap.
-_AUTO = {"gamma": 0.3, "gaussian": 0.1}
-_MOST = 0.5
+_TUNED = table("stacking")
+_COVERING = _TUNED.covering
+#: The automatic penalty of the mean loss, for each column and over n epsilon, by the law of b.
+_AUTO = {"gamma": _TUNED.penalty_gamma, "gaussian": _TUNED.penalty_gaussian}
 
 
 def expm1(x: float) -> float:
@@ -158,7 +158,7 @@ def fits(study: Study, sizes: Sequence[Fit], penalty: float, epsilon: float) -> 
     if epsilon == math.inf:
         return [made(fit, penalty, 0.0) for fit in sizes]
     usable = epsilon * (1 - _COVERING) * (1 - SAFETY)
-    penalties = [max(penalty, f.least_penalty((1 - _KEPT) * usable * f.weight)) for f in sizes]
+    penalties = [max(penalty, f.least_penalty((1 - _TUNED.kept) * usable * f.weight)) for f in sizes]
     lost = math.fsum(fit.lost(own) for fit, own in zip(sizes, penalties, strict=True))
     scale = math.fsum(fit.fits * fit.reach(adjacency, unit) for fit in sizes) / (usable - lost)
     return [
@@ -184,7 +184,7 @@ def penalty_of(penalty: float | str, columns: int, rows: int, epsilon: float, la
     """
     if not isinstance(penalty, str):
         return penalty
-    return 1 / rows if epsilon == math.inf else min(_MOST, _AUTO[law] * columns / (rows * epsilon))
+    return 1 / rows if epsilon == math.inf else min(_TUNED.penalty_most, _AUTO[law] * columns / (rows * epsilon))
 
 
 def by_law(

@@ -29,6 +29,7 @@ from unpooled.privacy.plan import Release
 from unpooled.privacy.sensitivity import category_counts
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Adjacency, Calibration, Unit
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
 # --- Low level -------------------------------------------------------------------------------------------------------------
 # One low-level model of a stack: how a party's rows are scaled, and what becomes of released weights.
 
-#: What is believed of columns before data: their deviation in half ranges, and how long rows are beside a declared norm.
-_DEVIATION, _LENGTH = 0.22, 0.5
+_TUNED = table("stacking")
 #: A coded row shorter than this is a row of zeros.
 _NOTHING = 1e-100
 #: Rows that are turned from column-major to row-major at a time.
@@ -136,7 +136,7 @@ class LowLevel:
     def deviation(self) -> float:
         """Return the deviation that a number of its scaled rows is believed to have before data, the constant apart."""
         longest = self.length if self.norm is None else 1.0
-        typical = _DEVIATION * math.sqrt(len(self.coding.attribute)) if self.norm is None else _LENGTH
+        typical = _TUNED.deviation * math.sqrt(len(self.coding.attribute)) if self.norm is None else _TUNED.length
         return self.scale * (longest if self.unit else min(typical, longest)) / math.sqrt(len(self.coding.attribute))
 
     def rows(self, table: Table, chosen: NDArray[np.intp] | None = None) -> Matrix:
@@ -313,12 +313,10 @@ def ranked_releases(
 
 #: The releases, which are called like their steps: rows of the second class, and counts of (class, cell of the score).
 RATE, PROBABILITIES = "base rate", "probabilities"
-#: The square of the base rate's part of this budget is that of a rate with this inverse deviation, between two ends.
-_PRECISION, _LEAST, _MOST = 64.0, 0.04, 0.5
 #: What is believed of every slope before data: the mass at 0, and a typical slope of a score of deviation 1.
-BELIEVED = Slopes(0.7, 0.3)
+BELIEVED = Slopes(_TUNED.no_slope, _TUNED.slope)
 #: The correlation, within a class, that the scores of different parties are believed to have.
-COMMON = 0.4
+COMMON = _TUNED.common
 _TINY = 1e-12
 
 
@@ -390,7 +388,7 @@ def probabilities(study: Study, share: float, parties: int) -> Probabilities:
     """Return the releases: a person is counted once in the base rate and once in the histogram of every party (Theorem S.16)."""
     unit, rows = Unit(study.unit), study.parties[0].rows
     mu = budget_mu(study.epsilon * share, study.delta) if study.epsilon < math.inf else math.inf
-    part = min(_MOST, max(_LEAST, (_PRECISION / (rows * mu)) ** 2))
+    part = min(_TUNED.rate_most, max(_TUNED.rate_least, (_TUNED.rate_precision / (rows * mu)) ** 2))
     moved = category_counts(Adjacency(study.adjacency))
     # A value that changes, or a label, makes another row: it may be in another cell.
     cells = {Unit.RECORD: Reach(moved, 2 * CELLS), Unit.ATTRIBUTE: Reach(category_counts(Adjacency.REPLACE), 2 * CELLS)}

@@ -38,6 +38,7 @@ from unpooled.privacy.bounds import text_of
 from unpooled.privacy.mechanisms import GaussianObjective, GaussianRelease, ObjectivePerturbation
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import Split
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,11 +71,12 @@ def combined(each: Floats, shares: Sequence[float], combiner: str) -> Floats:
 # --- Outlook ---------------------------------------------------------------------------------------------------------------
 # Outlook of a stack: its own fits, on made-up rows of the declared shape, with the noise that its plan has.
 
-#: Made-up rows of all parties together: a fit of fewer rows than the study's has as much less noise.
-_ROWS, _NEW = 2000, 2000
-#: What is assumed where nothing is said: the deviation of the linear predictor, the rate of the second of two classes, how columns
-#: correlate, and how many standard deviations half a declared range has.
-SIGNAL, RATE, CORRELATION, RANGES = (0.5, 1.5), (0.2, 0.5), (0.0, 0.6), (2.5, 8.0)
+_TUNED = table("outlooks")
+#: Made-up rows of all parties together: a fit of fewer rows than the study's has less noise in proportion.
+_ROWS, _NEW = _TUNED.whole("stacking_rows"), _TUNED.whole("stacking_new_rows")
+#: What is assumed where nothing is said.
+SIGNAL, RATE = _TUNED.pair("stacking_signal"), _TUNED.pair("stacking_rate")
+CORRELATION, RANGES = _TUNED.pair("stacking_correlation"), _TUNED.pair("stacking_ranges")
 _BISECTIONS = 60
 #: The penalty of a row in the fit without privacy, which is there for classes that separate.
 _LITTLE = 1e-6

@@ -18,6 +18,7 @@ from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.registry import ROWS, Template
+from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
@@ -39,9 +40,8 @@ if TYPE_CHECKING:
 #: The name of the total.
 EXITS = "exits"
 _TWO = 2
-#: Intervals where the study names no cuts: between these numbers, and this part of the rows for each variance of a cell's noise. With events in a
-#: tenth of two equal arms, the noise of a log-rank test is then below the draw of persons.
-_FEWEST, _MOST, _PER_INTERVAL = 4, 12, 0.02
+_TUNED = table("survival")
+_FEWEST, _MOST = _TUNED.whole("intervals_fewest"), _TUNED.whole("intervals_most")
 
 
 class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -214,7 +214,7 @@ def _edges(study: Study, p: Parameters, aggregation: Aggregation, end: float, ta
         deviation = category_counts(Adjacency(study.adjacency)) / aggregation.multiplier(study) * study.household_rows
         # Where every party adds all of its noise, the total has that of all of them.
         noises = deviation**2 * (1 if aggregation.seals else len(study.parties))
-        count = int(min(max(_PER_INTERVAL * rows / (noises * tables), _FEWEST), _MOST))
+        count = int(min(max(_TUNED.per_interval * rows / (noises * tables), _FEWEST), _MOST))
     return tuple(end * (k + 1) / count for k in range(count))
 
 

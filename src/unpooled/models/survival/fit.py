@@ -16,6 +16,7 @@ from unpooled.models.survival.declared import EXITS
 from unpooled.protocol.messages import Array
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm, known
+from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -94,10 +95,8 @@ class SurvivalResult(msgspec.Struct, frozen=True):
 # --- Comparison ------------------------------------------------------------------------------------------------------------
 # Curves, restricted means and tests from noisy exits. All of it is post-processing (THEORY.md, section 3).
 
-#: Draws from the null law of a test.
-DRAWS = 499
-#: An arm, or events, of fewer than this number of deviations of their noise are hidden by it.
-_SURELY = 3.0
+_TUNED = table("survival")
+DRAWS = _TUNED.whole("draws")
 _HIDDEN = "not identified: the noise hides whether there are people in every arm, or events"
 _NOISY = "not identified: the noise adds more to it than the draw of persons"
 
@@ -114,9 +113,9 @@ def compare(
     hidden = tuple(
         arm
         for arm, n in zip(layout.arms, people, strict=True)
-        if n < max(2.0, _SURELY * deviation * math.sqrt(strata * exits))
+        if n < max(2.0, _TUNED.surely * deviation * math.sqrt(strata * exits))
     )
-    silent = events.sum() < max(1.0, _SURELY * deviation * math.sqrt(strata * arms * (exits // 2)))
+    silent = events.sum() < max(1.0, _TUNED.surely * deviation * math.sqrt(strata * arms * (exits // 2)))
     z = NormalDist().inv_cdf(0.5 + p.confidence / 2)
     constant, weights = survival_tests.areas(edges, design.horizon)
     seen = [k for k, arm in enumerate(layout.arms) if arm not in hidden]

@@ -33,6 +33,7 @@ from unpooled.privacy.unit import Adjacency, Split, Unit
 from unpooled.protocol.context import Context
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.registry import ROWS, Step, Template
+from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 
 if TYPE_CHECKING:
@@ -332,7 +333,7 @@ STEPS = (Step(STEP, Nothing, TableReply, answer),)
 # Outlook of a table of some shape: the error of a difference of two shares, from the plan's noise and the sampling that nobody avoids.
 
 #: The share of the level in question, where nothing is said.
-SHARES = (0.05, 0.5)
+SHARES = table("outlooks").pair("table_shares")
 
 
 def outlook(study: Study, *, shares: Range = SHARES, quick: bool = False) -> Outlook:

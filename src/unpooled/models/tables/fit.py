@@ -26,6 +26,7 @@ from unpooled.models.tables.result import (
 )
 from unpooled.privacy.mechanisms import GaussianRelease
 from unpooled.protocol.messages import Ask, Dropped, Nothing
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -266,10 +267,8 @@ def _outside(one: float, two: float, ends: tuple[float, float], value: float | N
 # --- Independence ----------------------------------------------------------------------------------------------------------
 # Test of independence of two columns of a noisy table, whose null law holds the noise (THEORY.md, section 4).
 
-#: Tables that are drawn under the null hypothesis: p-values are multiples of 1/500.
-DRAWS = 499
-#: A line with less than this many deviations of its noise, or less than half a person, is empty.
-_EMPTY = (1.96, 0.5)
+_TUNED = table("tables")
+DRAWS = _TUNED.whole("draws")
 
 
 def independence(table: Floats, deviation: float, rows: int | None, rng: np.random.Generator) -> Independence:
@@ -291,8 +290,8 @@ def independence(table: Floats, deviation: float, rows: int | None, rng: np.rand
 
 def _filled(table: Floats, axis: int, deviation: float) -> int:
     """Return how many lines, each a sum along the axis, have more rows than noise explains."""
-    noise = _EMPTY[0] * deviation * math.sqrt(table.shape[axis])
-    return int(np.sum(table.sum(axis=axis) > max(noise, _EMPTY[1])))
+    noise = _TUNED.empty_deviations * deviation * math.sqrt(table.shape[axis])
+    return int(np.sum(table.sum(axis=axis) > max(noise, _TUNED.empty_persons)))
 
 
 def statistics(tables: Floats, deviation: float) -> tuple[Floats, Floats, Floats]:
@@ -319,7 +318,7 @@ def _noise_part(p: Floats, q: Floats, size: float, deviation: float) -> float:
 # Quantiles of a column in bins, from noisy counts: which bins they may lie in (THEORY.md, section 6).
 
 #: The quantiles that a table shows.
-SHOWN = (0.05, 0.25, 0.5, 0.75, 0.95)
+SHOWN = _TUNED.several("quantiles")
 
 
 def quantiles(
@@ -407,9 +406,6 @@ def share(part: float, rows: float, noise: float, both: float, noise_of_rows: fl
 #
 # Everything here is post-processing of releases (THEORY.md, sections 3 to 6).
 
-#: Declared totals that fit the counts worse than this p-value are said not to fit.
-_FITS = 0.001
-
 
 def coordinate(plan: Plan[TablesDesign]) -> Conversation:
     """Ask every party for its counts; a party that drops out is left out."""
@@ -449,7 +445,7 @@ def read(plan: Plan[TablesDesign], cards: Sequence[Card], raw: Floats, variance:
         tuple(reading.quantiles()),
         len(reading.strata) * len(cards),
         design.parameters.confidence,
-        bool(design.contradicted) or (bool(design.parameters.totals) and counts.fit < _FITS),
+        bool(design.contradicted) or (bool(design.parameters.totals) and counts.fit < _TUNED.fits),
     )
 
 
