@@ -553,7 +553,7 @@ def test_the_outlook_is_what_happens() -> None:
     model = PrivateLasso(4, unit="record", random_state=0, **MORE)
     expected = model.outlook(12_000, 24, r2=0.6, correlation=0.0, relevant=5)
     found = []
-    for seed in range(3):
+    for seed in range(9):  # errors of single fits lie between .03 and .5
         X, y, _ = correlated(12_000, seed, 0.0)
         explained = 1 - 0.04 / y.var()
         fitted = model.set_params(random_state=seed).fit(X, y).predict(X)
