@@ -16,12 +16,12 @@ from unpooled.errors import DataError, UsageError, listed
 from unpooled.estimation.tables import columns_of, part, table_of
 from unpooled.linkage import MODEL
 from unpooled.linkage.plan import LinkKey
-from unpooled.privacy.declared import CheckWord, says
+from unpooled.privacy.declared import PROOF, CheckWord, says
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource, seed_of
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.study import ALLOWED, PROOF, TRUSTING
+from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.table import Table
 from unpooled.protocol.identity import ROW_MAP, Identity
 from unpooled.protocol.local import columns_of_parties, drive, in_process
@@ -362,7 +362,7 @@ def joint_cards(
     check: str,
 ) -> tuple[Card, ...]:
     """Return the cards of parties that each hold some of the declared columns, and the holder of the response with it."""
-    from unpooled.privacy.study import PROOF
+    from unpooled.privacy.declared import PROOF
 
     columns = {column.name: column for column in declared}
     joint = ALLOWED if check == PROOF else TRUSTING

@@ -9,7 +9,8 @@ from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct
 
-from unpooled.privacy.study import COLUMNS, PROOF, UNPROVED
+#: How a study says that columns are split over its parties, and that every party proves its masked rows to be short, or does not.
+COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
 
 
 def says(

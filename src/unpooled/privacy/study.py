@@ -14,6 +14,7 @@ import msgspec
 from unpooled.errors import UsageError, listed, not_taken
 from unpooled.privacy.accounting import budget_mu, gaussian_epsilon
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.declared import parameters_of
 from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.origin import (
     BOUNDS_INPUT,
@@ -44,8 +45,6 @@ HELPER = "helper"
 #: What a policy and a card say of masked rows of this party: that they may travel with a proof that they are short, or without one too.
 ALLOWED, TRUSTING = "allowed", "trusting"
 JOINT_WORDS = frozenset({"", ALLOWED, TRUSTING})
-#: How a study says that columns are split over its parties, and that every party proves its masked rows to be short, or does not.
-COLUMNS, PROOF, UNPROVED = "columns", "proof", "none"
 #: Fields of a card that are free text, and how long a text of a card or a study may be.
 CIRCUMSTANCES, LONGEST_TEXT = ("collected", "legal_basis", "retention", "contact"), 500
 #: Those who declare what no release supplies.
@@ -447,8 +446,6 @@ def check_parameters(study: Study, parameters: type[Fields]) -> Fields:
 
 def _refused_parameter(model: str, error: str, parameters: type[msgspec.Struct]) -> str:
     """Return the words that refuse a parameter: what is wrong, and what it is or which one is meant."""
-    from unpooled.privacy.declared import parameters_of
-
     declared = parameters_of(parameters)
     unknown, at = re.search(r"unknown field `(\w+)`$", error), re.search(r"\$\.(\w+)", error)
     if unknown is not None:

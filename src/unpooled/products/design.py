@@ -16,8 +16,8 @@ from unpooled.formula import Formula
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import Scales, Standard, StandardRows
 from unpooled.privacy.bounds import Column, integer_grid
+from unpooled.privacy.declared import PROOF, UNPROVED
 from unpooled.privacy.mechanisms import GaussianRelease, Reach
-from unpooled.privacy.study import PROOF, UNPROVED
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.masking import legs_of
 from unpooled.products.rows import JointRows

@@ -28,8 +28,8 @@ from unpooled.linear.descent import arrived, shrunk
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.standard import coded_rows, feature_rows
 from unpooled.models.bayes.declared import AUTO, MOMENTS, SINES, ColumnsParameters
+from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.plan import check_parameters
-from unpooled.privacy.study import COLUMNS
 from unpooled.products.conversation import joint_total
 from unpooled.products.design import WIDEST, ColumnsDesign, JointBudget, JointDesign, Limits
 from unpooled.products.masking import AT

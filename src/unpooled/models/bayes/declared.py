@@ -36,12 +36,11 @@ from unpooled.linear.scales import CountedScales
 from unpooled.linear.schedule import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
-from unpooled.privacy.declared import CheckWord, Colluding, OverParties, SplitWord, TableConfidence, says
+from unpooled.privacy.declared import COLUMNS as SPLIT
+from unpooled.privacy.declared import PROOF, CheckWord, Colluding, OverParties, SplitWord, TableConfidence, says
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import clipped_products, column_moments
-from unpooled.privacy.study import COLUMNS as SPLIT
-from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.protocol.registry import COLUMNS, ROWS, Template
 from unpooled.schedules import table

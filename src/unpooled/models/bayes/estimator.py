@@ -28,9 +28,8 @@ from unpooled.linear.moments import NARROWED, Moments
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.declared import NAIVE, SINES, Parameters
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.declared import says
+from unpooled.privacy.declared import COLUMNS, says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
-from unpooled.privacy.study import COLUMNS
 from unpooled.products.design import ColumnsDesign
 from unpooled.protocol.local import columns_of_parties
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights

@@ -25,7 +25,7 @@ from unpooled.linear.standard import CONSTANT, RESIDUAL, SCALES, Standard
 from unpooled.models.bayes import columns, declared
 from unpooled.models.bayes.columns import SineDesign, by_sines
 from unpooled.models.bayes.declared import CROSS, DEVIATIONS, MOMENTS, NAIVE, SQUARE, believed
-from unpooled.privacy.study import COLUMNS
+from unpooled.privacy.declared import COLUMNS
 from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_moments
 from unpooled.protocol.registry import Panel, of_terms

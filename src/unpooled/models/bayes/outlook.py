@@ -29,7 +29,7 @@ from unpooled.models.bayes.declared import compile_plan
 from unpooled.models.bayes.fit import coordinate_rows as coordinate
 from unpooled.models.bayes.rows import STATISTICS
 from unpooled.privacy.bounds import Coding
-from unpooled.privacy.study import COLUMNS
+from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.table import Table
 from unpooled.schedules import table
 

@@ -14,12 +14,11 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Coding, Column, integer_grid
-from unpooled.privacy.declared import CheckWord, Colluding, Confidence, SplitWord, says
+from unpooled.privacy.declared import COLUMNS as SPLIT
+from unpooled.privacy.declared import PROOF, CheckWord, Colluding, Confidence, SplitWord, says
 from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.plan import Card, Plan, Release, Study, check_parameters
 from unpooled.privacy.sensitivity import category_counts, column_moments, household_row
-from unpooled.privacy.study import COLUMNS as SPLIT
-from unpooled.privacy.study import PROOF
 from unpooled.privacy.unit import Adjacency, Split, Unit
 from unpooled.protocol.registry import COLUMNS, ROWS, Template
 from unpooled.schedules import table

@@ -19,10 +19,9 @@ from unpooled.models.describe import MODEL
 from unpooled.models.describe.declared import FARTHEST, Parameters, Range
 from unpooled.models.describe.fit import ArmsSummary, Correlation, Difference, Estimate, JointSummary, Summary
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.declared import says
+from unpooled.privacy.declared import COLUMNS, PROOF, says
 from unpooled.privacy.origin import BOUNDS_INPUT
 from unpooled.privacy.plan import Study
-from unpooled.privacy.study import COLUMNS, PROOF
 from unpooled.privacy.table import Table
 from unpooled.protocol.local import columns_of_parties
 

@@ -12,8 +12,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.earlier import ALIKE, DrawnModel, EarlierCoefficients, ResponseKind, with_response
 from unpooled.inference.priors import check_models
 from unpooled.linear.declared import EarlierModels
-from unpooled.privacy.declared import CheckWord, says
-from unpooled.privacy.study import PROOF
+from unpooled.privacy.declared import PROOF, CheckWord, says
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.protocol.registry import COLUMNS, Template
 from unpooled.schedules import table

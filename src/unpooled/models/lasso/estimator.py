@@ -26,7 +26,7 @@ from unpooled.models.lasso.frank_wolfe_rows import design_of as rounds_of
 from unpooled.models.lasso.joint import OF_ROUNDS
 from unpooled.models.lasso.outlook import VARIANCE, ScoreOutlook, outlook_of_rounds, recommend
 from unpooled.privacy.bounds import Coding, Column
-from unpooled.privacy.study import PROOF
+from unpooled.privacy.declared import PROOF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

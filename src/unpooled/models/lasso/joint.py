@@ -20,8 +20,8 @@ from unpooled.models.lasso.frank_wolfe_rows import compile_plan as compile_round
 from unpooled.models.lasso.moments_fit import PENALTY, Agreement, Mixture, coordinate_standard, drawn_by, in_ball, penalised
 from unpooled.models.lasso.moments_rows import StandardDesign, compile_standard
 from unpooled.privacy.bounds import Coding
+from unpooled.privacy.declared import PROOF
 from unpooled.privacy.plan import check_parameters
-from unpooled.privacy.study import PROOF
 from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_moments
 from unpooled.products.plan import plan_of
