@@ -14,6 +14,7 @@ import pytest
 import unpooled
 from unpooled import Budget, PrivateGLM, PrivateLinearRegression, PrivateLogisticRegression, describe, survival, tabulate
 from unpooled.errors import BudgetRefusal, DataError, PrivacyLeakWarning, UsageError
+from unpooled.privacy.bounds import Coding, Column
 
 RNG = np.random.default_rng(0)
 N = 600
@@ -209,3 +210,13 @@ def test_dates_are_ranges() -> None:
     gaps = frames["python"].assign(seen=[None, *dates[1:]])
     with pytest.raises(DataError, match="holds a missing value"):
         linear(bounds=bounds, formula="sbp ~ seen").fit(gaps)
+
+
+@pytest.mark.guarantee
+def test_a_column_whose_values_are_all_missing_is_one_of_numbers_where_a_range_is_declared() -> None:
+    column = Column("age", 20.0, 90.0, missing="absent")
+    coded, present = Coding((column,), 16).code((np.array([None, None], dtype=object),))
+    assert not coded.any()
+    assert not present.any()
+    with pytest.raises(DataError, match="of dates the first and the last day"):
+        Coding((column,), 16).code((np.array(["2024-05-01", None], dtype=object),))

@@ -27,7 +27,7 @@ from unpooled.inference.drawing import new_figure
 from unpooled.inference.results import Result, TableOutput
 from unpooled.models import load
 from unpooled.protocol.registry import Panel
-from unpooled.protocol.terms import PrintedTable
+from unpooled.protocol.terms import PrintedTable, ResultTerm, as_table
 from unpooled.study.saved import homes
 from unpooled.testing.results import check_forms
 
@@ -377,3 +377,11 @@ def test_ipython_shows_the_table_and_a_plain_console_the_short_form() -> None:
         HARD[2]._repr_pretty_(printer, cycle)
         assert printer.said == (repr(HARD[2]) if cycle else str(HARD[2]))
     assert repr(HARD[2]) == "Made(3 lines)"
+
+
+@pytest.mark.guarantee
+def test_a_table_of_lines_has_the_columns_of_which_something_is_known() -> None:
+    text = as_table((ResultTerm("age", 0.5, std_error=0.1), ResultTerm("dose", -1.0, std_error=0.2)))
+    assert [line.split()[0] for line in text.splitlines()] == ["term", "age", "dose"]
+    assert "std_error" in text
+    assert "conf_low" not in text
