@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -57,24 +57,43 @@ if TYPE_CHECKING:
 
 
 # --- A fit under way -------------------------------------------------------------------------------------------------------
-# A study of a generalised linear model under way: what was learnt so far, in standardised units.
+# A study of a generalised linear model under way: what every request carries. Where the coefficients stand goes from step to step.
 
 
 @dataclass
 class GlmFit(Rounds[GlmDesign]):
-    """A study under way: what was learnt so far, in standardised units."""
+    """A study under way: it asks for totals, and knows what every request of its rounds carries."""
 
-    standard: Standard | None = None
-    #: What a request begins with: means and deviations, or the slopes along which the rounds are.
-    head: tuple[float, ...] = ()
-    #: What the coefficients are of, the coefficients, and the (q, w) of a typical record with the dispersion.
+    #: What the coefficients are of.
     shape: GlmShape = field(init=False)
-    start: Row = field(default_factory=lambda: np.zeros(0))
+    #: The (q, w) of a typical record with the dispersion; and the base rate as it was released, with the deviation of its noise.
     units: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    #: The base rate as it was released, and the deviation of its noise.
     base_rate: tuple[float, float] = (0.5, 0.0)
-    #: Variance of every coefficient of the rounds, from their own noise and from their pull to the base rate.
-    spread: Row | float = 0.0
+    #: What a request begins with: means and deviations of the columns, or the slopes along which the rounds are.
+    standard: Standard | None = None
+    head: tuple[float, ...] = ()
+
+    def begun(self, total: Total) -> None:
+        """Take what the first total tells: sums of responses and of what they are exposed to, of the parties that take part."""
+        design = self.design
+        present = replace(design, layout=design.layout.present(self.participants))
+        self.shape = shape_of(present, total, self.rows, self.counted)
+        self.units = (*self.shape.units, design.family.dispersion)
+        if design.schedule.probabilities:
+            self.base_rate = (
+                float(total.values[0]) / design.base.grid / self.rows,
+                float(total.deviations[0]) / design.base.grid / self.rows,
+            )
+
+    def standardised(self) -> Generator[list[Ask], Replies, None]:
+        """Ask for the means and deviations of the columns; a study without noise takes the declared ones."""
+        design = self.design
+        if design.schedule.exact:
+            self.standard, self.units = design.long.declared(), (1.0, design.family.most[1], design.family.dispersion)
+        else:
+            total = yield from self.total(SCALES)
+            self.standard = design.scales.decode(total, self.rows)
+        self.head = self.standard.settings
 
     def at(self, start: Row) -> tuple[float, ...]:
         """Return the numbers that a request over standardised rows carries."""
@@ -94,9 +113,9 @@ class GlmFit(Rounds[GlmDesign]):
 
     @property
     def penalty(self) -> Row:
-        """Return the penalty of the sum of losses on every coefficient; a constant has none."""
+        """Return the penalty of the sum of losses on every coefficient; a constant has none, and nothing along one direction."""
         if self.standard is None:
-            return np.zeros(self.start.size)
+            return np.zeros(1)
         return self.shape.penalty(self.standard, self.counted)
 
 
@@ -104,10 +123,12 @@ class GlmFit(Rounds[GlmDesign]):
 # The part of a fit that tells probabilities: the direction of the slopes, and the line of the log odds along a score.
 
 _TUNED = table("glm")
+#: Constant and factor of the log odds of each line whose mean probability predicts.
+Lines: TypeAlias = tuple[tuple[float, float], ...]
 
 
-def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tuple[float, float], ...]]:
-    """Find the direction of the slopes by rounds and their length by one histogram; return the lines whose mean probability predicts."""
+def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Row, Lines]]:
+    """Find the direction of the slopes by rounds and their length by one histogram; return coefficients, and lines whose mean probability predicts."""
     design = fit.design
     rows, intercept = design.short, design.layout.intercept
     start = np.zeros(design.layout.size)
@@ -119,29 +140,29 @@ def direction_and_scale(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tupl
         return step * rows.gradient_of(total)[0]
 
     found = yield from descend(fit, fit.at, move, start, design.schedule.rounds)
-    line = yield from _line_along(fit, found[: fit.shape.columns], None)
-    return line.lines
+    start, line = yield from _line_along(fit, found[: fit.shape.columns], None)
+    return start, line.lines
 
 
-def calibrate(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[tuple[float, float], ...]]:
+def calibrate(fit: GlmFit, start: Row) -> Generator[list[Ask], Replies, tuple[Row, Lines]]:
     """Correct the length of the slopes and the constant by the histogram along the score of the fit, where the plan has one.
 
     Where a small budget was drawn to earlier models, their length may be all wrong: then half of the belief is that nothing is known of it, and
     the lines are returned whose mean probability predicts.
     """
     if not fit.design.schedule.probabilities:
-        return ()
-    slopes, intercept = fit.start[: fit.shape.columns], fit.design.layout.intercept
-    constant = CONSTANT * float(fit.start[-1]) if intercept else 0.0
+        return start, ()
+    slopes, intercept = start[: fit.shape.columns], fit.design.layout.intercept
+    constant = CONSTANT * float(start[-1]) if intercept else 0.0
     length, doubt = float(np.linalg.norm(slopes)), fit.design.schedule.doubt
     unsure = bool(fit.design.parameters.prior) and doubt > 1
     known = Known(constant, length, 1.0, _TUNED.earlier_mass) if unsure else Known(constant, length, doubt)
-    line = yield from _line_along(fit, slopes, known)
-    return line.lines if unsure else ()
+    start, line = yield from _line_along(fit, slopes, known)
+    return start, line.lines if unsure else ()
 
 
-def _line_along(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask], Replies, ScorePosterior]:
-    """Ask for the histogram of classes along these slopes, and set the coefficients to the mean line."""
+def _line_along(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list[Ask], Replies, tuple[Row, ScorePosterior]]:
+    """Ask for the histogram of classes along these slopes; return the coefficients of the mean line, and the line."""
     design, length = fit.design, float(np.linalg.norm(slopes))
     intercept = design.layout.intercept
     unit = slopes / length if length > 0 else np.zeros_like(slopes)
@@ -150,8 +171,7 @@ def _line_along(fit: GlmFit, slopes: Row, known: Known | None) -> Generator[list
     counts, deviation = design.outcomes.decode(total)
     released = ScoreCounts(counts, deviation, *fit.base_rate, fit.rows)
     line = score_posterior(released, intercept=intercept, known=known)
-    fit.start = np.append(line.slope * unit, [line.constant / CONSTANT] * intercept)
-    return line
+    return np.append(line.slope * unit, [line.constant / CONSTANT] * intercept), line
 
 
 # --- Residuals -------------------------------------------------------------------------------------------------------------
@@ -185,25 +205,25 @@ class Cutting:
         """Return the dispersion that a table prints: of a negative binomial its parameter, else the factor of the variance."""
         return self.family.dispersion if self.family.scattered else self.factor
 
-    def before(self) -> Generator[list[Ask], Replies, None]:
+    def before(self, start: Row) -> Generator[list[Ask], Replies, None]:
         """Ask for the histogram of residuals where the plan has one: it tells a dispersion, and what is cut off."""
         fit = self.fit
         design = fit.design
         if not design.schedule.cells:
             return
-        total = yield from fit.total(CELLS, fit.at(fit.start))
+        total = yield from fit.total(CELLS, fit.at(start))
         counts = design.long.cells.decode(total, fit.rows)
         if design.scattered:
             self._scattered(counts.mean_square())
             self._counted = True
         self.clipping = self._cut_off(counts)
 
-    def converged(self) -> Generator[list[Ask], Replies, bool]:
+    def converged(self, start: Row) -> Generator[list[Ask], Replies, bool]:
         """Ask for the squares of residuals of a fit without noise; return True if its coefficients depend on what they tell."""
         design = self.fit.design
         if self._told or SPREAD not in design.totals:
             return False
-        yield from self._squares()
+        yield from self._squares(start)
         return self.family.weighted_by_dispersion
 
     def moved(self, ratio: float) -> None:
@@ -230,12 +250,12 @@ class Cutting:
         self.family = replace(family, dispersion=found)
         return found
 
-    def _squares(self) -> Generator[list[Ask], Replies, None]:
+    def _squares(self, start: Row) -> Generator[list[Ask], Replies, None]:
         """The mean square of Pearson residuals, and the dispersion that follows."""
         fit, rows, self._told = self.fit, self.fit.design.long, True
-        total = yield from fit.total(SPREAD, fit.at(fit.start))
+        total = yield from fit.total(SPREAD, fit.at(start))
         square, _ = rows.square_of(total)
-        self._scattered(square / max(fit.rows - fit.start.size, 1))
+        self._scattered(square / max(fit.rows - start.size, 1))
 
     def _scattered(self, square: float) -> None:
         """Take the dispersion of counts whose squared Pearson residuals have this mean."""
@@ -295,37 +315,37 @@ class Drawing:
         """Return where rounds begin: the base rate, and all models weighted as if all and none were alike likely."""
         return np.asarray(self.fit.shape.start + self.there.sum(axis=0) / (1 + len(self.there)))
 
-    def after_rounds(self, pull: Row | float, noise: Row | float) -> None:
-        """Take what rounds found; ``pull``: how far each coefficient was held back, ``noise``: the variance of one gradient in it.
+    def after_rounds(self, start: Row, pull: Row | float, noise: Row | float) -> Row:
+        """Return where rounds arrived; ``pull``: how far each coefficient was held back, ``noise``: the variance of one gradient in it.
 
         Where nothing follows them, what they found is drawn to the models.
         """
         fit, schedule = self.fit, self.fit.design.schedule
         kept, gain = averaged_rounds(schedule.rounds, schedule.step)
         arrived, variance = kept / (1 + pull), gain / (1 + pull) ** 2 * noise
-        found = self.begin + (fit.start - self.begin) / arrived
+        found = self.begin + (start - self.begin) / arrived
         variances = np.broadcast_to(np.maximum(variance / arrived**2, 1e-12), found.shape)
         self.rounds = found - fit.shape.start, fit.shape.of_rounds(variances)
-        if schedule.method is GlmMethod.GRADIENT:
-            mean, _, weights, deviations = self._drawn(Told.of(*self.rounds, fit.still))
-            fit.start = fit.shape.start + mean
-            self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), ())
+        if schedule.method is not GlmMethod.GRADIENT:
+            return start
+        mean, _, weights, deviations = self._drawn(Told.of(*self.rounds, fit.still))
+        self.drawn = DrawnTo(named(fit.design.parameters.prior, weights, deviations), ())
+        return np.asarray(fit.shape.start + mean)
 
-    def of_step(self, estimates: Estimates, left: Matrix | None) -> Estimates:
-        """Return the posterior of a Newton step's estimates with the models.
+    def of_step(self, estimates: Estimates, arrived: Row, left: Matrix | None) -> tuple[Estimates, Row]:
+        """Return the posterior of a Newton step's estimates with the models, and the coefficients that predict.
 
         ``left`` is the covariance about where rounds and step arrived together, which predictions follow; None without noise, where both are one.
         An interval would be too short by it, for rounds may have ended before they settled.
         """
         fit = self.fit
-        base, arrived = fit.shape.start, fit.start
+        base = fit.shape.start
         mean, covariance, weights, deviations = self._drawn(self._told(estimates))
         said = named(fit.design.parameters.prior, weights, deviations)
         found, self.drawn = posterior_of(estimates, fit.back @ (base + mean), fit.back @ covariance @ fit.back.T, said)
         if left is not None:
             mean = self._drawn(self._told(estimates, (arrived, left)))[0]
-        fit.start = base + mean
-        return found
+        return found, np.asarray(base + mean)
 
     def _told(self, estimates: Estimates, nearer: tuple[Row, Matrix] | None = None) -> Told:
         """Return what the estimates say, less the base rate; of directions that the step does not tell, rounds still tell something."""
@@ -352,69 +372,72 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     design = plan.design
     fit = GlmFit(plan)
     yield from fit.begin(design.weighting)
-    total = yield from fit.total(BASE)
-    present = replace(design, layout=design.layout.present(fit.participants))
-    fit.shape = shape_of(present, total, fit.rows, fit.counted)
-    fit.units = (*fit.shape.units, design.family.dispersion)
-    if design.schedule.probabilities:
-        fit.base_rate = (
-            float(total.values[0]) / design.base.grid / fit.rows,
-            float(total.deviations[0]) / design.base.grid / fit.rows,
-        )
+    fit.begun((yield from fit.total(BASE)))
     if design.schedule.method is GlmMethod.MEAN:
-        return _result(fit, None, fit.shape.of_base())
+        return _result(fit, fit.shape.of_base())
     if design.directions is not None:
         return (yield from _along(fit, design.directions))
-    if design.schedule.exact:
-        fit.standard, fit.units = design.long.declared(), (1.0, design.family.most[1], design.family.dispersion)
-    else:
-        total = yield from fit.total(SCALES)
-        fit.standard = design.scales.decode(total, fit.rows)
-    fit.head, fit.start = fit.standard.settings, fit.shape.start
+    yield from fit.standardised()
     if design.schedule.method is GlmMethod.DIRECTION:
-        lines = yield from direction_and_scale(fit)
-        return _result(fit, None, lines=lines)
+        start, lines = yield from direction_and_scale(fit)
+        return _result(fit, _natural(fit, start), lines=lines)
+    start = fit.shape.start
+    spread: Row | float = 0.0
     drawing = Drawing(fit) if design.parameters.prior else None
     if design.schedule.rounds:
-        yield from _descent(fit, drawing)
+        start, spread = yield from _descent(fit, start, drawing)
     if design.schedule.method is not GlmMethod.NEWTON:
-        lines = yield from calibrate(fit)
-        return _result(fit, None, drawing=drawing, lines=lines)
-    newton, cutting, left = yield from _newton(fit)
+        start, lines = yield from calibrate(fit, start)
+        return _result(fit, _natural(fit, start), drawing=drawing, lines=lines)
+    newton, cutting, start, left = yield from _newton(fit, start, spread)
     if drawing is not None:
-        newton = drawing.of_step(newton, left)
-    yield from calibrate(fit)
-    return _result(fit, newton, dispersion=cutting.dispersion, clipping=cutting.clipping, drawing=drawing)
+        newton, start = drawing.of_step(newton, start, left)
+    start, _ = yield from calibrate(fit, start)
+    return _result(
+        fit, _natural(fit, start), newton, dispersion=cutting.dispersion, clipping=cutting.clipping, drawing=drawing
+    )
 
 
-def _descent(fit: GlmFit, drawing: Drawing | None = None) -> Generator[list[Ask], Replies, None]:
-    """Steps along noisy gradients, pulled to the base rate as far as their noise says; the mean of the later half of the iterates."""
+def _natural(fit: GlmFit, start: Row) -> Row:
+    """Return the coefficients of the data's own units, with a constant of 0 where none is fitted."""
+    own, p = np.asarray(fit.back @ start), len(fit.design.layout.names)
+    return own if fit.design.layout.intercept else np.column_stack([own.reshape(-1, p), np.zeros(own.size // p)]).ravel()
+
+
+def _descent(
+    fit: GlmFit, start: Row, drawing: Drawing | None = None
+) -> Generator[list[Ask], Replies, tuple[Row, Row | float]]:
+    """Steps along noisy gradients, pulled to the base rate as far as their noise says; the mean of the later half of the iterates.
+
+    The other number is the variance of every coefficient, from the rounds' own noise and from their pull.
+    """
     design, schedule, shape = fit.design, fit.design.schedule, fit.shape
-    base, slopes = fit.start if drawing is None else drawing.begin, shape.slopes
+    base, slopes = start if drawing is None else drawing.begin, shape.slopes
     pull: Row | float = 0.0
     once: Row | float = 0.0
+    spread: Row | float = 0.0
 
     def move(total: Total, current: Row) -> Row:
-        nonlocal pull, once
+        nonlocal pull, once, spread
         gradient, noise = design.short.gradient_of(total)
         curvature = shape.curvature(fit.counted)
         once = (noise / curvature) ** 2
-        fit.spread = once / schedule.rounds
-        pull = fit.spread * slopes / PRIOR
+        spread = once / schedule.rounds
+        pull = spread * slopes / PRIOR
         pulls = pull + fit.penalty / fit.units[0] / curvature
         gradient = shape.stepped(gradient) / curvature - pulls * (current - base)
         return np.asarray(schedule.step / (1 + pulls) * gradient)
 
-    fit.start = yield from descend(fit, fit.at, move, base, schedule.rounds)
+    start = yield from descend(fit, fit.at, move, base, schedule.rounds)
     if drawing is not None:
-        drawing.after_rounds(pull, once)
+        start = drawing.after_rounds(start, pull, once)
     elif schedule.method is GlmMethod.GRADIENT and not design.family.classes:
         kept, gain = averaged_rounds(schedule.rounds, schedule.step)
         arrived = np.broadcast_to(kept / (1 + pull), base.shape)
         noise = np.broadcast_to(gain / (1 + pull) ** 2 * once, base.shape)
-        fit.start = base + believed_slopes(fit.start - base, arrived, noise, shape.moving, slopes)
+        start = base + believed_slopes(start - base, arrived, noise, shape.moving, slopes)
     # The later half has half the gradients, and the pull to the base rate moves a coefficient of the size that was believed so far.
-    fit.spread = 2 * fit.spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
+    return start, 2 * spread + (pull / (1 + pull)) ** 2 * PRIOR / slopes
 
 
 def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies, GlmResult]:
@@ -422,44 +445,46 @@ def _along(fit: GlmFit, directions: Directions) -> Generator[list[Ask], Replies,
     total = yield from fit.total(MOMENTS)
     slopes = directions.decode(total, fit.rows)
     constant = fit.shape.constant / CONSTANT
-    fit.head, fit.start = tuple(slopes.tolist()), np.array([1.0, *[constant] * directions.layout.intercept])
-    yield from _descent(fit)
+    fit.head = tuple(slopes.tolist())
+    start, _ = yield from _descent(fit, np.array([1.0, *[constant] * directions.layout.intercept]))
     # Of coded rows: the length that becomes 1 is divided by, and the constant takes its part of it.
-    coded = float(fit.start[0]) * slopes * directions.share / directions.longest
+    coded = float(start[0]) * slopes * directions.share / directions.longest
     width, centre = directions.layout.coding.units
     own = coded if directions.unit else coded / width
-    intercept = CONSTANT * float(fit.start[1]) if directions.layout.intercept else 0.0
-    return _result(fit, None, np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
+    intercept = CONSTANT * float(start[1]) if directions.layout.intercept else 0.0
+    return _result(fit, np.append(own, intercept - (0.0 if directions.unit else float(centre @ own))))
 
 
-def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutting, Matrix | None]]:
+def _newton(
+    fit: GlmFit, start: Row, spread: Row | float
+) -> Generator[list[Ask], Replies, tuple[Estimates, Cutting, Row, Matrix | None]]:
     """Take the plan's Newton steps from the end of the rounds, or without noise all that convergence takes.
 
-    The last of what is returned is the covariance of the noise that is left in the coefficients for predictions.
+    The last two of what is returned are the coefficients for predictions, and the covariance of the noise that is left in them.
     """
     design, exact = fit.design, fit.design.schedule.exact
     cutting = Cutting(fit)
     size = math.inf
-    yield from cutting.before()
+    yield from cutting.before(start)
     for index in range(design.schedule.steps):
-        total = yield from fit.total(SCORE, fit.at(fit.start), index)
+        total = yield from fit.total(SCORE, fit.at(start), index)
         score, noise = design.long.gradient_of(total)
         score, noise = fit.shape.received(score) * fit.units[0], noise * fit.units[0]
-        total = yield from fit.total(INFORMATION, fit.at(fit.start), index)
+        total = yield from fit.total(INFORMATION, fit.at(start), index)
         released = (number * fit.units[1] ** power for power, number in enumerate(design.long.information_of(total), 1))
         gram, variance = fit.shape.information(*released)
-        score = score - fit.penalty * fit.start
+        score = score - fit.penalty * start
         known = fit.shape.known(gram, variance, fit.penalty, fit.still, noise)
         move = known.inverse @ score
         if exact:
             move *= min(1.0, _TUNED.newton_step / max(float(np.linalg.norm(move)), 1e-300))
         if exact or index < design.schedule.steps - 1:
-            fit.start = fit.start + move
-        before, size = size, float(np.abs(move).max()) / (1 + float(np.abs(fit.start).max()))
+            start = start + move
+        before, size = size, float(np.abs(move).max()) / (1 + float(np.abs(start).max()))
         if exact and (
             size <= CONVERGED or before / 2 <= size <= ROUNDED
         ):  # no longer shorter: the grid of the rows is all that is left
-            again = yield from cutting.converged()
+            again = yield from cutting.converged(start)
             if not again:
                 break
     longer = 0.0
@@ -468,25 +493,25 @@ def _newton(fit: GlmFit) -> Generator[list[Ask], Replies, tuple[Estimates, Cutti
         longer = (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
         move[-1] += longer
         cutting.moved(ratio)
-    estimate = fit.start if exact else fit.start + move
+    estimate = start if exact else start + move
     meat: tuple[Matrix, Matrix] | None = None
     if MEAT in design.totals:
-        total = yield from fit.total(MEAT, fit.at(fit.start))
+        total = yield from fit.total(MEAT, fit.at(start))
         squares, variances = design.long.meat_of_pulls(total)
         meat = squares * fit.units[0] ** 2, variances * fit.units[0] ** 4
     noises = np.full(score.size, noise**2)
     tail = (0.0, 0.0) if cutting.clipping is None else cutting.clipping.tail
-    found, left = _step(fit, estimate, known, noises, cutting.own, tail, meat), None
+    found, left = _step(fit, estimate, start, known, noises, cutting.own, tail, meat), None
     if not exact:
         # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
         weighted = noisy_gram.psd_part(known.information)
         met = fit.shape.met(move, known.variance, noises)
-        moved, left = _believed_move(weighted, fit.shape.believed(fit.spread), met, score)
-        fit.start = fit.start + moved
+        moved, left = _believed_move(weighted, fit.shape.believed(spread), met, score)
+        start = start + moved
         if design.layout.intercept:
-            fit.start[-1] += tail[0] / CONSTANT + longer
+            start[-1] += tail[0] / CONSTANT + longer
             left[-1, -1] += (tail[1] / CONSTANT) ** 2
-    return found, cutting, left
+    return found, cutting, start, left
 
 
 def _believed_move(weighted: Matrix, variances: Row | float, met: Matrix, score: Row) -> tuple[Row, Matrix]:
@@ -529,6 +554,7 @@ def _at_new_level(
 def _step(
     fit: GlmFit,
     estimate: Row,
+    start: Row,
     known: Curvature,
     noises: Row,
     dispersion: float,
@@ -544,7 +570,7 @@ def _step(
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
     sampling = inverse @ scores @ inverse
-    met = inverse @ fit.shape.met(estimate - fit.start, known.variance, noises) @ inverse
+    met = inverse @ fit.shape.met(estimate - start, known.variance, noises) @ inverse
     if tail[1]:
         estimate = estimate.copy()
         estimate[-1] += tail[0] / CONSTANT
@@ -561,22 +587,18 @@ def _step(
 
 def _result(
     fit: GlmFit,
-    newton: Estimates | None,
-    own: Row | None = None,
+    own: Row,
+    newton: Estimates | None = None,
     *,
     dispersion: float = 1.0,
     clipping: Clipping | None = None,
     lines: tuple[tuple[float, float], ...] = (),
     drawing: Drawing | None = None,
 ) -> GlmResult:
-    """Return the result; ``own`` are coefficients in the data's own units, or None: those that the fit ended with."""
+    """Return the result; ``own`` are coefficients in the data's own units."""
     design = fit.design
     names, confidence = design.layout.names, design.parameters.confidence
     shape, p = fit.shape, len(names)
-    if own is None:
-        own = fit.back @ fit.start
-        if not design.layout.intercept:
-            own = np.column_stack([own.reshape(-1, p), np.zeros(own.size // p)]).ravel()
     told: dict[str, tuple[float | None, float | None, bool]] = {}
     if newton is not None:  # of coefficients that have a value of their own
         found = wald_lines(newton.names, *newton.own, confidence)
