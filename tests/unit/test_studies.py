@@ -590,7 +590,10 @@ def test_the_file_systems_refusals_are_words(world: Path) -> None:
 def test_an_unknown_parameter_is_told_the_known_ones(world: Path) -> None:
     study = world / "study.toml"
     study.write_text(study.read_text() + "\n[parameters]\nconfidenc = 0.9\n")
-    assert "It has columns, confidence" in command(world, "plan", "study.toml", code=2)
+    said = command(world, "plan", "study.toml", code=2)
+    assert "unknown field `confidenc`: model 'describe' takes no 'confidenc': did you mean 'confidence'?" in said
+    study.write_text(study.read_text().replace("confidenc =", "wieght ="))
+    assert "it takes columns, confidence, by, ranges" in command(world, "plan", "study.toml", code=2)
 
 
 def test_a_card_with_a_control_character_in_a_name_can_be_read_back(tmp_path: Path) -> None:

@@ -409,7 +409,7 @@ def _literal(reader: Reader) -> float | str:
 _LARGEST_DEGREE = 10
 _LARGEST_SPLINE_DEGREE, _MOST_KNOTS = 5, 100
 _RESPONSE = (
-    "a formula has one response, and the response is used as it is declared, so its bounds and its units stay what the parties approved. Write the column alone, "
+    "the response is used as it is declared, one column, so its bounds and its units stay what the parties approved. Write the column alone, "
     "or Surv(time, event); transform it in your data, or choose a family (log link for a log response)"
 )
 
