@@ -178,17 +178,25 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 _OTHER_WORDS = {
     "sample_weight": "weights= of fit are weights of rows, inside a declared weights_bounds (PrivateLinearRegression, PrivateGLM)",
     "n_jobs": "a fit uses every core that the process may use, and none twice: limit them with the environment variable NUMBA_NUM_THREADS",
-    "alpha": "the strength of a penalty is ridge (PrivateGLM), penalty (PrivateLogisticRegression) or prior_precision (PrivateLinearRegression)",
-    "C": "the strength of a penalty is ridge (PrivateGLM) or penalty (PrivateLogisticRegression): 1 / (n C)",
-    "level": "the confidence of intervals is confidence",
-    "conf.level": "the confidence of intervals is that of summary(), confint() and tidy()",
+    "level": "the confidence of intervals is that of summary(confidence=...), and in R of summary(), confint() and tidy()",
+    "conf.level": "the confidence of intervals is that of summary(confidence=...), and in R of summary(), confint() and tidy()",
     "data_norm": "a bound on the length of a row is Bounds(norm=R)",
+}
+#: Words of other libraries, and the parameters that are meant by them: of those the one that a call has.
+_SAME = {
+    "level": ("confidence",),
+    "conf.level": ("confidence",),
+    "alpha": ("ridge", "penalty", "prior_precision"),
+    "C": ("ridge", "penalty"),
 }
 
 
 def not_taken(name: str, word: str, known: Sequence[str]) -> str:
     """Return the words that refuse an argument: what it is called here, or which ones there are."""
-    near = get_close_matches(word, known, n=1)
-    if word in _OTHER_WORDS:
+    same = [one for one in _SAME.get(word, ()) if one in known]
+    if same and word == "C":
+        return f"{name} takes no 'C': the strength of its penalty is {same[0]}, 1 / (n C)"
+    if word in _OTHER_WORDS and not same:
         return f"{name} takes no {word!r}: {_OTHER_WORDS[word]}"
+    near = same or get_close_matches(word, known, n=1)
     return f"{name} takes no {word!r}: {f'did you mean {near[0]!r}?' if near else f'it takes {listed(known)}'}"

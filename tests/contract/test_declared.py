@@ -22,6 +22,7 @@ from unpooled.cli.schemas.files import FILES, declared_parameters, file_document
 from unpooled.errors import UsageError
 from unpooled.estimation.calls import _parts, in_study
 from unpooled.estimation.parameters import check
+from unpooled.inference.estimates import wald_lines
 from unpooled.models import load
 from unpooled.privacy.declared import Parameter, parameters_of
 from unpooled.privacy.study import check_parameters
@@ -173,3 +174,138 @@ def test_the_committed_files_are_what_the_declared_parameters_say() -> None:
     page = (ROOT / "docs/studies.md").read_text(encoding="utf-8")
     assert all(f"{{include}} parameters/{name}" in page for name in held)
     assert all(load(model).template for model in declared_parameters())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_line_of_a_new_study_file_may_stand_without_its_comment_sign(model: str) -> None:
+    text = template(model, ["a.card.toml", "b.card.toml"])
+    own = text.partition("[parameters]\n")[2].split("\n[")[0]
+    lines = [line for line in own.splitlines() if " = " in line]
+    assert lines
+    for line in lines:
+        assert not problems(text.replace(line, line.removeprefix("# "))), line
+
+
+EARLIER = """
+prior = ["rows:register.csv", "run:spring.run", { name = "Lund 2019", intercept = -4.2, coefficients = { age = 0.05 } }]
+prior_rows = "others"
+prior_analysis = "stay"
+"""
+RIGHT = [
+    ("bayes", "prior_precision = 3.5"),
+    ("bayes", EARLIER),
+    ("glm", 'prior = "run:spring.run"'),
+    ("pride", 'family = ""\nloss = ""'),
+    ("pride", "alpha = 0.5"),
+    ("stacking", 'prior = "run:spring.run"'),
+    ("stacking", "prior = { a = [0.5] }"),
+    ("pls", 'response = ["starch", "oil"]\nn_components = 4'),
+]
+WRONG = [
+    ("bayes", 'prior_precision = "much"'),
+    ("bayes", 'prior = "spring.run"'),
+    ("bayes", 'prior_rows = "mine"'),
+    ("tables", EARLIER),
+    ("glm", 'site_effects = "random"'),
+    ("glm", 'method = "irls"'),
+]
+
+
+@pytest.mark.parametrize(("model", "line"), RIGHT)
+def test_the_schema_admits_every_form_that_a_study_may_have(model: str, line: str) -> None:
+    text = template(model, ["a.card.toml", "b.card.toml"])
+    key = line.strip().partition(" ")[0]
+    free = "\n".join(part for part in text.splitlines() if part.partition(" ")[0] != key)
+    assert not problems(free.replace("[parameters]", f"[parameters]\n{line}"))
+
+
+@pytest.mark.parametrize(("model", "line"), WRONG)
+def test_the_schema_marks_what_no_study_may_have(model: str, line: str) -> None:
+    assert problems(template(model, ["a.card.toml", "b.card.toml"]).replace("[parameters]", f"[parameters]\n{line}"))
+
+
+@pytest.mark.parametrize("word", ["unit", "adjacency", "calibration"])
+def test_the_schema_lists_the_words_that_every_study_has(word: str) -> None:
+    text = template("glm", ["a.card.toml"])
+    lines = [line for line in text.splitlines() if line.partition(" ")[0] != word]
+    assert problems("\n".join(lines).replace("[privacy]", f'[privacy]\n{word} = "another"'))
+
+
+# --- roles and numbers of a study ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_role_that_a_model_has_not_is_refused(name: str) -> None:
+    """A misspelt role of ``[trust]`` had been the default, without a word."""
+    study = CASES[name]().study
+    asked = msgspec.structs.replace(study, trust=study.trust | {"aggregaton": "trusted"})
+    with pytest.raises(UsageError, match=r"aggregaton|stands with it"):
+        load(study.row).compile(asked)
+    assert problems(template("glm", ["a.card.toml"]) + '\n[trust]\naggregaton = "trusted"\n')
+    assert not problems(template("glm", ["a.card.toml"]) + '\n[trust]\naggregation = "trusted"\n')
+
+
+def test_a_question_is_asked_for_the_first_time_or_again() -> None:
+    with pytest.raises(UsageError, match="from 1 on"):
+        msgspec.structs.replace(CASES["bayes"]().study, run=0)
+
+
+# --- classes that users make from estimators -------------------------------------------------------------------------------
+
+
+SITES = {f"site {k}": 100 for k in range(4)}
+
+
+class Own(unpooled.PrivateGLM):
+    """A class with a constructor of its own, which sets what its users need not know."""
+
+    def __init__(self, epsilon: float = 1.0, mine: int = 3) -> None:
+        super().__init__(epsilon=epsilon, tolerate=1, method="gradient", bounds={"x0": (0, 1), "x1": (0, 1)}, classes=[0, 1])
+        self.mine = mine
+
+
+def test_a_class_with_a_constructor_of_its_own_asks_for_what_its_base_was_given() -> None:
+    plan = Own(epsilon=2.0).plan(400, 2, SITES)
+    same = unpooled.PrivateGLM(
+        epsilon=2.0, tolerate=1, method="gradient", bounds={"x0": (0, 1), "x1": (0, 1)}, classes=[0, 1]
+    ).plan(400, 2, SITES)
+    assert plan.study.parameters["tolerate"] == 1
+    assert plan.hash == same.hash
+    assert clone(Own(mine=5)).get_params() == {"epsilon": 1.0, "mine": 5}
+    with pytest.raises(UsageError, match=r"^epsilon must be"):
+        Own(epsilon="much").plan(400, 2)  # type: ignore[arg-type]
+
+
+# --- words of calls --------------------------------------------------------------------------------------------------------
+
+
+def test_no_call_lists_a_word_that_it_always_refuses() -> None:
+    listed = {name: {one.name: set(one.choices) for one in call.arguments.values()} for name, call in CALLS.items()}
+    assert listed["PrivateGLM"]["calibration"] == {"sound"}
+    assert "random" not in listed["PrivateGLM"]["site_effects"]
+    assert listed["PrideRegressor"]["adjacency"] == {"replace"}
+    assert listed["PrideClassifier"]["loss"] == {"logistic"}
+    assert "frank-wolfe" not in listed["PrivateLassoClassifier"]["method"]
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "meant"),
+    [
+        ("TreatmentEffect", "level", "did you mean 'confidence'"),
+        ("PrivateGLM", "level", r"summary\(confidence=...\)"),
+        ("PrivateGLM", "alpha", "did you mean 'ridge'"),
+        ("PrivateLogisticRegression", "C", r"penalty, 1 / \(n C\)"),
+        ("PrivateLinearRegression", "alpha", "did you mean 'prior_precision'"),
+    ],
+)
+def test_a_word_of_another_library_finds_the_parameter_that_the_call_has(name: str, word: str, meant: str) -> None:
+    needed = {one.name: "arm" for one in CALLS[name].arguments.values() if one.default is inspect.Parameter.empty}
+    with pytest.raises(TypeError, match=meant):
+        CALLS[name](**needed, **{word: 0.9})
+
+
+@pytest.mark.parametrize("given", ["a", 95, True, None, float("nan")])
+def test_a_confidence_that_is_none_is_refused(given: Any) -> None:
+    values = np.array([1.0])
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        wald_lines(["x"], values, values, values, given)

@@ -213,7 +213,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
                 "it, so a fit would be another study: ask the study again with its file, or make an estimator of your own"
             )
             raise UsageError(msg)
-        check({name: one.kinds for name, one in self.arguments.items()}, self.get_params(deep=False))
+        check({name: one.kinds for name, one in self.arguments.items()}, self._given)
         self._check_form()
 
     @property
@@ -276,7 +276,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
 
         A formula and earlier models are said apart, by what they depend on.
         """
-        given = self.get_params(deep=False) | self._of_form
+        given = self._given | self._of_form
         return asked_of(fields, given, {*own, "formula", "prior"}) | own | self._formula_parameter
 
     def _asked(
@@ -303,7 +303,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
             trust={role: own.get(role, who) for role, who in (trust or {}).items()},
             public_seed=int(self.public_seed),
             simulation_seed=seed_of(self.random_state),
-            origins=released_origins(self.get_params(deep=False).values()),
+            origins=released_origins(self._given.values()),
             derived=derived,
         )
 
@@ -341,14 +341,14 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         declared = estimator.bounds
         if isinstance(declared, Bounds) and declared.columns([column.name for column in columns]) != tuple(columns):
             lost = (*lost, "the units of time of its columns")
-        origins = released_origins(estimator.get_params(deep=False).values())
+        origins = released_origins(estimator._given.values())
         inputs = sorted({origin.input for origin in plan.study.origins if origin not in origins})
         estimator._unheld = (*lost, *(f"the origin of {INPUT_WORDS[name]}" for name in inputs))
         return estimator.of_study(plan, columns)
 
     def _held_to(self, plan: Plan) -> Self:
         """Keep the names of what protects in this study and is lost in the estimator: then its fit is refused."""
-        given = self.get_params(deep=False)
+        given = self._given
         asked, lost = asked_by(plan, given, (), {}, given)
         protects = {*PROTECTING, *plan.study.trust} & set(given)
         unlike = (name for name in sorted(protects) if name in asked and asked[name] != given[name])

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from unpooled.errors import not_taken
@@ -175,6 +175,10 @@ class PerhapsOverColumns:
     ] = None
 
 
+#: Where columns are split, rows are aligned and visible: none of them can vanish.
+ALIGNED: Mapping[str, Iterable[str]] = MappingProxyType({"adjacency": (Adjacency.ZERO_OUT,)})
+
+
 class OverColumns:
     """What is asked where columns of the same people lie at several parties."""
 
@@ -308,10 +312,14 @@ def _head(kind: Any) -> str:  # noqa: ANN401 - a type
     return f"sequence of {_HEADS.get(parts[0], 'labels')}" if parts else "sequence"
 
 
-def argument_of(one: Parameter) -> Argument:
-    """Return a declared parameter as the argument of a call."""
+#: Of no parameter any word.
+NONE_OF_THEM: Mapping[str, Iterable[str]] = MappingProxyType({})
+
+
+def argument_of(one: Parameter, never: Iterable[str] = ()) -> Argument:
+    """Return a declared parameter as the argument of a call, which takes ``never`` some of its words."""
     kinds, default = _asked(one)
-    choices = one.flag("choices") or ()
+    choices = tuple(word for word in one.flag("choices") or () if word not in never)
     words = " or ".join(map(_shown, choices)) if len(choices) == 1 else f"{{{', '.join(map(_shown, choices))}}}"
     heads = [words if choices and kind is str else _head(kind) for kind in kinds if kind not in {NoneType, Any}]
     return Argument(
@@ -325,7 +333,9 @@ def argument_of(one: Parameter) -> Argument:
     )
 
 
-def arguments_of(*groups: type, first: str = "", left: Iterable[str] = ()) -> dict[str, Argument]:
+def arguments_of(
+    *groups: type, first: str = "", left: Iterable[str] = (), never: Mapping[str, Iterable[str]] = NONE_OF_THEM
+) -> dict[str, Argument]:
     """Return the arguments of a call that takes the parameters of these groups but those that are ``left`` out; of a name in several the last one.
 
     Those that are named ``first`` lead, in this order; required ones come next.
@@ -339,7 +349,7 @@ def arguments_of(*groups: type, first: str = "", left: Iterable[str] = ()) -> di
     leading = first.split()
     place |= {name: k - len(leading) - 1 for k, name in enumerate(leading)}
     order = sorted(found.keys() - set(left), key=lambda name: place.get(name, len(FIRST) + list(found).index(name)))
-    return {name: argument_of(found[name]) for name in order}
+    return {name: argument_of(found[name], never.get(name, ())) for name in order}
 
 
 def signature_of(arguments: Iterable[Argument], *, leading: int = 0, bound: bool = False) -> inspect.Signature:
@@ -384,12 +394,15 @@ def documented(text: str | None, arguments: Iterable[Argument]) -> str | None:
 # The constructor of an estimator, and what of it a study says.
 
 
-def takes(*groups: type, first: str = "", left: Iterable[str] = ()) -> Callable[[type[Estimator]], type[Estimator]]:
+def takes(
+    *groups: type, first: str = "", left: Iterable[str] = (), never: Mapping[str, Iterable[str]] = NONE_OF_THEM
+) -> Callable[[type[Estimator]], type[Estimator]]:
     """Return a decorator that gives an estimator its constructor, the kinds of its parameters and their section in its docstring.
 
-    It takes the parameters of these groups, ``first`` with or without its name, but not those that are ``left`` out.
+    It takes the parameters of these groups, ``first`` with or without its name, but not those that are ``left`` out,
+    and ``never`` some words of a study, by parameter.
     """
-    arguments = arguments_of(*groups, first=first, left=left)
+    arguments = arguments_of(*groups, first=first, left=left, never=never)
 
     def made(cls: type[Estimator]) -> type[Estimator]:
         signature = signature_of(arguments.values(), leading=len(first.split()), bound=True)

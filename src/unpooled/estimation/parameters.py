@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -19,6 +18,7 @@ from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.registry import form_of
 
 if TYPE_CHECKING:
+    from unpooled.estimation.calls import Argument
     from unpooled.privacy.bounds import Column, Missing
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
@@ -279,8 +279,7 @@ class HasForms:
 
     _model: ClassVar[Model]
     calibration: str
-    #: Of scikit-learn's estimators.
-    get_params: Callable[..., dict[str, Any]]
+    arguments: ClassVar[Mapping[str, Argument]]
 
     @property
     def _row(self) -> Model:
@@ -291,10 +290,15 @@ class HasForms:
     def _form(cls, calibration: str) -> Model:
         return cls._model if calibration == Calibration.SOUND else form_of(cls._model.name, Calibration.parse(calibration))
 
+    @property
+    def _given(self) -> dict[str, Any]:
+        """Return the parameters that are declared of the estimator with their values, also where a class made from it has a constructor of its own."""
+        return {name: getattr(self, name) for name in self.arguments}
+
     @classmethod
     def _stands(cls, name: str, given: object) -> bool:
         """Return True if a value is the default of this parameter."""
-        default = inspect.signature(cls).parameters[name].default
+        default = cls.arguments[name].default
         if given is default:
             return True
         return isinstance(given, _PLAIN) and isinstance(given, bool) == isinstance(default, bool) and given == default
@@ -302,7 +306,7 @@ class HasForms:
     @property
     def _of_form(self) -> dict[str, Any]:
         """Return the form's own values for parameters that stand at their defaults."""
-        own = self.get_params(deep=False)
+        own = self._given
         return {
             name: value for name, value in self._row.form.defaults.items() if name in own and self._stands(name, own[name])
         }
@@ -313,7 +317,7 @@ class HasForms:
 
     def _check_form(self) -> None:
         """Refuse parameters that the form does not have."""
-        row, own = self._row, self.get_params(deep=False)
+        row, own = self._row, self._given
         for name in sorted(row.form.lacks & set(own)):
             allowed = name in row.form.defaults and isinstance(own[name], _PLAIN) and own[name] == row.form.defaults[name]
             if not allowed and not self._stands(name, own[name]):

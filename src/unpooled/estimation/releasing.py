@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -72,7 +73,8 @@ def asks(*groups: type, leading: str, left: Iterable[str] = ()) -> Callable[[Cal
             check(kinds, values)
             return function(SimpleNamespace(**values))
 
-        call.__signature__ = signature  # type: ignore[attr-defined]
+        found = inspect.signature(function).return_annotation
+        call.__signature__ = signature.replace(return_annotation=found)  # type: ignore[attr-defined]
         call.__doc__ = documented(function.__doc__, arguments.values())
         call.arguments = arguments  # type: ignore[attr-defined]
         return call

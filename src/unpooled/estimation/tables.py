@@ -111,6 +111,7 @@ def table_of(data: Any, names: Sequence[str] | None = None) -> Table:  # noqa: A
     if is_frame(data):
         data = _of_frame(data)
     if isinstance(data, Mapping):
+        names = None if names is None else list(names)  # also of an array
         missing = [name for name in names or () if name not in data]
         if missing:
             msg = f"there is no column {missing[0]!r} in the data"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -140,12 +141,17 @@ class Estimates(msgspec.Struct, frozen=True):
         return tuple(lines), tuple(name for name, sure in zip(printed.names, told.tolist(), strict=True) if not sure)
 
 
+def check_confidence(confidence: float) -> None:
+    """Refuse a confidence that is no number between 0 and 1."""
+    if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence < 1:
+        raise UsageError("confidence must be a number between 0 and 1, as 0.95")
+
+
 def wald_lines(
     names: Sequence[str], values: Row, variances: Row, sampling: Row, confidence: float, against: Row | float = 0.0
 ) -> list[SummaryTerm]:
     """Return estimates with standard errors, z tests against values, and intervals."""
-    if not 0 < confidence < 1:
-        raise UsageError("confidence must lie between 0 and 1")
+    check_confidence(confidence)
     errors = np.sqrt(np.maximum(variances, 0.0))
     privacy = np.sqrt(np.maximum(variances - sampling, 0.0))
     z = np.divide(values - against, errors, out=np.zeros_like(values), where=errors > 0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
+from unpooled.inference.estimates import check_confidence
 from unpooled.inference.results import Result
 from unpooled.protocol.registry import Panel
 from unpooled.schedules import table
@@ -93,6 +94,7 @@ class LifeTable(msgspec.Struct, frozen=True):
 
     def kaplan_meier(self, confidence: float = 0.95) -> KaplanMeier:
         """Return the curve at the ends of the intervals, with pointwise bands that hold sampling and privacy noise."""
+        check_confidence(confidence)
         events, censored = np.array(self.events), np.array(self.censored)
         logs = _log_survival(events, censored, self.stayed)
         effective = np.maximum(self.at_risk - censored / 2, _CERTAIN)

@@ -192,7 +192,8 @@ class Result(Savable):
         """Return the lines as a pandas data frame, indexed by their names."""
         rows = [dict(line) for line in self._numbers()]
         frame = _package("pandas", "to_pandas").DataFrame(rows)
-        return frame.set_index(next(iter(rows[0]))) if rows else frame
+        unknown = {name: float for name in frame.columns if frame[name].isna().all()}  # pandas would hold objects
+        return frame.astype(unknown).set_index(next(iter(rows[0]))) if rows else frame
 
     def to_polars(self) -> Any:  # noqa: ANN401 - as above
         """Return the lines as a polars data frame; null stands where nothing is known."""

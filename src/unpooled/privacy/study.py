@@ -247,6 +247,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
         msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
+        if self.run < 1:
+            raise UsageError("run numbers the times that a question is asked, from 1 on: 2 asks it again with fresh noise")
         try:
             msgspec.msgpack.encode((self.parameters, self.public_seed, self.simulation_seed, self.run))
         except OverflowError:

@@ -173,15 +173,21 @@ def _line(one: Parameter) -> str:
     """Return the line of a parameter in a new study file: an example, or its default in a comment, and what it means in a few words."""
     shown = one.required or one.flag("shown")
     value = one.example if one.example is not None else one.default
-    words = one.words.replace("``", "").partition(". ")[0].rstrip(".")
+    words, *others = one.words.replace("``", "").split(". ")
+    for other in others:  # further sentences, where they leave the line readable
+        if len(words) + len(other) > _LONG:
+            break
+        words = f"{words}. {other}"
+    words = words.rstrip(".")
     if len(words) > _LONG and (ends := [at.start() for at in re.finditer("[:;] ", words) if _SHORT < at.start() < _LONG]):
         words = words[: ends[-1]]
     if words[1:2].islower() or words.startswith("A "):
         words = words[0].lower() + words[1:]
     choices = [f'"{word}"' for word in one.flag("choices") or () if word != one.default and f'"{word}"' not in words]
     text = f"{'' if shown else '# '}{one.name} = {as_toml(value)}"
-    others = f" ({', '.join(choices)})" if choices else ""
-    return f"{text:<{COMMENT - 1}} # {words}{others}"
+    listing = f" ({', '.join(choices)})" if choices else ""
+    example = "" if shown or one.example is None or one.example == one.default else "; here an example"
+    return f"{text:<{COMMENT - 1}} # {words}{listing}{example}"
 
 
 def as_toml(value: Any) -> str:  # noqa: ANN401 - a value of a study
@@ -399,6 +405,8 @@ class Model:
     #: Steps that few plans have (of one plan, where it is given), which are imported when one is looked for that is not among :attr:`steps`.
     more_steps: Callable[[Plan | None], tuple[Step, ...]] = nothing
     form: ModelForm = ModelForm()
+    #: The roles that a study of it may give somebody under ``[trust]``; any other one is refused.
+    roles: tuple[str, ...] = ()
     #: What a study may achieve, from its plan alone (:class:`unpooled.estimation.outlook.Outlook`; ``quick=True``: at the epsilon that it asks
     #: for, by few runs); None where nobody can say.
     outlook: Callable[..., Any] | None = None
@@ -462,6 +470,10 @@ class Model:
             msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
             raise UsageError(msg)
         plan = self.compile_plan(study)
+        if others := sorted(set(study.trust) - set(self.roles)):
+            has = f"the roles of its [trust] are {listed(list(self.roles))}" if self.roles else "it needs no trust"
+            msg = f"model {study.row!r} has no role {listed(others)}: {has}; remove the others"
+            raise UsageError(msg)
         made = maker(self.name)
         return replace(plan, maker=made) if made else plan
 

@@ -21,7 +21,7 @@ from unpooled.privacy.declared import says
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
 from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
 from unpooled.privacy.study import ALLOWED, ANALYSES, CIRCUMSTANCES, LINKED, TRUSTING, Analysis, cards_of
-from unpooled.privacy.unit import Calibration, Scope, Target, Unit
+from unpooled.privacy.unit import Adjacency, Calibration, Scope, Target, Unit
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.earlier import with_cited
 from unpooled.study.reading import DataFormat
@@ -285,9 +285,11 @@ class PrivacySection(FileSection, frozen=True):
 
     epsilon: float
     delta: float | None = None
-    unit: str = "record"
-    adjacency: str = "replace"
-    calibration: str = "sound"
+    unit: Annotated[str, says("Whom the promise is for.", choices=Unit)] = "record"
+    adjacency: Annotated[str, says("How two neighbouring data sets differ.", choices=Adjacency)] = "replace"
+    calibration: Annotated[
+        str, says("The noise whose guarantee is proved, or the paper's, which promises nothing.", choices=Calibration)
+    ] = "sound"
     justification: Annotated[
         str, says("Why this epsilon, in words for those who approve it. Part of the plan and its hash.")
     ] = ""

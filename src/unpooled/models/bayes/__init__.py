@@ -6,6 +6,7 @@ from unpooled.models.bayes.declared import TEMPLATE
 from unpooled.models.bayes.fit import BayesResult, compile_plan, coordinate, foot, panels, predicting, tables, terms
 from unpooled.models.bayes.outlook import outlook
 from unpooled.models.bayes.rows import STATISTICS, STEPS
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.products.plan import STEPS as COLUMN_STEPS
 from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
@@ -18,6 +19,7 @@ MODEL = Model(
     outlook=outlook,
     households=True,
     template=TEMPLATE,
+    roles=(AGGREGATION,),
     releases={
         "moments": "sums of products of all columns with each other and with the response",
         "deviations": "the sum and the sum of squares of each column, by which ranges are narrowed",

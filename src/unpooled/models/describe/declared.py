@@ -430,9 +430,6 @@ def mechanism(study: Study, layout: SumsLayout) -> GaussianRelease:
 
 def compile_plan(study: Study) -> Plan:
     """Return the plan of a describe study."""
-    if study.trust:
-        msg = f"model 'describe' needs no trust; remove {', '.join(study.trust)}"
-        raise UsageError(msg)
     parameters = check_parameters(study, Parameters)
     if parameters.ranges:
         return _ranges(study, parameters)
@@ -480,7 +477,6 @@ TEMPLATE = Template.of(
     Parameters,
     "Counts, means and standard deviations, per party and pooled.",
     ROWS,
-    foreign=("ranges",),
     with_helpers=_JOINED,
 )
 

@@ -11,6 +11,7 @@ from unpooled.models.effects.fit import coordinate
 from unpooled.models.effects.outlook import outlook
 from unpooled.models.effects.plan import STEPS, compile_plan
 from unpooled.models.effects.result import EffectResult, earlier, foot, panels, terms
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ MODEL: Model = Model(
     households=True,
     coefficients=RELEASED,
     template=TEMPLATE,
+    roles=(AGGREGATION,),
     releases={
         "overlap": "the number of people by arm and predicted propensity",
         "spread": "the number of people by the size of their contribution to the effect",

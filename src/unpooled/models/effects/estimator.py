@@ -82,7 +82,7 @@ class Adjusting:
     ] = None
 
 
-@takes(OfEveryFit, OverSites, Summing, Parameters, Adjusting, first="treatment")
+@takes(OfEveryFit, OverSites, Summing, Parameters, Adjusting, first="treatment", never={"calibration": ("published",)})
 class TreatmentEffect(Earlier, StudyEstimator):
     """The effect of a treatment on row-split data, adjusted for covariates: by weights, by an outcome model, or by both.
 

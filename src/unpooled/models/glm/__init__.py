@@ -7,6 +7,7 @@ from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.plan import STATISTICS, STEPS, compile_plan
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
 MODEL = Model(
@@ -18,6 +19,7 @@ MODEL = Model(
     outlook=outlook,
     households=True,
     template=TEMPLATE,
+    roles=(AGGREGATION,),
     releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},
     coefficients=RELEASED,
     saved=("unpooled.models.glm.estimator:PrivateGLM",),

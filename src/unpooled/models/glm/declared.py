@@ -23,7 +23,6 @@ from unpooled.linear.declared import (
     Intercept,
     MaxPasses,
     ReferenceLevels,
-    SiteEffectsWord,
     WeightColumn,
 )
 from unpooled.linear.declared import (
@@ -381,7 +380,14 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
     formula: FormulaText = ""
-    site_effects: SiteEffectsWord = SiteEffects.POOLED
+    site_effects: Annotated[
+        str,
+        says(
+            "Whether sites differ: one constant for all; or one for each, in lines against the first.",
+            choices=(SiteEffects.POOLED, SiteEffects.FIXED),
+            lean=True,
+        ),
+    ] = SiteEffects.POOLED
     prior: EarlierModels = ()
 
 

@@ -354,7 +354,18 @@ class Shifted(Weighted):
     ] = None
 
 
-@takes(OfEveryFit, OfNumbers, OfClasses, OverSites, Summing, Parameters, Shifted, DrawnFit, first="family")
+@takes(
+    OfEveryFit,
+    OfNumbers,
+    OfClasses,
+    OverSites,
+    Summing,
+    Parameters,
+    Shifted,
+    DrawnFit,
+    first="family",
+    never={"calibration": ("published",)},
+)
 class PrivateGLM(Earlier, _GlmPredictions):
     """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 

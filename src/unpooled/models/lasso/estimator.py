@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import UsageError, UtilityWarning, warn_caller
 from unpooled.estimation.base import ALL, Declared, DeclaredClassifier, LinearRegressor, cards_of, tables_of
-from unpooled.estimation.calls import OfClasses, OfEveryFit, OfNumbers, OverColumns, asked_of, takes
+from unpooled.estimation.calls import ALIGNED, OfClasses, OfEveryFit, OfNumbers, OverColumns, asked_of, takes
 from unpooled.estimation.columns import UnderMasks, held_by, helped, holder_of, joint_cards, joint_tables
 from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers, log_odds
 from unpooled.estimation.tables import RESPONSE
@@ -264,7 +264,7 @@ class Joining(Earlier):
 # ``PrivateLasso``: a thin scikit-learn estimator over the LASSO study, run in process.
 
 
-@takes(OfEveryFit, OfNumbers, OverColumns, Parameters, UnderMasks, DrawnFit, first="parties")
+@takes(OfEveryFit, OfNumbers, OverColumns, Parameters, UnderMasks, DrawnFit, first="parties", never=ALIGNED)
 class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
     r"""LASSO on column-split data: from moments of privately standardised columns, or by private block-coordinate Frank-Wolfe.
 
@@ -348,7 +348,7 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 
     def _of_rounds(self) -> dict[str, Any]:
         """Return the parameters of the study that have the names of those of the estimator."""
-        own = self.get_params(deep=False)
+        own = self._given
         return asked_of(Parameters, {name: own[name] for name in (*OF_ROUNDS, "fit_intercept")})
 
     def fit(self, X: Any, y: ArrayLike | str, *, on: On | None = None) -> Self:  # noqa: ANN401 - an array, a frame, a sparse matrix, frames
@@ -407,7 +407,17 @@ class PrivateLasso(Joining, BeforeRounds, LinearRegressor):
 _OF_NUMBERS = (*OF_ROUNDS, "fit_intercept")
 
 
-@takes(OfEveryFit, OfClasses, OverColumns, Parameters, UnderMasks, DrawnFit, first="parties", left=_OF_NUMBERS)
+@takes(
+    OfEveryFit,
+    OfClasses,
+    OverColumns,
+    Parameters,
+    UnderMasks,
+    DrawnFit,
+    first="parties",
+    left=_OF_NUMBERS,
+    never={**ALIGNED, "calibration": ("published",), "method": (Form.ROUNDS,)},
+)
 class PrivateLassoClassifier(Joining, DeclaredClassifier):
     r"""Sparse logistic regression on column-split data, from the private moments of :class:`PrivateLasso`.
 

@@ -5,6 +5,7 @@ from unpooled.linear.releases import ROUNDS
 from unpooled.models.pls.declared import STEPS, TEMPLATE, compile_plan
 from unpooled.models.pls.fit import PlsResult, coordinate, panels, render, terms
 from unpooled.models.pls.outlook import outlook
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.protocol.registry import RELEASED, Model, ResultReading
 
 MODEL = Model(
@@ -16,6 +17,7 @@ MODEL = Model(
     outlook=outlook,
     households=True,
     template=TEMPLATE,
+    roles=(AGGREGATION,),
     releases={
         "moments": "sums of products of the spectra's coordinates with each other and with the responses",
         "exact": "sums of products of the spectra's coordinates with each other and with the responses",

@@ -111,7 +111,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     n_components: Annotated[
         int | str,
         says(
-            '"cv" takes as few components as lead to the coefficients of the rounds; from one release it estimates the error of 1 .. 12 components on '
+            '"cv" takes as few components as lead to the coefficients of the rounds; from one release it estimates the error of 1 to 12 components on '
             "new rows by the known law of their noise.",
             choices=(CHOSEN,),
         ),

@@ -18,6 +18,7 @@ MODEL = Model(
     ResultReading(render=render, panels=panels, types=(PrideResult,), terms=terms, kept_terms=kept_terms),
     made_up_labels=admissible_labels,
     template=TEMPLATE,
+    roles=("cross-validation",),
     releases={
         "sketch": "random mixtures of this party's columns for every row (a sketch)",
         "folds": "random mixtures of this party's columns for every row, by which settings are chosen",

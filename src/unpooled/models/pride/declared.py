@@ -518,7 +518,12 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         says("Bound on |y| (regression with publish > 0 only); the response is clipped to it.", 1.0, study=True),
     ] = None
     fitted: Annotated[
-        str | None, says("The plan whose coefficients predict these (new) rows; left out, the study fits.", study=True)
+        str | None,
+        says(
+            "The plan whose coefficients predict these (new) rows; left out, the study fits: `unpooled new pride --fitted STUDY` writes it.",
+            "...",
+            study=True,
+        ),
     ] = None
     predicting: Annotated[
         tuple[str, ...],
@@ -747,5 +752,4 @@ TEMPLATE = Template.of(
     "Ridge, logistic or another generalised linear regression; each party keeps its own coefficients.",
     COLUMNS,
     unit="attribute",
-    foreign=("fitted", "predicting"),
 )

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import DeclaredClassifier
-from unpooled.estimation.calls import OfClasses, OfEveryFit, OverColumns, takes
+from unpooled.estimation.calls import ALIGNED, OfClasses, OfEveryFit, OverColumns, takes
 from unpooled.estimation.priors import DrawnFit, log_odds
 from unpooled.estimation.tables import RESPONSE
 from unpooled.families.names import refused_family
@@ -42,7 +42,16 @@ if TYPE_CHECKING:
 _OF_FAMILIES = ("family", "dispersion", "quantile", "cap")
 
 
-@takes(OfEveryFit, OverColumns, Parameters, OfPride, DrawnFit, first="parties", left=_OF_FAMILIES)
+@takes(
+    OfEveryFit,
+    OverColumns,
+    Parameters,
+    OfPride,
+    DrawnFit,
+    first="parties",
+    left=_OF_FAMILIES,
+    never={**ALIGNED, "loss": ("logistic",)},
+)
 class PrideRegressor(RegressorMixin, PrideEstimator):
     """Ridge regression on column-split data: every party fits its columns together with perturbed sketches of the others'.
 
@@ -108,7 +117,17 @@ class PrideRegressor(RegressorMixin, PrideEstimator):
         return self._decision_at(party, X)
 
 
-@takes(OfEveryFit, OfClasses, OverColumns, Parameters, OfPride, DrawnFit, first="parties", left=_OF_FAMILIES)
+@takes(
+    OfEveryFit,
+    OfClasses,
+    OverColumns,
+    Parameters,
+    OfPride,
+    DrawnFit,
+    first="parties",
+    left=_OF_FAMILIES,
+    never={**ALIGNED, "loss": ("squared", "huber"), "alpha": ("global-cv",)},
+)
 class PrideClassifier(PrideEstimator, DeclaredClassifier):
     """Logistic regression on column-split data, two classes; other parameters and attributes as for :class:`PrideRegressor`.
 
@@ -145,7 +164,18 @@ class OfFamilies:
     ] = CLASSES[0]
 
 
-@takes(OfEveryFit, OfClasses, OverColumns, Parameters, OfPride, OfFamilies, DrawnFit, first="family", left=("loss",))
+@takes(
+    OfEveryFit,
+    OfClasses,
+    OverColumns,
+    Parameters,
+    OfPride,
+    OfFamilies,
+    DrawnFit,
+    first="family",
+    left=("loss",),
+    never={**ALIGNED, "alpha": ("global-cv",)},
+)
 class PrideGLM(FamilyEstimator):
     """Generalised linear models on column-split data; other parameters and attributes as for :class:`PrideRegressor`.
 

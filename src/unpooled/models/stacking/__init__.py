@@ -1,11 +1,12 @@
 """Private logistic regression by objective perturbation, and stacks of such models over columns or over rows."""
 
 from unpooled.linear.releases import ROUNDS
-from unpooled.models.stacking.declared import TEMPLATE, EarlierWeights, former_words
+from unpooled.models.stacking.declared import META_ROLE, TEMPLATE, EarlierWeights, former_words
 from unpooled.models.stacking.fit import StackingResult, coordinate, kept_terms, panels, render, terms
 from unpooled.models.stacking.outlook import made_up_classes, outlook
 from unpooled.models.stacking.plan import compile_plan
 from unpooled.models.stacking.rows import STEPS
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.privacy.unit import Unit
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
 
@@ -19,6 +20,7 @@ MODEL = Model(
     covers_labels=frozenset({Unit.RECORD, Unit.ATTRIBUTE}),
     outlook=outlook,
     template=TEMPLATE,
+    roles=(META_ROLE, AGGREGATION),
     releases={
         **ROUNDS,
         "block": "the coefficients of a logistic regression on this party's columns",

@@ -110,7 +110,7 @@ class StackEstimator(DeclaredClassifier):
     def _fits(self, cards: tuple[Card, ...], declared: Declared, parameters: dict[str, Any], meta: str) -> Study:
         assert declared.classes is not None
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) else None
-        own = self.get_params(deep=False)
+        own = self._given
         shared = asked_of(Parameters, {name: own[name] for name in _OF_FITS})
         shared |= {
             "response": RESPONSE,

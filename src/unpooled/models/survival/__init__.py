@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unpooled.models.survival.declared import STEPS, TEMPLATE, compile_plan
 from unpooled.models.survival.fit import SurvivalResult, coordinate, foot, panels, terms
+from unpooled.privacy.plan import AGGREGATION
 from unpooled.protocol.registry import Model, ResultReading
 
 MODEL = Model(
@@ -14,6 +15,7 @@ MODEL = Model(
     ResultReading(panels=panels, types=(SurvivalResult,), terms=terms, foot=foot),
     households=True,
     template=TEMPLATE,
+    roles=(AGGREGATION,),
     releases={"exits": "the number of people with an event, and without one, in each interval of time"},
     saved=("unpooled.models.survival.estimator:SurvivalComparison",),
     says="survival curves of groups, with tests",

@@ -222,9 +222,6 @@ def mechanism(study: Study, layout: TableLayout) -> GaussianRelease:
 
 def compile_plan(study: Study) -> Plan:
     """Return the plan of a table."""
-    if study.trust:
-        msg = f"model 'tables' needs no trust; remove {', '.join(study.trust)}"
-        raise UsageError(msg)
     parameters = check_parameters(study, Parameters)
     first = study.parties[0]
     columns = tuple(first.column(name) for name in parameters.columns)
