@@ -350,6 +350,8 @@ def _coefficients(model: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     of_columns = model.plan_.joint and layout.formula is None  # columns of parties, in the order of the data
     names = Coding(model.declared_columns, 1).coded_names if of_columns else layout.names
     found = [ResultTerm(name, value) for name, value in zip(names, model.coef_.tolist(), strict=True)]
+    if getattr(model, "moments_", None) is None:  # levels read as effects, and are none
+        found = [term for term in found if term.term not in layout.terms.of_levels(layout.names)]
     constant = [ResultTerm(_CONSTANT, float(model.intercept_))] if layout.intercept else []
     return [_term(term) for term in (*found, *constant)]
 

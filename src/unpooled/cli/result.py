@@ -46,7 +46,8 @@ def result(
             "delta": found.statement.delta,
             "recomputed": found.recomputed,
             "terms": terms,
-            "predicting": found.model.reading.predicting(found.plan, found.result),
+            # Without a table levels have no coefficients that anybody should read; `predict` knows them from the record.
+            "predicting": terms if tables is None else found.model.reading.predicting(found.plan, found.result),
             **({"analyses": [_about(part) for part in found.parts]} if found.parts else {}),
             **({} if tables is None else tables.data(getattr(found.result, "confidence", 0.95))),
         }

@@ -19,7 +19,6 @@ from unpooled.errors import DataError, UsageError, listed
 from unpooled.estimation.calls import asked_of
 from unpooled.estimation.columns import Linkable, Linkage
 from unpooled.estimation.fitted import at_sites, linear_model, mean_of_lines, natural_at
-from unpooled.estimation.outlook import warn_of_a_mean
 from unpooled.estimation.parameters import (
     PROTECTING,
     WHOLE,
@@ -324,7 +323,6 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         study, roots = self._as_linked(study, tables)
         row = self._row_of(study)
         self.plan_, found = run(row, study, tables, keepers, self.budget, roots, whose=self)
-        warn_of_a_mean(self.plan_)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication
         self._record = msgspec.msgpack.encode(found.outcome.result)
         return found

@@ -534,11 +534,13 @@ def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
         raise Refusal(msg)
 
 
-def warn_of_a_mean(plan: Plan) -> None:
-    """Warn of a fit whose plan, decided before data, buys the mean of the response alone; nothing is simulated for it."""
+def warn_of_little(plan: Plan) -> None:
+    """Warn, before it is spent, of a budget that buys the mean of the response alone, or no table; nothing is simulated for it."""
     if getattr(plan.design, "mean_only", False) and not plan.study.derived:
         warn_caller(
             f"at epsilon {plan.study.epsilon:g} with {sum(card.rows for card in plan.study.parties)} rows this fit is no more than a mean: noise "
             "would hide what columns explain. Ask for more epsilon, more rows or fewer columns; outlook(rows, columns) says what each would give",
             UtilityWarning,
         )
+    elif said := getattr(plan.design, "untabled", ""):
+        warn_caller(f'{said[0].upper()}{said[1:]}; goal = "predictions" says that this is what you want', UtilityWarning)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 
 from unpooled.errors import UsageError
+from unpooled.estimation.outlook import warn_of_little
 from unpooled.inference.results import Result
 from unpooled.inference.saving import unpack
 from unpooled.privacy.policy import Policy
@@ -81,6 +82,7 @@ def run(
 
 def _in_this_process(asked: Asked) -> tuple[Plan, LocalRun]:
     plan = asked.model.compile(asked.study)
+    warn_of_little(plan)
     known, registry = (asked.keepers, asked.budget, asked.roots, asked.views), asked.registry or (lambda _: asked.model)
     found = run_in_process(asked.model, plan, dict(asked.tables), Policy.in_process(), registry, *known)
     return plan.drawn(found.outcome.draw), found
@@ -125,6 +127,7 @@ class Waiting:
         self._said.put(_alone(asked))
         if (answer := self._answers.get()) is None:
             raise UsageError("the study of this analysis was not run")
+        warn_of_little(answer[0])
         return answer
 
     def close(self) -> None:

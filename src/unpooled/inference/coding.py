@@ -81,6 +81,10 @@ class CodedTerms:
         """Return the names of those that are no constants."""
         return tuple(term.name for term in self.terms if term.term)
 
+    def of_levels(self, names: Sequence[str]) -> frozenset[str]:
+        """Return those of these names, in the order of the terms, that belong to levels: one alone says nothing, and differences need second moments."""
+        return frozenset(name for name, term in zip(names, self.terms, strict=True) if term.cells)
+
     def factor(self, name: str) -> Categories:
         """Return the column of this name."""
         return next(factor for factor in self.factors if factor.name == name)

@@ -14,7 +14,9 @@ from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm, known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from unpooled.inference.coding import Categories
 
 
 # --- Summary ---------------------------------------------------------------------------------------------------------------
@@ -68,6 +70,16 @@ NOT_DETERMINED = "not determined, so not printed (no row varies along it, or the
 
 #: The note under a table of a fit with earlier models.
 CREDIBLE = "intervals are credible: they hold what the rows and the earlier models say together, so there are no p-values"
+
+
+def untold(factors: Sequence[Categories]) -> list[str]:
+    """Return the line about coefficients of levels that are for predictions alone; empty where there are none."""
+    if not factors:
+        return []
+    of = listed([factor.name for factor in factors])
+    return [
+        f"the levels of {of} have coefficients for predictions alone: without second moments no difference of two is known, so none is shown"
+    ]
 
 
 def notes(not_determined: Iterable[str]) -> list[str]:

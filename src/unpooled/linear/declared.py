@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias
 from unpooled.inference.printed_terms import CODINGS
 from unpooled.inference.priors import EarlierModel
 from unpooled.inference.sites import SiteEffects
+from unpooled.linear.goals import Goal
 from unpooled.linear.residuals import Covariance
 from unpooled.privacy.declared import says
 
@@ -36,6 +37,19 @@ EarlierModels: TypeAlias = Annotated[
     says(
         'Earlier models to which the fit is drawn (docs/prior.md): { name = "2024", coefficients = { age = 0.6 }, intercept = 90 }',
         lean=True,
+    ),
+]
+#: What the budget is for, where the method does not say it.
+GoalWord: TypeAlias = Annotated[
+    str,
+    says(
+        'What the budget is for. "table": a table with standard errors, and a study that cannot expect a line of it is refused before it pays. '
+        '"predictions": the smallest error of predictions. "auto": a table where a line can be expected, else predictions, with a warning.',
+        Goal.TABLE.value,
+        call="{'auto', 'table', 'predictions'}",
+        choices=Goal,
+        lean=True,
+        shown=True,
     ),
 ]
 #: What standard errors assume.

@@ -53,6 +53,8 @@ class Method(StrEnum):
 
 
 WORTH_SLOPES, WORTH_ERRORS, WORTH_LENGTHS = _TUNED.worth_slopes, _TUNED.worth_errors, _TUNED.worth_lengths
+#: From this k on a table has lines.
+WORTH_LINES = _TUNED.worth_lines
 WORTH_DIRECTION, WORTH_FEW_SLOPES = _SMALL.worth_direction, _SMALL.worth_few_slopes
 WORTH_MORE_THAN_WEIGHTS, WITHOUT_ROUNDS = _SMALL.worth_more_than_weights, _TUNED.without_rounds
 FEW, ROUNDS, BASE_ROUNDS, LENGTH_ROUNDS = (
@@ -136,14 +138,15 @@ def schedule_of(
     *,
     known: int = 0,
     lengths: bool = False,
+    errors_from: float = WORTH_ERRORS,
 ) -> Schedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
     ``meat``: the share that a sandwich covariance takes; ``known``: the directions of earlier models; ``lengths``: rounds of gradients may be followed
-    by those of a length.
+    by those of a length; ``errors_from``: the k from which on standard errors are worth their part.
     """
     if method is Method.AUTO:
-        method = _best(k, coefficients, max_passes)
+        method = _best(k, coefficients, max_passes, errors_from)
         if known and k < WORTH_LENGTHS:  # of a few slopes rounds tell less than earlier models do
             method = Method.DIRECTION if k * coefficients >= WORTH_MORE_THAN_WEIGHTS else Method.WEIGHTS
     part = max(_TUNED.mean_clip_least, k * coefficients / _TUNED.mean_clip_from)
@@ -266,7 +269,7 @@ def square_of(quiet: float) -> float:
     return min(max(LARGEST_SQUARE, wide), _TUNED.square_most)
 
 
-def _best(k: float, coefficients: int, max_passes: int) -> Method:
+def _best(k: float, coefficients: int, max_passes: int, errors_from: float) -> Method:
     if k == math.inf:  # without noise one release is the exact answer
         return Method.MOMENTS
     enough = max_passes >= BASE_ROUNDS + _DIRECTION_ROUNDS + LENGTH_ROUNDS
@@ -275,7 +278,7 @@ def _best(k: float, coefficients: int, max_passes: int) -> Method:
         return Method.DIRECTION
     if k < WORTH_SLOPES:
         return Method.MEAN
-    refined = k >= WORTH_ERRORS
+    refined = k >= errors_from
     if k >= WITHOUT_ROUNDS and max_passes > _BESIDE:
         return Method.REFINEMENT
     if max_passes < _FEWEST + (_BESIDE if refined else 1):

@@ -62,7 +62,7 @@ SETTINGS = {
 #: The paper has one release of the moments of all columns of a box, of rows that are records and count alike.
 LACKS = lacking(
     "adjacency unit rows_per_household parties response_at helpers check geometry norm covariance focus prior method "
-    "max_passes weights weights_bounds site_effects formula"
+    "max_passes weights weights_bounds site_effects formula goal"
 )
 
 
@@ -201,7 +201,7 @@ indefinite = "absolute"             # eigenvalues of a Gram matrix that noise ma
 # confidence = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
-# max_passes, site_effects, prior, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
+# max_passes, site_effects, prior, goal, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
     delta=0.0001,
     calibration="published",
 )

@@ -21,6 +21,7 @@ from unpooled.linear.declared import (
     CovarianceWord,
     EarlierModels,
     FormulaText,
+    GoalWord,
     Intercept,
     MaxPasses,
     ReferenceLevels,
@@ -29,11 +30,21 @@ from unpooled.linear.declared import (
     WeightColumn,
 )
 from unpooled.linear.design import gradients, left_over, lines, noise_of, opened_rows
+from unpooled.linear.goals import Goal, Prospect, check_goal, goal_of, untabled
 from unpooled.linear.layout import Geometry, MomentsLayout
 from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import MEAT_SHARE, Covariance, SignedCells, covariance_of, without_meat
 from unpooled.linear.scales import CountedScales
-from unpooled.linear.schedule import ROUNDS, Method, Schedule, clip_of_focus, schedule_of, stretch_of
+from unpooled.linear.schedule import (
+    ROUNDS,
+    WORTH_ERRORS,
+    WORTH_LINES,
+    Method,
+    Schedule,
+    clip_of_focus,
+    schedule_of,
+    stretch_of,
+)
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.declared import COLUMNS as SPLIT
@@ -159,6 +170,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
     formula: FormulaText = ""
+    goal: GoalWord = Goal.AUTO
     prior: EarlierModels = ()
     site_effects: SiteEffectsWord = SiteEffects.POOLED
 
@@ -471,6 +483,8 @@ class BayesDesign:
     focus: FocusRows | None = None
     #: The best multiple of deviations for so many rows, once it was simulated: public, and a tenth of a second of work.
     multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+    #: Why a study that asks for no goal makes no table, and what would do; empty where it makes one, or says what it is for.
+    untabled: str = ""
 
     def seen(self, table: Table) -> Table:
         """Return a party's table with the columns that the formula makes."""
@@ -600,6 +614,8 @@ def _spent(
     coefficients = layout.unit_columns + 1 + (layout.sites is not None)
     strong = strength(study, aggregation, layout.weighting)
     lengths = layout.intercept and not parameters.prior
+    goal = goal_of(parameters.goal)
+    prospect = Prospect(study, aggregation, layout.weighting, coefficients, WORTH_LINES)
     schedule = schedule_of(
         wanted,
         strong / coefficients,
@@ -608,7 +624,13 @@ def _spent(
         meat,
         known=_known(parameters, layout),
         lengths=lengths,
+        errors_from=WORTH_ERRORS if goal is Goal.PREDICTIONS else min(WORTH_ERRORS, WORTH_LINES),
     )
+    if schedule.method in {Method.FOCUS, Method.MOMENTS}:  # these have rules of their own
+        said = ""
+    else:
+        check_goal(goal, prospect, schedule.method, schedule.method is Method.REFINEMENT, (_FOCUS_REMEDY,))
+        said = untabled(goal, prospect, (_FOCUS_REMEDY,)) if wanted is Method.AUTO else ""
     used = layout
     if schedule.method is Method.DIRECTION and schedule.passes > parameters.max_passes:
         msg = f"method 'direction' reads the data {schedule.passes} times: max_passes must be at least that"
@@ -625,7 +647,7 @@ def _spent(
         covariance = without_meat(parameters.covariance, schedule.method, Method.REFINEMENT)
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
     standard = StandardRows(used, rows, schedule.longest, square=schedule.square, clusters=clusters)
-    design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance)
+    design = BayesDesign(parameters, aggregation, layout, schedule, {}, standard, covariance, untabled=said)
     adjacency = Adjacency(study.adjacency)
     if schedule.cross:
         if study.epsilon == math.inf:
@@ -637,6 +659,10 @@ def _spent(
         return replace(design, focus=replace(focus, stretch=stretch), standard=replace(standard, stretch=stretch))
     schedule, standard = opened_rows(schedule, standard, strong, adjacency)
     return replace(design, schedule=schedule, standard=standard)
+
+
+#: A remedy that linear regression has.
+_FOCUS_REMEDY = "focus on the columns that matter (a table of these alone)"
 
 
 def _known(parameters: Parameters, layout: MomentsLayout) -> int:
@@ -708,7 +734,11 @@ def compile_plan(study: Study) -> Plan:
 def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ()) -> Plan:
     """Return the plan that adds up what this setup says."""
     passes = max(design.schedule.passes, len(design.totals))
-    notes = (*passes_note(design.method, passes), *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}))
+    notes = (
+        *filter(None, (design.untabled,)),
+        *passes_note(design.method, passes),
+        *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}),
+    )
     if design.focus is not None:
         notes = (*notes, _focus_note(design))
     return plan_of_totals(study, design, assumptions=assumed(study, design.models), voids=voids, notes=notes)

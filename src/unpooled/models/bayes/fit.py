@@ -12,7 +12,7 @@ import numpy as np
 from unpooled.inference import profiles
 from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.inference.priors import DrawnTo, words
-from unpooled.inference.summary import CREDIBLE, is_credible, notes
+from unpooled.inference.summary import CREDIBLE, is_credible, notes, untold
 from unpooled.kernels import posterior as noise_aware
 from unpooled.linear.conversation import directed, standardised
 from unpooled.linear.descent import descent, frame_of, way_of, without_errors
@@ -317,7 +317,13 @@ def tables(plan: Plan[BayesDesign], result: BayesResult) -> LinearTables | None:
 def terms(plan: Plan, result: BayesResult) -> tuple[ResultTerm, ...]:
     """Return the lines of the table, as ``summary()`` gives them; without moments the coefficients alone."""
     found = tables(plan, result)
-    return predicting(plan, result) if found is None else tuple(t.line for t in found.summary(result.confidence).terms)
+    return _without_levels(plan, result) if found is None else tuple(t.line for t in found.summary(result.confidence).terms)
+
+
+def _without_levels(plan: Plan[BayesDesign], result: BayesResult) -> tuple[ResultTerm, ...]:
+    """Return the coefficients that predict, where there are no moments but those of levels: they read as effects and are none."""
+    hidden = frozenset() if result.moments else plan.design.layout.terms.of_levels(plan.design.layout.names)
+    return tuple(line for line in predicting(plan, result) if line.term not in hidden)
 
 
 def predicting(plan: Plan[BayesDesign], result: BayesResult) -> tuple[ResultTerm, ...]:
@@ -334,6 +340,7 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
     elif found is None:
         others = "'moments' gives them" if plan.joint else "'refinement' and 'moments' give them"
         said = [f"method {result.method!r} gives predictions without standard errors; {others}"]
+        said += untold(plan.design.layout.terms.factors)
         said += [] if result.drawn is None else words(result.drawn)
     else:
         table = found.summary(result.confidence)
@@ -346,9 +353,8 @@ def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
     """Return the lines of the table with their intervals, and the curves of variables; without intervals the coefficients alone."""
     found = tables(plan, result)
     if found is None:
-        return (
-            Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
-        )
+        slopes = {line.term: line.estimate for line in _without_levels(plan, result) if line.term != CONSTANT_TERM}
+        return (Panel("coefficients", tuple(slopes), tuple(slopes.values())),) if slopes else ()
     shown = of_terms((t.line for t in found.summary(result.confidence).terms if t.term != CONSTANT_TERM), result.confidence)
     return (*shown, *profiles.panels(found, result.confidence))
 

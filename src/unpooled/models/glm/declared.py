@@ -20,6 +20,7 @@ from unpooled.linear.declared import (
     CovarianceWord,
     EarlierModels,
     FormulaText,
+    GoalWord,
     Intercept,
     MaxPasses,
     ReferenceLevels,
@@ -28,6 +29,7 @@ from unpooled.linear.declared import (
 from unpooled.linear.declared import (
     Response as ResponseColumn,
 )
+from unpooled.linear.goals import Goal
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.schedule import AFFORDED, AMPLE, opened
 from unpooled.models.glm.families import (
@@ -78,6 +80,8 @@ class GlmMethod(StrEnum):
 
 _TUNED = table("glm")
 WORTH_SLOPES, WORTH_ERRORS, WORTH_LENGTHS = _TUNED.worth_slopes, _TUNED.worth_errors, _TUNED.worth_lengths
+#: From this k on a table has lines.
+WORTH_LINES = _TUNED.worth_lines
 _BASE_STRENGTH, _TAILED_STRENGTH = _TUNED.base_strength, _TUNED.tailed_strength
 _DIRECTION = _TUNED.shares("direction_shares")
 #: Newton steps without noise, and when they have converged.
@@ -159,18 +163,18 @@ def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
     )
 
 
-def _chosen(k: float, max_passes: int, *, calibrates: bool, drawn: bool) -> GlmMethod:
+def _chosen(k: float, max_passes: int, *, calibrates: bool, drawn: bool, errors_from: float) -> GlmMethod:
     """Return the method that serves a study of this k best; with earlier models slopes are worth rounds at any k."""
     fewest = _TUNED.whole("fewest") + calibrates
     if max_passes < fewest + 2 and not drawn:
         return GlmMethod.MEAN
-    if drawn and k < WORTH_ERRORS:
+    if drawn and k < errors_from:
         return GlmMethod.GRADIENT
-    if calibrates and k < WORTH_LENGTHS:
+    if calibrates and k < min(WORTH_LENGTHS, errors_from):
         return GlmMethod.DIRECTION
     if k < WORTH_SLOPES:
         return GlmMethod.MEAN
-    return GlmMethod.NEWTON if k >= WORTH_ERRORS and max_passes >= fewest + _BESIDE else GlmMethod.GRADIENT
+    return GlmMethod.NEWTON if k >= errors_from and max_passes >= fewest + _BESIDE else GlmMethod.GRADIENT
 
 
 def schedule_of(
@@ -185,11 +189,13 @@ def schedule_of(
     meat: float = 0.0,
     calibrates: bool = False,
     drawn: bool = False,
+    errors_from: float = WORTH_ERRORS,
 ) -> GlmSchedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
     ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study;
-    ``drawn``: there are earlier models; ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells.
+    ``drawn``: there are earlier models; ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells;
+    ``errors_from``: the k from which on standard errors are worth their part.
     """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
@@ -210,7 +216,7 @@ def schedule_of(
             steps=min(EXACT_ROUNDS, max(1, max_passes // 2)),
         )
     if method is GlmMethod.AUTO:
-        method = _chosen(k, max_passes, calibrates=calibrates, drawn=drawn)
+        method = _chosen(k, max_passes, calibrates=calibrates, drawn=drawn, errors_from=errors_from)
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
     if method is GlmMethod.DIRECTION:
@@ -380,6 +386,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
     formula: FormulaText = ""
+    goal: GoalWord = Goal.AUTO
     site_effects: Annotated[
         str,
         says(

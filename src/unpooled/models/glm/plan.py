@@ -13,6 +13,7 @@ from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed
 from unpooled.inference.sites import SiteEffects, sites_of
+from unpooled.linear.goals import Goal, Prospect, check_goal, goal_of, untabled
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import CELLS, MEAT, MEAT_SHARE, Covariance, covariance_of, without_meat
@@ -23,6 +24,8 @@ from unpooled.models.glm.declared import (
     SHORTEN,
     UNIT_ROWS,
     UNSHIFTED,
+    WORTH_ERRORS,
+    WORTH_LINES,
     GlmMethod,
     GlmSchedule,
     Parameters,
@@ -61,7 +64,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
-from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
+from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
@@ -112,6 +115,8 @@ class GlmDesign:
     #: What the standard errors assume, and the most rows of an id that count where those of one id may depend on each other.
     covariance: Covariance = Covariance.MODEL
     clusters: int = 0
+    #: Why a study that asks for no goal makes no table, and what would do; empty where it makes one, or says what it is for.
+    untabled: str = ""
 
     def seen(self, table: Table) -> Table:
         """Return a party's table with the columns that the formula makes."""
@@ -297,17 +302,17 @@ def _covariance(parameters: Parameters, study: Study) -> Covariance:
 
 
 def _schedule(
-    parameters: Parameters, responses: Responses, layout: MomentsLayout, strong: float, rows: int, meat: float
+    parameters: Parameters, responses: Responses, layout: MomentsLayout, prospect: Prospect, rows: int, meat: float
 ) -> GlmSchedule:
-    """Return the rounds of a study of this n mu: those of its method, or of the method that serves it best."""
+    """Return the rounds of a study with these prospects: those of its method, or of the method that serves it best."""
     method, most = GlmMethod(parameters.method), parameters.max_passes
     if layout.sites is not None and method is GlmMethod.AUTO:  # a table is what sites are for
         method = GlmMethod.NEWTON
     calibrates = _calibrates(parameters, responses)
     if method is GlmMethod.DIRECTION and not calibrates:
         raise UsageError("method 'direction' is for the logistic family, without exposure, offset, weights and ridge")
-    columns = layout.unit_columns + 1 + (layout.sites is not None)
-    k, tailed = strong / _effective(responses, columns), responses.family.tailed
+    columns, goal = _columns(layout), goal_of(parameters.goal)
+    k, tailed = prospect.k, responses.family.tailed
     wider = responses.family.wider if responses.family.scattered and estimated(parameters) else 1.0
     found = schedule_of(
         method,
@@ -320,6 +325,7 @@ def _schedule(
         meat=meat,
         calibrates=calibrates,
         drawn=bool(parameters.prior),
+        errors_from=WORTH_ERRORS if goal is Goal.PREDICTIONS else min(WORTH_ERRORS, WORTH_LINES),
     )
     large = method is GlmMethod.AUTO and _entries(responses, len(layout.coding.attribute) + 1) > MOST_ENTRIES
     if large and found.method is GlmMethod.NEWTON:
@@ -330,7 +336,13 @@ def _schedule(
         if method is GlmMethod.MEAN:
             raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
         found = schedule_of(GlmMethod.GRADIENT, k, columns, most, calibrates=calibrates)
+    check_goal(goal, prospect, found.method, found.method is GlmMethod.NEWTON)
     return found
+
+
+def _columns(layout: MomentsLayout) -> int:
+    """Return the coefficients of one linear predictor that rows are counted for."""
+    return layout.unit_columns + 1 + (layout.sites is not None)
 
 
 def design_of(study: Study) -> GlmDesign:
@@ -363,13 +375,16 @@ def design_of(study: Study) -> GlmDesign:
     check_coding(parameters.coding, parameters.reference, levels)
     covariance = _covariance(parameters, study)
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
-    schedule = _schedule(parameters, responses, layout, strength(study, aggregation, responses.weighting), rows, meat)
+    effective = _effective(responses, _columns(layout))
+    prospect = Prospect(study, aggregation, responses.weighting, effective, WORTH_LINES)
+    schedule = _schedule(parameters, responses, layout, prospect, rows, meat)
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     if not schedule.meat:
         covariance = without_meat(parameters.covariance, schedule.method, GlmMethod.NEWTON)
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
-    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters)
+    said = untabled(Goal(parameters.goal), prospect) if parameters.method == GlmMethod.AUTO and not layout.sites else ""
+    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters, said)
     return replace(design, totals=totals_of(study, lambda adjacency: _totals(design, adjacency), responses.weighting))
 
 
@@ -407,6 +422,7 @@ def compile_plan(study: Study) -> Plan:
     design = design_of(study)
     passes = design.schedule.passes + (SPREAD in design.totals) + (WEIGHTS in design.totals)
     notes = (
+        *filter(None, (design.untabled,)),
         *passes_note(design.schedule.method, passes),
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
     )

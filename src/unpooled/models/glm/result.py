@@ -12,7 +12,7 @@ from unpooled.inference.estimates import CONSTANT_TERM, Estimates
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import DrawnTo, words
-from unpooled.inference.summary import CREDIBLE, is_credible, notes
+from unpooled.inference.summary import CREDIBLE, is_credible, notes, untold
 from unpooled.inference.tables import Tables
 from unpooled.linear.residuals import ASSUMED
 from unpooled.models.glm.families import POISSON
@@ -88,8 +88,15 @@ def _survived(result: GlmResult) -> tuple[ResultTerm, ...]:
 def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     found = tables(plan, result)
     if found is None:
-        return predicting(plan, result)
+        return _without_levels(plan, result)
     return tuple(t.line for t in found.summary(result.confidence).terms)
+
+
+def _without_levels(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
+    """Return the coefficients that predict but those of levels, which read as effects and are none without second moments."""
+    levels = plan.design.layout.terms.of_levels(plan.design.layout.names)
+    hidden = {*levels, *class_terms(result.classes, sorted(levels))}
+    return tuple(line for line in predicting(plan, result) if line.term not in hidden)
 
 
 def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -156,6 +163,7 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
     found = tables(plan, result)
     if found is None:
         lines = [f"method {result.method!r} gives predictions without standard errors; 'newton' gives them"]
+        lines += untold(plan.design.layout.terms.factors)
         lines += [] if result.drawn is None else words(result.drawn)
     else:
         table = found.summary(result.confidence)
@@ -187,9 +195,9 @@ def _curve(result: GlmResult) -> tuple[Panel, ...]:
 def _bars(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:
     found = tables(plan, result)
     if found is None:
-        return (
-            Panel("coefficients", tuple(c.name for c in result.coefficients), tuple(c.value for c in result.coefficients)),
-        )
+        told = {line.term for line in _without_levels(plan, result)}
+        slopes = {c.name: c.value for c in result.coefficients if c.name in told}
+        return (Panel("coefficients", tuple(slopes), tuple(slopes.values())),) if slopes else ()
     constants = {name for name, owner in zip(found.printed().names, found.printed().terms, strict=True) if not owner}
     shown = of_terms((t.line for t in found.summary(result.confidence).terms if t.term not in constants), result.confidence)
     return (*shown, *profiles.panels(found, result.confidence))
