@@ -245,6 +245,7 @@ def test_a_role_that_a_model_has_not_is_refused(name: str) -> None:
     assert not problems(template("glm", ["a.card.toml"]) + '\n[trust]\naggregation = "trusted"\n')
 
 
+@pytest.mark.guarantee
 def test_a_question_is_asked_for_the_first_time_or_again() -> None:
     with pytest.raises(UsageError, match="from 1 on"):
         msgspec.structs.replace(CASES["bayes"]().study, run=0)

@@ -258,7 +258,7 @@ def test_what_has_no_curve_of_its_own_is_refused() -> None:
     model = regression(SPLINE)
     with pytest.raises(UsageError, match="one linear predictor"):
         model.profile("dose", label="q")
-    with pytest.raises(UsageError, match="confidence must lie"):
+    with pytest.raises(UsageError, match="confidence must be"):
         model.profile("dose", confidence=1.0)
     offset = PrivateGLM("poisson", epsilon=math.inf, bounds=BOUNDS, y_bounds=(0, 20), random_state=0)
     counts = FRAME.with_columns(n=np.minimum(np.random.default_rng(0).poisson(1 + DOSE / 5), 20))

@@ -551,7 +551,7 @@ def test_policies_refuse_unpinned_cards_and_trust_they_do_not_list() -> None:
     with pytest.raises(UsageError, match="'site002' holds no public key, and others do"):
         msgspec.structs.replace(half, parties=(*half.parties[:2], msgspec.structs.replace(half.parties[2], key="")))
     for role, value in ((AGGREGATION, "elsewhere"), ("predictions", "distributed")):
-        with pytest.raises(UnpooledError, match=f"trust {role}|aggregation is one of"):
+        with pytest.raises(UnpooledError, match=f"has no role {role}|aggregation is one of"):
             opens(msgspec.structs.replace(study_of(3), trust={role: value}), strict)
 
 

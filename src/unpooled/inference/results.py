@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import itertools
+import math
 import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -191,9 +192,11 @@ class Result(Savable):
     def to_pandas(self) -> Any:  # noqa: ANN401 - a frame of a package that need not be there
         """Return the lines as a pandas data frame, indexed by their names."""
         rows = [dict(line) for line in self._numbers()]
-        frame = _package("pandas", "to_pandas").DataFrame(rows)
-        unknown = {name: float for name in frame.columns if frame[name].isna().all()}  # pandas would hold objects
-        return frame.astype(unknown).set_index(next(iter(rows[0]))) if rows else frame
+        unknown = dict.fromkeys(
+            (name for name in (rows[0] if rows else ()) if all(row[name] is None for row in rows)), math.nan
+        )
+        frame = _package("pandas", "to_pandas").DataFrame([row | unknown for row in rows])  # it would hold None as objects
+        return frame.set_index(next(iter(rows[0]))) if rows else frame
 
     def to_polars(self) -> Any:  # noqa: ANN401 - as above
         """Return the lines as a polars data frame; null stands where nothing is known."""

@@ -247,12 +247,12 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         msgspec.structs.force_setattr(self, "epsilon", budget.epsilon)
         msgspec.structs.force_setattr(self, "delta", budget.delta)
         Adjacency.parse(self.adjacency)
-        if self.run < 1:
-            raise UsageError("run numbers the times that a question is asked, from 1 on: 2 asks it again with fresh noise")
         try:
             msgspec.msgpack.encode((self.parameters, self.public_seed, self.simulation_seed, self.run))
         except OverflowError:
             raise UsageError("a study holds an integer beyond 64 bits: no parameter is that large") from None
+        if self.run < 1:
+            raise UsageError("run numbers the times that a question is asked, from 1 on: 2 asks it again with fresh noise")
         Calibration.parse(self.calibration)
         if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
