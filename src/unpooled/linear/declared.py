@@ -43,8 +43,8 @@ EarlierModels: TypeAlias = Annotated[
 GoalWord: TypeAlias = Annotated[
     str,
     says(
-        'What the budget is for. "table": a table with standard errors, and a study that cannot expect a line of it is refused before it pays. '
-        '"predictions": the smallest error of predictions. "auto": a table where a line can be expected, else predictions, with a warning.',
+        'What the budget is for: "table" (refused where no line can be expected), "predictions", or "auto", a table where one can. '
+        "A refusal comes before anything is spent and says what would do; where auto makes no table, a warning does.",
         Goal.TABLE.value,
         call="{'auto', 'table', 'predictions'}",
         choices=Goal,

@@ -102,7 +102,7 @@ def check_goal(goal: Goal, prospect: Prospect, method: str, tells: bool, others:
         msg = f'goal is "table", and {because}. Nothing is spent'
         raise UsageError(msg)
     if not tells:
-        msg = f'goal is "table", and method {method!r} tells no standard errors: leave method out, or ask for goal = "predictions"'
+        msg = f'goal is "table", and method {str(method)!r} tells no standard errors: leave method out, or ask for goal = "predictions"'
         raise UsageError(msg)
 
 

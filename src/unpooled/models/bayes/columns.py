@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -26,6 +26,7 @@ from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed, check_models
 from unpooled.linear.descent import arrived, shrunk
 from unpooled.linear.fit import LinearFit
+from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.standard import coded_rows, feature_rows
 from unpooled.models.bayes.declared import AUTO, MOMENTS, SINES, ColumnsParameters
 from unpooled.privacy.declared import COLUMNS
@@ -72,6 +73,12 @@ _TUNED = table("sines")
 FREQUENCY, WORTH_MOMENTS = _TUNED.frequency, _TUNED.worth_moments
 _ROUNDS, _EARLY = _TUNED.steps("rounds"), _TUNED.early_frequency
 
+#: Why there would be no table, and what would do.
+_NO_LINES = (
+    "with so few rows for each column and this epsilon noise would hide every line of a table: ask for more rows, a larger epsilon or fewer columns, "
+    'or say goal = "predictions"'
+)
+
 
 @dataclass(frozen=True)
 class SineDesign(ColumnsDesign):
@@ -98,6 +105,16 @@ class SineDesign(ColumnsDesign):
     def step(self) -> float:
         """Return the part of the way that one round goes where there is no noise."""
         return min(max(_TUNED.step, _TUNED.step_of_rounds / self.shape.rounds), _TUNED.step_of_columns / self.columns)
+
+    @property
+    def untabled(self) -> str:
+        """Return why a study that asks for no goal makes no table, and what would do; empty where it says what it is for."""
+        given = cast("ColumnsParameters", self.parameters)
+        return (
+            f"this study is for predictions and makes no table: {_NO_LINES}"
+            if (given.goal, given.method) == (Goal.AUTO, AUTO)
+            else ""
+        )
 
     @property
     def k(self) -> float:
@@ -276,7 +293,11 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     if parameters.method == SINES and not two:
         msg = f'method = "{SINES}" needs two parties, and this study has {len(design.parties)}: use method = "{MOMENTS}"'
         raise UsageError(msg)
-    weak = two and not parameters.formula and not parameters.prior and strong < WORTH_MOMENTS
+    goal, weak = goal_of(parameters.goal), strong < WORTH_MOMENTS
+    if goal is Goal.TABLE and (weak or parameters.method == SINES):
+        msg = f'goal is "table", and {_NO_LINES if weak else "method = sines tells no standard errors"}. Nothing is spent'
+        raise UsageError(msg)
+    weak = weak and two and not parameters.formula and not parameters.prior
     by_sines = parameters.method == SINES or (parameters.method == AUTO and weak)
     return SineDesign.of(study, parameters, budget) if by_sines else design
 
@@ -285,7 +306,8 @@ def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
     """Return the releases of a study of columns at different parties."""
     design = design_of(study)
     models = design.parameters.prior if isinstance(design.parameters, ColumnsParameters) else ()
-    return plan_of(study, design, assumed(study, models))
+    plan = plan_of(study, design, assumed(study, models))
+    return replace(plan, notes=(*filter(None, (getattr(design, "untabled", ""),)), *plan.notes))
 
 
 # --- Outlook ---------------------------------------------------------------------------------------------------------------

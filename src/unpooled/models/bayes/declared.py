@@ -187,6 +187,7 @@ class ColumnsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
             choices=(AUTO, MOMENTS, SINES),
         ),
     ] = AUTO
+    goal: GoalWord = Goal.AUTO
     split: SplitWord = SPLIT
     tolerate: Colluding = 0
     check: CheckWord = PROOF

@@ -26,7 +26,7 @@ from unpooled.linear.drawn import drawn_fit, drawn_tables
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import NARROWED, Moments
 from unpooled.models.bayes import MODEL
-from unpooled.models.bayes.declared import NAIVE, SINES, Parameters
+from unpooled.models.bayes.declared import NAIVE, SINES, ColumnsParameters, Parameters
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.declared import COLUMNS, says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
@@ -193,15 +193,8 @@ class ColumnSplit:
         cards = joint_cards(
             groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
         )
-        parameters = {
-            "response": RESPONSE,
-            "split": COLUMNS,
-            "method": self.method,
-            "tolerate": int(self.tolerate),
-            "check": self.check,
-            **estimator._formula_parameter,
-            **estimator._prior_parameter(declared.columns),
-        }
+        parameters = estimator._says(ColumnsParameters, response=RESPONSE, split=COLUMNS)
+        parameters |= estimator._prior_parameter(declared.columns)
         return helped(estimator._asked(cards, parameters, declared.derived), self.helpers)
 
     def _held(self, names: Sequence[str]) -> dict[str, list[str]]:
