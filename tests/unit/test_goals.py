@@ -67,7 +67,7 @@ def test_the_goal_changes_the_question_only_where_it_is_said() -> None:
 @MAKERS
 def test_a_table_without_a_line_is_refused_before_it_pays(make: Any) -> None:
     frame, budget = people(300), unpooled.Budget(10.0, 1e-4)
-    with pytest.raises(UsageError, match='goal is "table".*What would do: epsilon.*rows.*goal = "predictions"'):
+    with pytest.raises(UsageError, match=r'goal is "table".*What would do: epsilon.*rows.*goal = "predictions"'):
         make(0.2, goal="table", budget=budget).fit(frame, "y")
     assert budget.spent == 0
     make(0.2, goal="predictions").fit(frame, "y")
@@ -106,7 +106,7 @@ def test_the_papers_have_no_goal() -> None:
 def test_columns_of_parties_are_refused_a_table_of_noise_too() -> None:
     asked: dict[str, Any] = {"bounds": (-1, 1), "y_bounds": (-1, 1), "parties": 2, "helpers": 1}
     weak = unpooled.PrivateLinearRegression(epsilon=0.1, goal="table", **asked)
-    with pytest.raises(UsageError, match='goal is "table".*Nothing is spent'):
+    with pytest.raises(UsageError, match=r'goal is "table".*Nothing is spent'):
         weak.plan(200, 4)
     with pytest.raises(UsageError, match="sines tells no standard errors"):
         unpooled.PrivateLinearRegression(epsilon=100.0, goal="table", method="sines", **asked).plan(200_000, 4)
@@ -123,7 +123,7 @@ def test_a_study_that_makes_no_table_says_so_before_it_is_spent(make: Any) -> No
     budget = unpooled.Budget(10.0, 1e-4)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UtilityWarning)
-        with pytest.raises(UtilityWarning, match="makes no table.*What would do"):
+        with pytest.raises(UtilityWarning, match=r"makes no table.*What would do"):
             make(0.3, budget=budget).fit(people(400), "y")
         assert budget.spent == 0
         make(0.3, goal="predictions").fit(people(400), "y")
