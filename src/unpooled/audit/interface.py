@@ -53,7 +53,7 @@ _PRIDE = {
 OWN: dict[str, dict[str, Shown]] = {
     "PrideRegressor": _PRIDE,
     "PrideClassifier": _PRIDE,
-    "PrideGLM": {**_PRIDE, "loss": Shown.PUBLIC},
+    "PrideGLM": _PRIDE,
     "PrivateLinearRegression": {
         "coef_": Shown.RELEASED,
         "intercept_": Shown.RELEASED,
