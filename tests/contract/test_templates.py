@@ -37,7 +37,9 @@ def written(row: str, folder: Path) -> tuple[str, Plan]:
     if (response := case.study.parameters.get("response")) is not None:
         text = text.replace('response = "y"', f'response = "{response}"')
     if 'goal = "table"' in text:
-        with pytest.raises(UsageError, match='goal is "table"'):  # so few rows have none, and the study says so before it pays
+        with pytest.raises(
+            UsageError, match='goal is "table"'
+        ):  # so few rows have none, and the study says so before it pays
             (folder / "study.toml").write_text(text)
             compile_study(read_study(folder / "study.toml"))
         text = text.replace('goal = "table"', 'goal = "auto"')

@@ -30,11 +30,11 @@ def people(rows: int, seed: int = 0) -> pd.DataFrame:
 
 
 def glm(epsilon: float, **asked: Any) -> Any:
-    return unpooled.PrivateGLM(epsilon=epsilon, bounds=BOUNDS | CLASSES, random_state=0, **asked)
+    return unpooled.PrivateGLM(epsilon=epsilon, bounds=BOUNDS | CLASSES, **({"random_state": 0} | asked))
 
 
 def linear(epsilon: float, **asked: Any) -> Any:
-    return unpooled.PrivateLinearRegression(epsilon=epsilon, bounds=BOUNDS | {"y": (0, 1)}, random_state=0, **asked)
+    return unpooled.PrivateLinearRegression(epsilon=epsilon, bounds=BOUNDS | {"y": (0, 1)}, **({"random_state": 0} | asked))
 
 
 MAKERS = pytest.mark.parametrize("make", [glm, linear], ids=["glm", "linear"])
@@ -68,7 +68,7 @@ def test_the_goal_changes_the_question_only_where_it_is_said() -> None:
 def test_a_table_without_a_line_is_refused_before_it_pays(make: Any) -> None:
     frame, budget = people(300), unpooled.Budget(10.0, 1e-4)
     with pytest.raises(UsageError, match=r'goal is "table".*What would do: epsilon.*rows.*goal = "predictions"'):
-        make(0.2, goal="table", budget=budget).fit(frame, "y")
+        make(0.2, goal="table", budget=budget, random_state=None).fit(frame, "y")
     assert budget.spent == 0
     make(0.2, goal="predictions").fit(frame, "y")
 
@@ -112,7 +112,7 @@ def test_columns_of_parties_are_refused_a_table_of_noise_too() -> None:
         unpooled.PrivateLinearRegression(epsilon=100.0, goal="table", method="sines", **asked).plan(200_000, 4)
     assert unpooled.PrivateLinearRegression(epsilon=3.0, goal="table", **asked).plan(200_000, 4)
     auto = unpooled.PrivateLinearRegression(epsilon=0.1, **asked).plan(200, 4)
-    assert "for predictions and makes no table" in str(auto)
+    assert "makes no table and is for predictions" in str(auto)
 
 
 # --- predictions say so ----------------------------------------------------------------------------------------------------
@@ -124,13 +124,30 @@ def test_a_study_that_makes_no_table_says_so_before_it_is_spent(make: Any) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error", UtilityWarning)
         with pytest.raises(UtilityWarning, match=r"makes no table.*What would do"):
-            make(0.3, budget=budget).fit(people(400), "y")
+            make(0.3, budget=budget, random_state=None).fit(people(400), "y")
         assert budget.spent == 0
         make(0.3, goal="predictions").fit(people(400), "y")
         make(3.0).fit(people(5000), "y")
     plan = make(0.3).fit(people(400), "y").plan_
-    assert "this study is for predictions and makes no table" in str(plan)
+    assert "this study makes no table and is for predictions" in str(plan)
     assert "makes no table" not in str(make(3.0).fit(people(5000), "y").plan_)
+
+
+def test_a_meta_analysis_says_before_it_pays_which_sites_it_leaves_out() -> None:
+    rng = np.random.default_rng(0)
+    sites = np.repeat(["lyon", "oslo", "riga"], [4000, 3000, 150])
+    rows = rng.uniform(-1, 1, (sites.size, 2))
+    budget = unpooled.Budget(10.0, 1e-4)
+    model = unpooled.PrivateLinearRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-3, 3), budget=budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UtilityWarning)
+        with pytest.raises(UtilityWarning, match="^Riga will be left out of what is pooled"):
+            unpooled.meta_analysis(model, rows, rows[:, 0], sites=sites, terms="x0")
+        assert budget.spent == 0
+        big = sites != "riga"
+        found = unpooled.meta_analysis(model, rows[big], rows[big, 0], sites=sites[big], terms="x0")
+    assert set(found["x0"].sites) == {"lyon", "oslo"}
+    assert "left out" not in str(found.plan_)
 
 
 # --- coefficients of levels ------------------------------------------------------------------------------------------------

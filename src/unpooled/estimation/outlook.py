@@ -543,4 +543,4 @@ def warn_of_little(plan: Plan) -> None:
             UtilityWarning,
         )
     elif said := getattr(plan.design, "untabled", ""):
-        warn_caller(f'{said[0].upper()}{said[1:]}; goal = "predictions" says that this is what you want', UtilityWarning)
+        warn_caller(f"{said[0].upper()}{said[1:]}", UtilityWarning)

@@ -110,4 +110,4 @@ def untabled(goal: Goal, prospect: Prospect, others: Iterable[str] = ()) -> str:
     """Return what a study that asks for no goal is to be told where it makes no table; empty where nothing is."""
     if goal is not Goal.AUTO or prospect.has_lines:
         return ""
-    return f"this study is for predictions and makes no table: {prospect.words(others)}"
+    return f'this study makes no table and is for predictions (goal = "predictions" says so): {prospect.words(others)}'

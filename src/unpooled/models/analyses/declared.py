@@ -125,6 +125,8 @@ class AnalysesDesign:
 
     parameters: Analyses
     shares: Mapping[str, float]
+    #: Which sites of a meta-analysis will be left out, for their fits have no table; empty where none is.
+    untabled: str = ""
 
 
 def compile_plan(study: Study) -> Plan:
@@ -146,6 +148,12 @@ def compile_plan(study: Study) -> Plan:
     for one, _, name, _ in every_part:
         if one.apart:
             _check_apart(one, plans[name])
+    without = [party for one, _, name, party in every_part if one.apart and getattr(plans[name].design, "untabled", "")]
+    left = (
+        f"{listed(without)} will be left out of what is pooled: with so few rows and this epsilon a fit at a single site makes no table"
+        if without
+        else ""
+    )
     every = tuple(plans.values())
     joint = sorted({plan.joint for plan in every if plan.joint})
     return Plan(
@@ -158,8 +166,8 @@ def compile_plan(study: Study) -> Plan:
         voids=union(plan.voids for plan in every),
         trusted=union(plan.trusted for plan in every),
         hidden=union(plan.hidden for plan in every),
-        notes=(*_notes(plans, shares), *_notes_apart(asked)),
-        design=AnalysesDesign(asked, shares),
+        notes=(*_notes(plans, shares), *_notes_apart(asked), *filter(None, (left,))),
+        design=AnalysesDesign(asked, shares, left),
         joint=TRUSTING if TRUSTING in joint else "".join(joint),
         against="; ".join(dict.fromkeys(plan.against for plan in every if plan.against)),
         excepted=tuple(dict.fromkeys(who for plan in every for who in plan.excepted)),

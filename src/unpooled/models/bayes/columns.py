@@ -111,7 +111,7 @@ class SineDesign(ColumnsDesign):
         """Return why a study that asks for no goal makes no table, and what would do; empty where it says what it is for."""
         given = cast("ColumnsParameters", self.parameters)
         return (
-            f"this study is for predictions and makes no table: {_NO_LINES}"
+            f"this study makes no table and is for predictions: {_NO_LINES}"
             if (given.goal, given.method) == (Goal.AUTO, AUTO)
             else ""
         )
