@@ -141,7 +141,7 @@ def test_a_meta_analysis_says_before_it_pays_which_sites_it_leaves_out() -> None
     model = unpooled.PrivateLinearRegression(epsilon=1.0, bounds=(-1, 1), y_bounds=(-3, 3), budget=budget)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UtilityWarning)
-        with pytest.raises(UtilityWarning, match="^Riga will be left out of what is pooled"):
+        with pytest.raises(UtilityWarning, match=r"^Riga will be left out of what is pooled"):
             unpooled.meta_analysis(model, rows, rows[:, 0], sites=sites, terms="x0")
         assert budget.spent == 0
         big = sites != "riga"

@@ -24,7 +24,7 @@ from unpooled.schedules import table
 from unpooled.totals.total import Aggregation, Total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -536,11 +536,20 @@ def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
 
 def warn_of_little(plan: Plan) -> None:
     """Warn, before it is spent, of a budget that buys the mean of the response alone, or no table; nothing is simulated for it."""
-    if getattr(plan.design, "mean_only", False) and not plan.study.derived:
-        warn_caller(
-            f"at epsilon {plan.study.epsilon:g} with {sum(card.rows for card in plan.study.parties)} rows this fit is no more than a mean: noise "
-            "would hide what columns explain. Ask for more epsilon, more rows or fewer columns; outlook(rows, columns) says what each would give",
-            UtilityWarning,
-        )
-    elif said := getattr(plan.design, "untabled", ""):
+    for said in _little(plan):
         warn_caller(f"{said[0].upper()}{said[1:]}", UtilityWarning)
+
+
+def _little(plan: Plan) -> Iterator[str]:
+    """Yield what a plan, or one of its analyses, is too small for."""
+    if getattr(plan.design, "mean_only", False):
+        if not plan.study.derived:
+            yield (
+                f"at epsilon {plan.study.epsilon:g} with {sum(card.rows for card in plan.study.parties)} rows this fit is no more than a mean: noise "
+                "would hide what columns explain. Ask for more epsilon, more rows or fewer columns; outlook(rows, columns) says what each would give"
+            )
+    elif said := getattr(plan.design, "untabled", ""):
+        yield said
+    for name, part in plan.analyses.items():
+        if len(part.study.parties) == len(plan.study.parties):  # of fits at single sites the study itself speaks
+            yield from (f"analysis {name!r}: {said}" for said in _little(part))

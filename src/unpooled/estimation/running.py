@@ -127,7 +127,6 @@ class Waiting:
         self._said.put(_alone(asked))
         if (answer := self._answers.get()) is None:
             raise UsageError("the study of this analysis was not run")
-        warn_of_little(answer[0])
         return answer
 
     def close(self) -> None:

@@ -148,7 +148,9 @@ def compile_plan(study: Study) -> Plan:
     for one, _, name, _ in every_part:
         if one.apart:
             _check_apart(one, plans[name])
-    without = [party for one, _, name, party in every_part if one.apart and getattr(plans[name].design, "untabled", "")]
+    without = [
+        party for one, _, name, party in every_part if one.apart and getattr(plans[name].design, "untabled", "") != ""
+    ]
     left = (
         f"{listed(without)} will be left out of what is pooled: with so few rows and this epsilon a fit at a single site makes no table"
         if without
