@@ -224,7 +224,7 @@ test_that("what there is no way to ask or to answer is refused in words", {
   expect_error(unpooled_lasso(y ~ ., list(d)), "one order", class = "unpooled_usage")
   expect_error(unpooled_pride(y ~ ., d, P, "normal"), "choose one of", class = "unpooled_usage")
   expect_error(unpooled_pride(y ~ ., d, P, gaussian(link = "log")), "link", class = "unpooled_usage")
-  expect_error(unpooled_pride(y ~ ., d, P, bounds = BOUNDS, epsilom = 3), "no argument 'epsilom'", class = "unpooled_usage")
+  expect_error(unpooled_pride(y ~ ., d, P, bounds = BOUNDS, epsilom = 3), "did you mean 'epsilon'", class = "unpooled_usage")
 })
 
 test_that("ratios are refused where exp() means nothing, and follow broom where it does", {
