@@ -18,7 +18,6 @@ from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.registry import form_of
 
 if TYPE_CHECKING:
-    from unpooled.estimation.calls import Argument
     from unpooled.privacy.bounds import Column, Missing
     from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
@@ -279,7 +278,8 @@ class HasForms:
 
     _model: ClassVar[Model]
     calibration: str
-    arguments: ClassVar[Mapping[str, Argument]]
+    #: The arguments that it declares, by name (:class:`unpooled.estimation.calls.Argument`).
+    arguments: ClassVar[Mapping[str, Any]]
 
     @property
     def _row(self) -> Model:
