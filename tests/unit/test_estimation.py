@@ -134,6 +134,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "nodes": ("oslo", 3, None),
     "focus": ("x0", 3, None),
     "public": ("x0", 3, None),
+    "goal": (3, None, ["table"]),
     "penalty": ("1", None, True, [1.0], "automatic"),
     "noise": WORD,
     "prior": ("0.5", True, ["a", "b"], "ab"),

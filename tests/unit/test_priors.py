@@ -535,7 +535,7 @@ def test_classes_are_drawn_to_earlier_models(epsilon: float, method: str) -> Non
     for seed in range(6):
         for name, prior in (("none", None), ("good", LOGISTIC), ("bad", bad)):
             own = {"epsilon": epsilon, "delta": 1e-6, "bounds": (-4, 4), "classes": (0, 1), "random_state": seed}
-            model = PrivateGLM(prior=prior, **own).fit(*classes(400, seed))
+            model = PrivateGLM(prior=prior, goal="predictions", **own).fit(*classes(400, seed))
             losses[name].append(log_loss(then, model.predict_proba(new)))
             if name == "good":
                 assert model.method_ == method
@@ -880,7 +880,7 @@ def test_an_outlook_leaves_earlier_models_out() -> None:
 def test_no_warning_is_missed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        PrivateLinearRegression(epsilon=0.2, random_state=0, prior=GOOD, **OWN).fit(*rows(300, 0))
+        PrivateLinearRegression(epsilon=0.2, random_state=0, prior=GOOD, goal="predictions", **OWN).fit(*rows(300, 0))
 
 
 def test_public_rows_that_lack_a_class_are_refused() -> None:

@@ -591,10 +591,10 @@ def test_no_fit_waits_for_a_study_that_is_refused() -> None:
     with pytest.raises(UsageError, match="shares gives every analysis"):
         unpooled.Study({"one": stubborn, "two": baseline}, shares={"one": 1.0}).fit(frame())
     for _ in range(100):
-        if threading.active_count() == before:
+        if threading.active_count() <= before:  # a thread of another test may have ended too
             break
         time.sleep(0.05)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_an_analysis_that_fails_before_its_study_or_after_it_raises_its_own_error() -> None:

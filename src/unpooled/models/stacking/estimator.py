@@ -28,6 +28,7 @@ from unpooled.formula import Formula
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.tables import Tables
 from unpooled.kernels.score_posterior import mean_log_odds
+from unpooled.linear.goals import Goal
 from unpooled.models import load
 from unpooled.models.stacking.declared import AUTO, MULTINOMIAL, SHORTEN, Meta, Parameters
 from unpooled.models.stacking.stacked import StackedClassifier, StackEstimator, released_weights
@@ -206,6 +207,7 @@ class _PooledLogistic(Tabled, StackEstimator):
         parameters: dict[str, Any] = {
             "response": RESPONSE,
             "family": "multinomial" if several else "logistic",
+            "goal": Goal.PREDICTIONS.value,  # it is a classifier
             "fit_intercept": bool(self.fit_intercept),
             "tolerate": int(self.tolerate),
             "nodes": [str(node) for node in self.nodes],
