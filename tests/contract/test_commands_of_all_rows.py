@@ -114,7 +114,7 @@ class Parties:
         path, parameters = self.root / "study.toml", self.case.study.parameters
         if model == "analyses":
             parameters = next(one for one in parameters["analyses"] if one["model"] == "bayes")["parameters"]
-        text = path.read_text()
+        text = path.read_text().replace('goal = "table"', 'goal = "auto"')  # so few rows have no table
         if (response := parameters.get("response")) is not None:
             text = text.replace('response = "y"', f'response = "{response}"')
         if (coefficients := parameters.get("coefficients")) is not None:

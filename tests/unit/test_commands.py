@@ -262,6 +262,9 @@ def test_a_new_study_carries_its_formula(model: str, world: Path) -> None:
 @pytest.mark.slow
 def test_the_left_side_of_a_new_formula_is_the_response(world: Path) -> None:
     command(world, "new", "glm", "--formula", "old ~ C(sex, ref='m') * age", *CARD, "--out", "f.toml")
+    assert 'goal is "table", and with 500 rows' in command(world, "plan", "f.toml", code=2)
+    text = (world / "f.toml").read_text()
+    (world / "f.toml").write_text(text.replace('goal = "table"', 'goal = "auto"'))
     shown = command(world, "plan", "f.toml")
     assert "formula: ~ C(sex, ref='m') + age + age:C(sex, ref='m')" in shown
     assert "derived columns: 5, with bounds that follow from the cards" in shown

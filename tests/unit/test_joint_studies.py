@@ -192,6 +192,8 @@ def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     assert 'split = "columns"' in text
     assert 'helpers = ["registry"]' in text
     assert "columns of the same people" in text
+    assert 'goal is "table", and with so few rows' in command("plan", "new.toml", code=2)
+    (folder / "new.toml").write_text(text.replace('goal = "table"', 'goal = "auto"'))
     assert "registry for east and west" in command("plan", "new.toml")
     assert "goes without helpers" in command("new", "pls", *cards, "--out", "other.toml", code=2)
 
