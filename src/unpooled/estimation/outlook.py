@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import Refusal, UsageError, UtilityWarning, listed, warn_caller
+from unpooled.estimation.expected_lines import ExpectedLine, PlayedTables, in_text
 from unpooled.inference.drawing import ACCENT, BAND, OTHER, SOFT, new_figure
 from unpooled.inference.results import Result, records
 from unpooled.privacy.bounds import Coding
@@ -24,10 +25,11 @@ from unpooled.schedules import table
 from unpooled.totals.total import Aggregation, Total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from unpooled.inference.coding import FormulaColumns
     from unpooled.linear.moments import Moments
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Plan, Release, Study
@@ -93,8 +95,16 @@ def made_up_features(
     ranges: float,
     rng: np.random.Generator,
     shape: str = NORMAL,
+    made: FormulaColumns | None = None,
 ) -> tuple[dict[str, Any], Matrix]:
-    """Return columns inside declared ranges, categories by their order; and the same as standardised rows."""
+    """Return columns inside declared ranges, categories by their order; and the same as standardised rows.
+
+    Features that a formula ``made`` follow from made-up columns of its sources: an interaction is the product of what it is made of.
+    """
+    if made is not None:
+        return _of_formula(
+            features, made, made_up_features(made.derived.needs, count, correlation, ranges, rng, shape)[0], rng
+        )
     rows = standard_columns(count, len(features), correlation, shape, rng)
     columns: dict[str, Any] = {}
     for column, values in zip(features, rows.T, strict=True):
@@ -108,6 +118,31 @@ def made_up_features(
     return columns, rows
 
 
+def _of_formula(
+    features: tuple[Column, ...], made: FormulaColumns, sources: dict[str, Any], rng: np.random.Generator
+) -> tuple[dict[str, Any], Matrix]:
+    """Return the features of a formula over these columns, and the same as standardised rows; a column of sites is drawn by itself."""
+    count = len(next(iter(sources.values())))
+    own = tuple(feature.column.name for feature in made.features)
+    blocks = list(made.seen(Table(sources)).blocks(own))
+    columns: dict[str, Any] = {name: np.concatenate([block[j] for block in blocks]) for j, name in enumerate(own)}
+    rows = np.empty((count, len(features)))
+    for j, feature in enumerate(features):
+        if feature.name not in columns:
+            assert feature.categories is not None  # sites
+            columns[feature.name] = np.array(feature.categories, dtype=object)[
+                rng.integers(len(feature.categories), size=count)
+            ]
+        values = columns[feature.name]
+        if feature.categories is not None:
+            values = [feature.categories.index(value) if value in feature.categories else 0 for value in values.tolist()]
+        numbers = np.nan_to_num(
+            np.asarray(values, dtype=np.float64), nan=feature.centre if feature.categories is None else 0.0
+        )
+        rows[:, j] = (numbers - numbers.mean()) / max(float(numbers.std()), 1e-9)
+    return columns, rows
+
+
 def made_up_rows(
     features: tuple[Column, ...],
     response: Column,
@@ -118,12 +153,13 @@ def made_up_rows(
     rng: np.random.Generator,
     relevant: int | None = None,
     shape: str = NORMAL,
+    made: FormulaColumns | None = None,
 ) -> Table:
     """Return columns of this shape with a linear response.
 
     ``relevant`` is the number of columns with an effect; None: all of them.
     """
-    columns, rows = made_up_features(features, count, correlation, ranges, rng, shape)
+    columns, rows = made_up_features(features, count, correlation, ranges, rng, shape, made)
     effects = rng.normal(size=len(features))
     if relevant is not None and relevant < len(features):
         effects[rng.permutation(len(features))[relevant:]] = 0.0
@@ -153,6 +189,8 @@ class Expected:
     error: float
     low: float
     high: float
+    #: The lines of the table, where the method makes one and it was played.
+    lines: tuple[ExpectedLine, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,7 +214,7 @@ class Outlook(Result):
     assumed: str
     #: The error where nothing is released at all (columns split: the best model of a party's own columns, or what is better still); nan where that gives nothing.
     nothing_released: float = math.nan
-    _saved_types: ClassVar = (Expected,)
+    _saved_types: ClassVar = (Expected, ExpectedLine)
 
     @property
     def at(self) -> Expected:
@@ -209,6 +247,25 @@ class Outlook(Result):
         """Return True if the study is expected to give what neither a mean nor anybody's own columns give without it."""
         return self.worthwhile and self.buys_something
 
+    @property
+    def lines(self) -> tuple[ExpectedLine, ...]:
+        """Return the lines of the table to expect at the epsilon that is asked for; empty where the study makes none."""
+        return self.at.lines
+
+    def for_line(self, term: str, std_error: float) -> tuple[float, float]:
+        """Return the smallest epsilon at which a line is expected to have this standard error or less, and the rows at which it has it at this epsilon.
+
+        Infinite where no played study has it. The first is interpolated between the epsilons of the curve; ``quick`` outlooks have one alone.
+        """
+        wanted = real("std_error", std_error)
+        curve = [(p.epsilon, next((line for line in p.lines if line.term == term), None)) for p in self.points]
+        own = next((line for epsilon, line in curve if epsilon == self.epsilon), None)
+        if own is None:
+            msg = f"no line {term!r} is expected at epsilon {self.epsilon:g}: there are {listed([line.term for line in self.lines])}"
+            raise UsageError(msg)
+        known = [(epsilon, line.std_error) for epsilon, line in sorted(curve) if line is not None and line.is_expected]
+        return _reached(known, wanted), own.at_rows(wanted, self.rows)
+
     def epsilon_for(self, error: float) -> float:
         """Return the smallest epsilon whose expected error is at most this (interpolated); infinite where none of those simulated reaches it."""
         error = real("error", error)
@@ -226,7 +283,7 @@ class Outlook(Result):
         """Return everything as plain data."""
         names = ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure", "assumed", "worthwhile")
         own = {name: getattr(self, name) for name in (*names, "nothing_released")}
-        return own | {"points": records(self.points)}
+        return own | {"points": records(self.points), "lines": records(self.lines)}
 
     def __str__(self) -> str:
         lines = [
@@ -244,6 +301,8 @@ class Outlook(Result):
             lines.insert(
                 -1, f"  nothing released   {self.nothing_released:.3g}   (the best that parties have from their own columns)"
             )
+        if self.lines:
+            lines += ["  the table, in played studies:", in_text(self.lines)]
         if not self.buys_something:
             lines.append("  At this epsilon the study buys next to nothing beyond what every party has without it.")
         if not self.worthwhile:
@@ -306,6 +365,19 @@ class Outlook(Result):
         axes.legend()
 
 
+def _reached(curve: Sequence[tuple[float, float]], wanted: float) -> float:
+    """Return the epsilon at which a falling curve of errors is at most this, between two of its points on logarithmic axes."""
+    if not curve or curve[-1][1] > wanted:
+        return math.inf
+    if curve[0][1] <= wanted:
+        return curve[0][0]
+    for (first, above), (second, below) in itertools.pairwise(curve):
+        if below <= wanted < above:
+            part = math.log(above / wanted) / math.log(above / below)
+            return math.exp(math.log(first) + part * (math.log(second) - math.log(first)))
+    return curve[-1][0]
+
+
 def drawn(value: Range, rng: np.random.Generator) -> float:
     """Return an assumed number as it is, or a draw from the range that is assumed."""
     return float(rng.uniform(*value)) if isinstance(value, tuple | list) else float(value)
@@ -352,6 +424,16 @@ def simulated(
         error, low, high = (free + max(float(value), 0.0) for value in three)
         points.append(Expected(epsilon, error, min(low, error), max(high, error)))
     return tuple(points), free
+
+
+def with_lines(
+    seen: PlayedTables, run: Callable[[float, int], object], points: tuple[Expected, ...], free: float, asked: float
+) -> tuple[tuple[Expected, ...], float]:
+    """Return the points with the lines of the tables of their played studies; at the epsilon that is asked for enough are played to tell shares."""
+    if math.isfinite(asked):
+        for number in list(seen.missing(asked)):
+            run(asked, number)
+    return tuple(replace(point, lines=seen.lines(point.epsilon)) for point in points), free
 
 
 def without_prior(study: Study) -> tuple[Study, list[str]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     SHAPES,
     Outlook,
@@ -19,6 +20,7 @@ from unpooled.estimation.outlook import (
     rows_to_make,
     shapes_in_words,
     simulated,
+    with_lines,
     without_prior,
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
@@ -27,6 +29,7 @@ from unpooled.linear.schedule import Method
 from unpooled.models.bayes.columns import outlook as of_columns
 from unpooled.models.bayes.declared import compile_plan
 from unpooled.models.bayes.fit import coordinate_rows as coordinate
+from unpooled.models.bayes.fit import tables
 from unpooled.models.bayes.rows import STATISTICS
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.declared import COLUMNS
@@ -59,7 +62,7 @@ def outlook(
     study, left = without_prior(study)
     if study.parameters.get("split") == COLUMNS:
         return of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick)
-    shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
+    shapes, plans, seen = checked_shapes(shapes), {study.epsilon: compile_plan(study)}, PlayedTables()
     rows = sum(card.rows for card in study.parties)
     count = rows_to_make(rows, plans[study.epsilon].design.layout.size)
 
@@ -69,9 +72,11 @@ def outlook(
             plans[epsilon] = compile_plan(_at(study, epsilon))
         part = drawn(r2, rng)
         assumed = part, drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
-        return _error(plans[epsilon], count, assumed, rng), 1 - part
+        new, result = _played(plans[epsilon], count, assumed, rng)
+        seen.add(epsilon, k, tables(plans[epsilon], result))
+        return _error(plans[epsilon].design, new, result), 1 - part
 
-    points, free = simulated(study.epsilon, run, part=count / rows, quick=quick)
+    points, free = with_lines(seen, run, *simulated(study.epsilon, run, part=count / rows, quick=quick), study.epsilon)
     design = plans[study.epsilon].design
     words = [
         in_words("R^2", r2),
@@ -106,12 +111,22 @@ def _at(study: Study, epsilon: float) -> Study:
     return msgspec.structs.replace(study, epsilon=epsilon, parameters=parameters)
 
 
-def _error(plan: Plan[BayesDesign], count: int, assumed: tuple[float, float, float, str], rng: np.random.Generator) -> float:
-    """Return one made-up study."""
+def _played(
+    plan: Plan[BayesDesign], count: int, assumed: tuple[float, float, float, str], rng: np.random.Generator
+) -> tuple[Table, BayesResult]:
+    """Return new rows of one made-up study, and its result."""
     design = plan.design
     layout, (r2, correlation, ranges, shape) = design.layout, assumed
     table = made_up_rows(
-        layout.features, layout.response, count + _TUNED.whole("linear_new_rows"), r2, correlation, ranges, rng, shape=shape
+        layout.features,
+        layout.response,
+        count + _TUNED.whole("linear_new_rows"),
+        r2,
+        correlation,
+        ranges,
+        rng,
+        shape=shape,
+        made=layout.made,
     )
     names = (*(c.name for c in layout.features), layout.response.name)
     if layout.weighting is not None:  # uniform over the declared range
@@ -120,7 +135,12 @@ def _error(plan: Plan[BayesDesign], count: int, assumed: tuple[float, float, flo
         weights = rng.uniform(low, high, table.n_rows)
         table, names = Table({own: table[own] for own in names} | {name: weights}), (*names, name)
     used, new = (Table({name: table[name][part] for name in names}) for part in (slice(count), slice(count, None)))
-    result: BayesResult = imagine(plan, coordinate, STATISTICS, used, rng)
+    return new, imagine(plan, coordinate, STATISTICS, used, rng)
+
+
+def _error(design: BayesDesign, new: Table, result: BayesResult) -> float:
+    """Return the error of predictions of these new rows."""
+    layout = design.layout
     coefficients = np.array([c.value for c in result.coefficients])
     fitted = Coding(layout.features, 1).natural([new[c.name] for c in layout.features]) @ coefficients + result.intercept
     y = new[layout.response.name]

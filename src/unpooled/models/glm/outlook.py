@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     SHAPES,
     Outlook,
@@ -20,6 +21,7 @@ from unpooled.estimation.outlook import (
     rows_to_make,
     shapes_in_words,
     simulated,
+    with_lines,
     without_prior,
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
@@ -27,6 +29,7 @@ from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL, Hazards, PersonResponses, Softmax
 from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.plan import STATISTICS, GlmDesign, compile_plan
+from unpooled.models.glm.result import tables
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 from unpooled.schedules import table
@@ -110,7 +113,7 @@ def made_up(
         return _persons(design, design.family, count, assumed, rng)
     signal, rate, correlation, ranges, shape = assumed
     responses, family = design.responses, design.family
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape)
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape, design.layout.made)
     u = rows @ rng.normal(size=rows.shape[1])
     u *= signal / max(float(u.std()), 1e-9)
     if responses.exposure is not None:
@@ -144,7 +147,7 @@ def _classes(
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Return classes of which one has the assumed rate and the others share the rest; two linear predictors differ by the assumed deviation."""
     signal, rate, correlation, ranges, shape = assumed
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape)
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape, design.layout.made)
     classes = len(family.labels)
     u = rows @ rng.normal(size=(rows.shape[1], classes))
     u -= u.mean(axis=1, keepdims=True)
@@ -169,7 +172,7 @@ def _persons(
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Times of constant hazards, of which the assumed part would have the event in the whole time; half of all leave at some time of it."""
     signal, rate, correlation, ranges, shape = assumed
-    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape)
+    columns, rows = made_up_features(design.layout.features, count, correlation, ranges, rng, shape, design.layout.made)
     u = rows @ rng.normal(size=rows.shape[1])
     u *= signal / max(float(u.std()), 1e-9)
     end, low, high = family.edges[-1], -60.0, 60.0
@@ -212,7 +215,7 @@ def outlook(
 ) -> Outlook:
     """Deviance of new rows over that of the base rate, against epsilon (``quick``: at the one that is asked for alone)."""
     study, left = without_prior(study)
-    shapes, plans = checked_shapes(shapes), {study.epsilon: compile_plan(study)}
+    shapes, plans, seen = checked_shapes(shapes), {study.epsilon: compile_plan(study)}, PlayedTables()
     design: GlmDesign = plans[study.epsilon].design
     if rate is None and isinstance(design.family, Softmax):
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
@@ -231,9 +234,13 @@ def outlook(
         assumed = Assumed(
             drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
         )
-        return _errors(plans[epsilon], assumed, rng)
+        new, y, true, result = _played(plans[epsilon], assumed, rng)
+        seen.add(epsilon, k, tables(plans[epsilon], result))
+        fitted, base, truth = losses(plans[epsilon].design, result, new, y, true)
+        return fitted / max(base, 1e-300), truth / max(base, 1e-300)
 
-    points, free = simulated(study.epsilon, run, part=_count(design) / design.rows, quick=quick)
+    part = _count(design) / design.rows
+    points, free = with_lines(seen, run, *simulated(study.epsilon, run, part=part, quick=quick), study.epsilon)
     words = [
         in_words("deviation of the linear predictor", signal),
         in_words(_WORDS.get(design.family.name, "mean response over its largest"), rate),
@@ -263,14 +270,11 @@ def _count(design: GlmDesign) -> int:
     return rows_to_make(design.rows, design.layout.size * numbers)
 
 
-def _errors(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the error of one made-up study, and that of the true coefficients."""
-    design = plan.design
-    count = _count(design)
+def _played(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -> tuple[Table, Vector, Vector, GlmResult]:
+    """Return new rows of one made-up study, their responses and true means, and its result."""
+    design, count = plan.design, _count(plan.design)
     columns, y, true = made_up(design, count + _TUNED.whole("glm_new_rows"), assumed, rng)
     used, new = (
         Table({name: column[part] for name, column in columns.items()}) for part in (slice(count), slice(count, None))
     )
-    result: GlmResult = imagine(plan, coordinate, STATISTICS, used, rng)
-    fitted, base, truth = losses(design, result, new, y[count:], true[count:])
-    return fitted / max(base, 1e-300), truth / max(base, 1e-300)
+    return new, y[count:], true[count:], imagine(plan, coordinate, STATISTICS, used, rng)

@@ -1,0 +1,127 @@
+"""The lines of a table that a study can expect, before data: how often each is printed in played studies, and with which error."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unpooled.schedules import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from unpooled.inference.tables import Tables
+
+#: Played studies at the epsilon that is asked for, from which shares are taken.
+RUNS = table("outlooks").whole("line_runs")
+#: A line is narrow where its error is at most this many times that without privacy.
+NARROW = 2.0
+#: A line is expected where it is printed in this part of the played studies.
+EXPECTED = table("outlooks").line_expected
+
+
+@dataclass(frozen=True)
+class ExpectedLine:
+    """One line of a table, as played studies have it."""
+
+    term: str
+    #: The standard error to expect where the line is printed (the middle one; nan where it never is), and that without privacy.
+    std_error: float
+    without_privacy: float
+    #: The part of the played studies that print it, and the part in which its error is at most twice that without privacy.
+    printed: float
+    narrow: float
+
+    @property
+    def is_expected(self) -> bool:
+        """Return True if the line is there in most played studies."""
+        return self.printed >= EXPECTED
+
+    def at_rows(self, error: float, rows: int) -> float:
+        """Return the rows at which the line would have this error: sampling takes a part of its square in 1 / n, noise one in 1 / n^2."""
+        sampling = self.without_privacy**2
+        noise = max(self.std_error**2 - sampling, 0.0)
+        if not self.printed or error <= 0:
+            return math.inf
+        # (sampling m + noise m^2) = error^2 for m = rows / n.
+        times = (
+            error**2 / sampling if not noise else (-sampling + math.sqrt(sampling**2 + 4 * noise * error**2)) / (2 * noise)
+        )
+        return rows / times
+
+
+@dataclass
+class PlayedTables:
+    """The tables of played studies, by epsilon and number of the study."""
+
+    found: dict[float, dict[int, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, epsilon: float, number: int, tables: Tables | None) -> None:
+        """Keep the errors of the lines of a played study; of a method that makes no table there are none."""
+        lines = () if tables is None else tables.summary().terms
+        self.found[epsilon][number] = {line.term: line.std_error for line in lines}
+
+    def missing(self, epsilon: float, runs: int = RUNS) -> Iterator[int]:
+        """Yield the numbers of studies that are not yet played at this epsilon; none where the method makes no table."""
+        if any(self.found[epsilon].values()) or not self.found[epsilon]:
+            yield from (number for number in range(runs) if number not in self.found[epsilon])
+
+    def lines(self, epsilon: float) -> tuple[ExpectedLine, ...]:
+        """Return the lines at an epsilon, in the order of the table without privacy."""
+        played, exact = self.found[epsilon], self.found[math.inf]
+        if not any(played.values()) or not any(exact.values()):
+            return ()
+        return tuple(self._line(name, list(played.values()), list(exact.values())) for name in _names(exact.values()))
+
+    @staticmethod
+    def _line(name: str, played: Sequence[dict[str, float]], exact: Sequence[dict[str, float]]) -> ExpectedLine:
+        free = float(np.median([lines[name] for lines in exact if name in lines]))
+        errors = np.array([lines[name] for lines in played if name in lines])
+        return ExpectedLine(
+            name,
+            float(np.median(errors)) if errors.size else math.nan,
+            free,
+            errors.size / len(played),
+            float((errors <= NARROW * free).sum()) / len(played),
+        )
+
+
+def _names(tables: object) -> list[str]:
+    """Return the names of the lines of several tables, in the order in which they stand."""
+    found: dict[str, None] = {}
+    for lines in tables:  # type: ignore[attr-defined]
+        found |= dict.fromkeys(lines)
+    return list(found)
+
+
+def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:
+    """Return the lines as the cells of a table, its head first."""
+    head = ("line", "std error", "without privacy", "printed", "at most twice that")
+    return [
+        head,
+        *(
+            (
+                line.term,
+                "hidden" if math.isnan(line.std_error) else f"{line.std_error:.3g}",
+                f"{line.without_privacy:.3g}",
+                f"{line.printed:.0%}",
+                f"{line.narrow:.0%}",
+            )
+            for line in lines
+        ),
+    ]
+
+
+def in_text(lines: Sequence[ExpectedLine]) -> str:
+    """Return the lines as text, a row each."""
+    cells = cells_of(lines)
+    widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
+    return "\n".join(
+        "  "
+        + "  ".join(cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        for row in cells
+    )
