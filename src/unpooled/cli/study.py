@@ -149,12 +149,12 @@ def plan(
     if out is not None and not preview:
         raise UsageError("--out names the page of --preview: give both, or neither")
     compiled = compiled_or_instead(read_study(study))
-    outlooks = _outlooks(compiled, utility=utility)
+    outlooks, lines = _outlooks(compiled, utility=utility)
     shown, previewed = _preview(compiled, out or study.with_suffix(".preview.html"), outlooks) if preview else ({}, "")
     if as_json:
         from unpooled.cli.say import say_json
 
-        say_json("plan", _data(compiled, outlooks) | {"notes": advice(compiled)} | shown)
+        say_json("plan", _data(compiled, outlooks, lines) | {"notes": advice(compiled)} | shown)
         return
     typer.echo(compiled)
     for name, one in compiled.analyses.items() or (("", compiled),):
@@ -164,13 +164,19 @@ def plan(
     typer.echo(compiled.statement)
     for note in advice(compiled):
         typer.echo(f"Note: {note}.")
-    for name, outlook in outlooks.items():
-        typer.echo()
-        if name:
-            typer.echo(f"{name}:")
-        typer.echo(outlook)
+    _say_expected(outlooks, lines)
     if previewed:
         typer.echo(f"\n{previewed}")
+
+
+def _say_expected(outlooks: dict[str, Outlook], lines: dict[str, Outlook]) -> None:
+    """Print the lines to expect, and the outlooks that were asked for, which have them too."""
+    for name, glanced in lines.items():
+        if name not in outlooks:
+            typer.echo(f"\n{glanced.lines_in_text(name)}")
+    for name, outlook in outlooks.items():
+        typer.echo(f"\n{name}:" if name else "")
+        typer.echo(outlook)
 
 
 def _preview(compiled: Plan, path: Path, outlooks: dict[str, Outlook]) -> tuple[dict[str, Any], str]:
@@ -195,25 +201,28 @@ def _preview(compiled: Plan, path: Path, outlooks: dict[str, Outlook]) -> tuple[
     return {"preview": data}, words
 
 
-def _outlooks(compiled: Plan, *, utility: bool) -> dict[str, Outlook]:
-    """Return the outlooks that were asked for, by the name of the analysis; warn of each that is not worth its budget."""
+def _outlooks(compiled: Plan, *, utility: bool) -> tuple[dict[str, Outlook], dict[str, Outlook]]:
+    """Return the outlooks that were asked for, by the name of the analysis, and all that have lines of a table; warn of each that is not worth its budget."""
     from unpooled.errors import UsageError
     from unpooled.estimation.outlook import glance, poor
     from unpooled.study.run import asked_of
 
     outlooks: dict[str, Outlook] = {}
+    lines: dict[str, Outlook] = {}
     for model, asked in asked_of(compiled.study):
         outlook = model.outlook(asked) if utility and model.outlook is not None else None
         if outlook is not None:
             outlooks[asked.analysis] = outlook
         found = outlook or glance(model, asked)
+        if found is not None and found.lines:
+            lines[asked.analysis] = found
         if found is not None and not found.pays:
             of = f"analysis {asked.analysis!r}: " if asked.analysis else ""
             typer.echo(f"warning: {of}{poor(found)}", err=True)
     if utility and not outlooks:
         msg = f"this study of model {compiled.study.row!r} has no outlook: leave --utility out"
         raise UsageError(msg)
-    return outlooks
+    return outlooks, lines
 
 
 def releases_of(compiled: Plan) -> list[dict[str, Any]]:
@@ -233,13 +242,15 @@ def releases_of(compiled: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _data(compiled: Plan, outlooks: dict[str, Outlook]) -> dict[str, Any]:
+def _data(compiled: Plan, outlooks: dict[str, Outlook], lines: dict[str, Outlook]) -> dict[str, Any]:
     """Return a plan as data."""
+    from unpooled.inference.results import records
     from unpooled.study.templates import formula_of
 
     def more(name: str, one: Plan) -> dict[str, Any]:
         formula = formula_of(one)
-        found = {} if formula is None else {"formula": formula}
+        found: dict[str, Any] = {} if formula is None else {"formula": formula}
+        found |= {"lines": records(lines[name].lines)} if name in lines else {}
         return found | ({"outlook": outlooks[name].to_dict()} if name in outlooks else {})
 
     data = {"plan": compiled.hash, "releases": releases_of(compiled), "statement": compiled.statement.to_dict()}

@@ -252,6 +252,11 @@ class Outlook(Result):
         """Return the lines of the table to expect at the epsilon that is asked for; empty where the study makes none."""
         return self.at.lines
 
+    def lines_in_text(self, name: str = "") -> str:
+        """Return the lines to expect as text, and what they assume; of an analysis with its ``name``."""
+        of = f"{name}: " if name else ""
+        return f"{of}the table to expect at epsilon {self.epsilon:g}, in studies played without data:\n{in_text(self.lines)}\n  assumed: {self.assumed}"
+
     def for_line(self, term: str, std_error: float) -> tuple[float, float]:
         """Return the smallest epsilon at which a line is expected to have this standard error or less, and the rows at which it has it at this epsilon.
 
@@ -283,7 +288,7 @@ class Outlook(Result):
         """Return everything as plain data."""
         names = ("model", "rows", "columns", "epsilon", "mean", "noise_free", "measure", "assumed", "worthwhile")
         own = {name: getattr(self, name) for name in (*names, "nothing_released")}
-        return own | {"points": records(self.points), "lines": records(self.lines)}
+        return own | {"points": self._numbers(), "lines": records(self.lines)}
 
     def __str__(self) -> str:
         lines = [
@@ -323,7 +328,7 @@ class Outlook(Result):
         return [f"{mean}without privacy: {self.noise_free:.3g}. Assumed: {self.assumed}"]
 
     def _numbers(self) -> list[dict[str, Any]]:
-        return records(self.points)
+        return [{name: value for name, value in point.items() if name != "lines"} for point in records(self.points)]
 
     def _panels(self) -> tuple[Panel, ...]:
         at, values, low, high = (

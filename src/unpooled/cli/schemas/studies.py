@@ -152,6 +152,16 @@ class ExpectedErrorData(Section):
     high: Number
 
 
+class ExpectedLineData(Section):
+    """A line of the table to expect, from studies played over made-up people."""
+
+    term: str
+    std_error: Annotated[float | None, Meta(description="Where the line is printed; null: in no played study.")]
+    without_privacy: Number
+    printed: Annotated[float, Meta(description="The part of the played studies that print it.")]
+    narrow: Annotated[float, Meta(description="The part in which its error is at most twice that without privacy.")]
+
+
 class PlannedOutlookData(Section):
     """The errors that simulations without data lead one to expect."""
 
@@ -166,6 +176,7 @@ class PlannedOutlookData(Section):
     worthwhile: Annotated[bool, Meta(description="Whether more than a mean is expected.")]
     nothing_released: Annotated[float | None, Meta(description="The error where nothing is released; null: not known.")]
     points: list[ExpectedErrorData]
+    lines: list[ExpectedLineData]
 
 
 class PlannedAnalysisData(Section):
@@ -175,6 +186,7 @@ class PlannedAnalysisData(Section):
     model: str
     share: Annotated[float, Meta(description="Its share of the budget.")]
     formula: PlannedFormulaData | UnsetType = UNSET
+    lines: Annotated[list[ExpectedLineData], Meta(description="Of a study with a table.")] | UnsetType = UNSET
     outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
 
 
@@ -198,6 +210,7 @@ class PlanOutput(Output, tag="unpooled/plan/1"):
     statement: StatementData
     notes: list[str]
     formula: PlannedFormulaData | UnsetType = UNSET
+    lines: Annotated[list[ExpectedLineData], Meta(description="Of a study with a table.")] | UnsetType = UNSET
     outlook: Annotated[PlannedOutlookData, Meta(description="With --utility alone.")] | UnsetType = UNSET
     analyses: Annotated[list[PlannedAnalysisData], Meta(description="Of a study with several.")] | UnsetType = UNSET
     preview: Annotated[PreviewData, Meta(description="With --preview alone.")] | UnsetType = UNSET
