@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from unpooled.inference.tables import Tables
 
@@ -54,48 +54,48 @@ class ExpectedLine:
         return rows / times
 
 
+#: The errors of the lines of a played study; None where its method makes no table.
+Errors: TypeAlias = "dict[str, float] | None"
+
+
 @dataclass
 class PlayedTables:
-    """The tables of played studies, by epsilon and number of the study."""
+    """The tables of played studies, by epsilon and number of the study: of one number the same people at every epsilon."""
 
-    found: dict[float, dict[int, dict[str, float]]] = field(default_factory=lambda: defaultdict(dict))
+    found: dict[float, dict[int, Errors]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, epsilon: float, number: int, tables: Tables | None) -> None:
-        """Keep the errors of the lines of a played study; of a method that makes no table there are none."""
-        lines = () if tables is None else tables.summary().terms
-        self.found[epsilon][number] = {line.term: line.std_error for line in lines}
+        """Keep the errors of the lines of a played study."""
+        lines = None if tables is None else {line.term: line.std_error for line in tables.summary().terms}
+        self.found[epsilon][number] = lines
 
-    def missing(self, epsilon: float, runs: int = RUNS) -> Iterator[int]:
-        """Yield the numbers of studies that are not yet played at this epsilon; none where the method makes no table."""
-        if any(self.found[epsilon].values()) or not self.found[epsilon]:
-            yield from (number for number in range(runs) if number not in self.found[epsilon])
+    def missing(self, epsilon: float, runs: int = RUNS) -> list[tuple[float, int]]:
+        """Return what is not yet played of so many studies, with noise and without; nothing where the method makes no table."""
+        if all(lines is None for lines in self.found[epsilon].values()):
+            return []
+        return [(at, number) for number in range(runs) for at in (epsilon, math.inf) if number not in self.found[at]]
 
     def lines(self, epsilon: float) -> tuple[ExpectedLine, ...]:
         """Return the lines at an epsilon, in the order of the table without privacy."""
-        played, exact = self.found[epsilon], self.found[math.inf]
-        if not any(played.values()) or not any(exact.values()):
+        exact = {number: lines for number, lines in self.found[math.inf].items() if lines}
+        played = {number: lines for number, lines in self.found[epsilon].items() if lines is not None and number in exact}
+        if not played:
             return ()
-        return tuple(self._line(name, list(played.values()), list(exact.values())) for name in _names(exact.values()))
-
-    @staticmethod
-    def _line(name: str, played: Sequence[dict[str, float]], exact: Sequence[dict[str, float]]) -> ExpectedLine:
-        free = float(np.median([lines[name] for lines in exact if name in lines]))
-        errors = np.array([lines[name] for lines in played if name in lines])
-        return ExpectedLine(
-            name,
-            float(np.median(errors)) if errors.size else math.nan,
-            free,
-            errors.size / len(played),
-            float((errors <= NARROW * free).sum()) / len(played),
-        )
+        names = list(dict.fromkeys(name for number in sorted(exact) for name in exact[number]))
+        return tuple(line for name in names if (line := _line(name, played, exact)) is not None)
 
 
-def _names(tables: object) -> list[str]:
-    """Return the names of the lines of several tables, in the order in which they stand."""
-    found: dict[str, None] = {}
-    for lines in tables:  # type: ignore[attr-defined]
-        found |= dict.fromkeys(lines)
-    return list(found)
+def _line(name: str, played: dict[int, dict[str, float]], exact: dict[int, dict[str, float]]) -> ExpectedLine | None:
+    """Return a line of these studies; None where nobody has it without privacy."""
+    numbers = [number for number in played if name in exact[number]]
+    if not numbers:
+        return None
+    free = np.array([exact[number][name] for number in numbers])
+    errors = np.array([played[number].get(name, math.nan) for number in numbers])
+    there = np.isfinite(errors)
+    middle = float(np.median(errors[there])) if there.any() else math.nan
+    beside = float(np.median(free[there])) if there.any() else float(np.median(free))
+    return ExpectedLine(name, middle, beside, float(there.mean()), float((there & (errors <= NARROW * free)).mean()))
 
 
 def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:

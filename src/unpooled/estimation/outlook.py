@@ -436,8 +436,8 @@ def with_lines(
 ) -> tuple[tuple[Expected, ...], float]:
     """Return the points with the lines of the tables of their played studies; at the epsilon that is asked for enough are played to tell shares."""
     if math.isfinite(asked):
-        for number in list(seen.missing(asked)):
-            run(asked, number)
+        for epsilon, number in seen.missing(asked):
+            run(epsilon, number)
     return tuple(replace(point, lines=seen.lines(point.epsilon)) for point in points), free
 
 
