@@ -150,6 +150,10 @@ print.unpooled_plan <- function(x, ...) {
   cat("\n")
   say_statement(x$statement)
   for (note in x$notes) cat(strwrap(paste0("Note: ", note, "."), exdent = 2), sep = "\n")
+  if (!is.null(x$lines)) {
+    cat("\nThe table to expect, in studies played without data:\n")
+    print(expected_lines(x$lines), row.names = FALSE, digits = 3)
+  }
   if (!is.null(x$outlook)) {
     cat("\nExpected ", x$outlook$measure, " (a mean alone: ", format(x$outlook$mean, digits = 3), "):\n", sep = "")
     points <- x$outlook$points
@@ -159,6 +163,17 @@ print.unpooled_plan <- function(x, ...) {
     ), row.names = FALSE, digits = 3)
   }
   invisible(x)
+}
+
+# The lines of a plan's table as a data frame: NA where no played study prints one.
+expected_lines <- function(lines) {
+  number <- function(name) vapply(lines, function(one) if (is.null(one[[name]])) NA_real_ else as.numeric(one[[name]]), 0)
+  found <- data.frame(
+    term = vapply(lines, function(one) one$term, ""), std.error = number("std_error"), without.privacy = number("without_privacy"),
+    printed = number("printed"), narrow = number("narrow")
+  )
+  if (!all(is.na(alone <- number("alone")))) found$holder.alone <- alone
+  found
 }
 
 unpooled_approve <- function(study, party, by = "", reason = "", approve = TRUE) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,7 +32,11 @@ def test_an_interaction_of_made_up_people_is_the_product_of_what_it_is_made_of()
     rng = np.random.default_rng(0)
     columns, rows = made_up_features(design.layout.features, 500, 0.3, 4.0, rng, "normal", design.layout.made)
     both = (np.array(columns["sex"]) == "m") & (np.array(columns["arm"]) == "new")
-    assert (columns["sex[m]:arm[new]"] == both).all() if "sex[m]:arm[new]" in columns else (columns["arm[new]:sex[m]"] == both).all()
+    assert (
+        (columns["sex[m]:arm[new]"] == both).all()
+        if "sex[m]:arm[new]" in columns
+        else (columns["arm[new]:sex[m]"] == both).all()
+    )
     assert rows.shape == (500, len(design.layout.features))
     assert rows.std(axis=0) == pytest.approx(1.0)
 
@@ -102,3 +107,29 @@ def test_lines_that_no_study_prints_are_hidden_and_take_endless_rows() -> None:
     assert seen.lines(3.0) == ()
     assert seen.missing(3.0) == []
     assert "hidden" in in_text((age, arm))
+
+
+# --- columns at several parties --------------------------------------------------------------------------------------------
+
+
+def test_joint_lines_stand_beside_those_of_the_response_s_holder_alone() -> None:
+    bounds = {"age": (18, 100), "arm": ["usual", "new"], "crp": (0, 100), "hba1c": (3, 15)}
+    parties = {"clinic": ["age", "arm"], "lab": ["crp", "hba1c"]}
+    model = unpooled.PrivateLinearRegression(
+        epsilon=2.0, bounds=bounds, y_bounds=(-4, 4), parties=parties, helpers=1, method="moments", response_at="clinic"
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(60, 12, 1400).clip(18, 100), "arm": rng.choice(["usual", "new"], 1400)})
+    frame["crp"], frame["hba1c"] = rng.uniform(0, 100, 1400), rng.uniform(3, 15, 1400)
+    asked = model.set_params(random_state=0).fit(frame, rng.normal(size=1400).clip(-4, 4)).plan_.study
+    found = load("bayes").outlook(asked, quick=True)
+    assert [line.term for line in found.lines] == ["age", "arm: new - usual", "crp", "hba1c", "(intercept)"]
+    alone = {line.term: line.alone for line in found.lines}
+    assert alone["arm: new - usual"] > 0
+    assert math.isnan(alone["crp"])
+    assert "holder alone" in str(found)
+    assert (
+        not load("bayes")
+        .outlook(msgspec.structs.replace(asked, parameters=asked.parameters | {"method": "sines"}), quick=True)
+        .lines
+    )

@@ -554,14 +554,17 @@ def check(
 def _show(study: Path, party: Party, compiled: Plan, purpose: str, costs: Costs | None, notes: Sequence[str]) -> None:
     """Print a plan, its promise, what it costs here, and what speaks against it."""
     from unpooled.study.files import is_forced
-    from unpooled.study.run import costs_in_words, doubts_of, waiting_plans
+    from unpooled.study.run import costs_in_words, expectations_of, waiting_plans
 
     if purpose:
         typer.echo(f"Purpose, as {study.name} says (the plan's hash does not hold it): {purpose}\n")
     typer.echo(f"{compiled}\n\n{compiled.statement}\n\n{costs_in_words(party, compiled, costs)}\n")
     for note in notes:
         typer.echo(f"Note: {note}.")
-    for doubt in doubts_of(compiled):
+    expected = expectations_of(compiled)
+    for table in expected.words:
+        typer.echo(f"\n{table}")
+    for doubt in expected.doubts:
         forced = "The study says force = true: it runs all the same" if is_forced(study) else "A run of it will be refused"
         typer.echo(f"Warning: {doubt}. {forced}.")
     if waiting := waiting_plans(party, compiled.hash):

@@ -26,7 +26,7 @@ from unpooled.study.finished import Run
 from unpooled.study.made_up import columns_read, said_of
 from unpooled.study.party import open_account, open_party
 from unpooled.study.record import RECORD
-from unpooled.study.run import KeptValues, about, asked_of, compile_study, doubts_of, record_approval
+from unpooled.study.run import KeptValues, about, asked_of, compile_study, expectations_of, record_approval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.party import Party
+    from unpooled.study.run import Expectations
 
     #: A piece of work: it is given what to call with its words, and returns its result.
     Work = Callable[[Callable[[str], None]], Any]
@@ -193,7 +194,7 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until:
         return Item(place, trouble=words)
 
 
-_doubts: dict[str, tuple[str, ...]] = {}
+_expected: dict[str, Expectations] = {}
 _read_columns: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
 
 
@@ -209,11 +210,11 @@ def columns_of(plan: Plan) -> list[tuple[str, str, str]]:
     return rows
 
 
-def doubts(plan: Plan) -> tuple[str, ...]:
-    """Return why too little is expected of a plan: simulations take a second, and a page is read more than once."""
-    if plan.hash not in _doubts:
-        _doubts[plan.hash] = doubts_of(plan)
-    return _doubts[plan.hash]
+def expected(plan: Plan) -> Expectations:
+    """Return what to expect of a plan: simulations take a second, and a page is read more than once."""
+    if plan.hash not in _expected:
+        _expected[plan.hash] = expectations_of(plan)
+    return _expected[plan.hash]
 
 
 class _Compiler:

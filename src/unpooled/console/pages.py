@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
-from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk, columns_of, doubts
+from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk, columns_of, expected
 from unpooled.privacy.unit import Scope
 from unpooled.report import figures
 from unpooled.report.page import environment, facts_of, safe
@@ -162,7 +162,8 @@ def _cost_facts(desk: OfficeDesk, party: Party, item: Item) -> dict[str, Any]:
     together = party.ledger.spending(budget, party.policy.scope, every) if budget is not None and waiting else None
     # Of a plan that was released already, or will be in any case, the total does not change.
     return {
-        "doubts": doubts(item.plan),
+        "doubts": expected(item.plan).doubts,
+        "expected": expected(item.plan).words,
         "waiting": len(waiting),
         "together": together if together and costs and together != costs.after else None,
         "other_delta": budget is not None and budget.delta != item.plan.study.delta,

@@ -35,6 +35,8 @@ class ExpectedLine:
     #: The part of the played studies that print it, and the part in which its error is at most twice that without privacy.
     printed: float
     narrow: float
+    #: Of columns at several parties: the error that the response's holder can expect of its own columns at the same epsilon; nan where that has none.
+    alone: float = math.nan
 
     @property
     def is_expected(self) -> bool:
@@ -100,7 +102,8 @@ def _line(name: str, played: dict[int, dict[str, float]], exact: dict[int, dict[
 
 def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:
     """Return the lines as the cells of a table, its head first."""
-    head = ("line", "std error", "without privacy", "printed", "at most twice that")
+    beside = any(math.isfinite(line.alone) for line in lines)
+    head = ("line", "std error", "without privacy", "printed", "at most twice that", *(("holder alone",) if beside else ()))
     return [
         head,
         *(
@@ -110,6 +113,7 @@ def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:
                 f"{line.without_privacy:.3g}",
                 f"{line.printed:.0%}",
                 f"{line.narrow:.0%}",
+                *(("" if math.isnan(line.alone) else f"{line.alone:.3g}",) if beside else ()),
             )
             for line in lines
         ),

@@ -6,7 +6,7 @@ import itertools
 import math
 import textwrap
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -251,6 +251,12 @@ class Outlook(Result):
     def lines(self) -> tuple[ExpectedLine, ...]:
         """Return the lines of the table to expect at the epsilon that is asked for; empty where the study makes none."""
         return self.at.lines
+
+    def beside(self, alone: Mapping[str, float]) -> Self:
+        """Return the outlook with the errors that the response's holder alone can expect of the lines at the same epsilon."""
+        lines = tuple(replace(line, alone=alone.get(line.term, math.nan)) for line in self.lines)
+        points = tuple(replace(point, lines=lines) if point.epsilon == self.epsilon else point for point in self.points)
+        return replace(self, points=points)
 
     def lines_in_text(self, name: str = "") -> str:
         """Return the lines to expect as text, and what they assume; of an analysis with its ``name``."""
@@ -609,15 +615,30 @@ def poor(outlook: Outlook) -> str:
     )
 
 
+_HALF = 0.5
+_ALL_THE_SAME = "Nothing was asked of any party; --force, or `force = true` under [study], runs it all the same"
+
+
+def _empty_table(study: Study, outlook: Outlook) -> bool:
+    """Return True if a table is what a study is for, and most played studies print none of its lines."""
+    asked = study.parameters.get("goal") == "table" and bool(outlook.lines)
+    return asked and all(line.printed <= _HALF for line in outlook.lines)
+
+
 def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
     """Refuse a study that is not worth its budget, before any party is asked; of several analyses, each must be worth its share."""
     for model, study in asked:
         outlook = glance(model, study)
-        if outlook is None or outlook.pays:
+        if outlook is None or (outlook.pays and not _empty_table(study, outlook)):
             continue
+        if outlook.pays:
+            msg = (
+                f'goal is "table", and no line of it is printed in more than half of the studies that were played without data:\n'
+                f"{outlook.lines_in_text(study.analysis)}\nAsk for more epsilon, more rows or fewer columns. {_ALL_THE_SAME}"
+            )
+            raise Refusal(msg)
         words = f"analysis {study.analysis!r}: {poor(outlook)}" if study.analysis else poor(outlook)
-        all_the_same = "Nothing was asked of any party; --force, or `force = true` under [study], runs it all the same"
-        msg = f"{words[0].upper()}{words[1:]}. {all_the_same}"
+        msg = f"{words[0].upper()}{words[1:]}. {_ALL_THE_SAME}"
         raise Refusal(msg)
 
 

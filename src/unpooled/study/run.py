@@ -25,11 +25,12 @@ from unpooled.study.party import keeper_of, open_party
 from unpooled.study.record import write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from unpooled.estimation.outlook import Outlook
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.ledger.spending import Spending
     from unpooled.privacy.plan import Plan, Study
@@ -211,14 +212,34 @@ def refusal_of(party: Party, plan: Plan) -> str:
     return ""
 
 
-def doubts_of(plan: Plan) -> tuple[str, ...]:
-    """Return why simulations without data expect too little of a plan, or of an analysis of it; empty where it is worth its budget."""
-    found = []
+@dataclass(frozen=True)
+class Expectations:
+    """What simulations without data expect of a plan: why it is too little, and the lines of its tables."""
+
+    #: Empty where the study is worth its budget.
+    doubts: tuple[str, ...]
+    #: The outlooks that have lines, by the name of the analysis.
+    tables: Mapping[str, Outlook]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return each table as text."""
+        return tuple(outlook.lines_in_text(name) for name, outlook in self.tables.items())
+
+
+def expectations_of(plan: Plan) -> Expectations:
+    """Return what to expect of a plan and of each of its analyses."""
+    doubts: list[str] = []
+    tables: dict[str, Outlook] = {}
     for model, asked in asked_of(plan.study):
         outlook = glance(model, asked)
-        if outlook is not None and not outlook.pays:
-            found.append(f"analysis {asked.analysis!r}: {poor(outlook)}" if asked.analysis else poor(outlook))
-    return tuple(found)
+        if outlook is None:
+            continue
+        if not outlook.pays:
+            doubts.append(f"analysis {asked.analysis!r}: {poor(outlook)}" if asked.analysis else poor(outlook))
+        if outlook.lines:
+            tables[asked.analysis] = outlook
+    return Expectations(tuple(doubts), tables)
 
 
 def waiting_plans(party: Party, but: str = "") -> tuple[str, ...]:

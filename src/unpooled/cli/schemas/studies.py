@@ -160,6 +160,12 @@ class ExpectedLineData(Section):
     without_privacy: Number
     printed: Annotated[float, Meta(description="The part of the played studies that print it.")]
     narrow: Annotated[float, Meta(description="The part in which its error is at most twice that without privacy.")]
+    alone: Annotated[
+        float | None,
+        Meta(
+            description="Columns split: what the response's holder can expect of its own columns at the same epsilon; null: nothing."
+        ),
+    ]
 
 
 class PlannedOutlookData(Section):

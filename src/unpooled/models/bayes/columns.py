@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
+from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     MADE_UP,
     MadeUp,
@@ -20,11 +21,13 @@ from unpooled.estimation.outlook import (
     in_words,
     shapes_in_words,
     simulated,
+    with_lines,
 )
 from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed, check_models
 from unpooled.linear.descent import arrived, shrunk
+from unpooled.linear.drawn import drawn_tables
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.standard import coded_rows, feature_rows
@@ -314,29 +317,43 @@ def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
 # Outlook of a study of columns at different parties of some shape, next to the model that the holder of the response can fit alone.
 
 
+#: The epsilon at which the noise of joint sums is nothing beside sampling: what a table has without privacy.
+_PLENTY = 1e4
+
+
 def outlook(
     study: Study, r2: Range, correlation: Range, ranges: Range, shapes: tuple[str, ...], seed: int, *, quick: bool
 ) -> Outlook:
     """Return squared error of predictions over the variance of y, against epsilon, and that of the model of the response's holder alone."""
-    designs = {study.epsilon: design_of(study)}
+    designs, seen = {study.epsilon: design_of(study)}, PlayedTables()
     alone: list[float] = []
+
+    def played(epsilon: float, at: float, k: int, rows: MadeUp, rng: np.random.Generator) -> LinearFit:
+        """Return the fit of a study over these people, whose table is kept as that of an epsilon."""
+        if at not in designs:
+            designs[at] = design_of(msgspec.structs.replace(study, epsilon=at))
+        own = designs[at]
+        if isinstance(own, SineDesign):
+            seen.add(epsilon, k, None)
+            return imagined_sines(own, rows.tables, rng)
+        moments, given = replace(rows, design=own).moments(rng), cast("ColumnsParameters", own.parameters)
+        seen.add(epsilon, k, drawn_tables(moments, (), given.reference, given.coding))
+        return moments.posterior()
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
         part, related, wide = drawn(r2, rng), drawn(correlation, rng), drawn(ranges, rng)
+        rows = MadeUp.of(designs[study.epsilon], part, related, wide, rng, shape=shapes[k % len(shapes)])
         if math.isinf(epsilon):
-            rows = MadeUp.of(designs[study.epsilon], part, related, wide, rng, shape=shapes[k % len(shapes)])
             alone.append(rows.alone())
+            played(epsilon, _PLENTY, k, rows, rng)
             return rows.without_privacy(), 1 - part
-        if epsilon not in designs:
-            designs[epsilon] = design_of(msgspec.structs.replace(study, epsilon=epsilon))
-        own = designs[epsilon]
-        rows = MadeUp.of(own, part, related, wide, rng, shape=shapes[k % len(shapes)])
-        fit = imagined_sines(own, rows.tables, rng) if isinstance(own, SineDesign) else rows.moments(rng).posterior()
+        fit = played(epsilon, epsilon, k, rows, rng)
         return rows.error(fit.coef_, fit.intercept_), 1 - part
 
     design = designs[study.epsilon]
-    points, free = simulated(study.epsilon, run, part=min(1.0, MADE_UP / design.rows), quick=quick)
+    part = min(1.0, MADE_UP / design.rows)
+    points, free = with_lines(seen, run, *simulated(study.epsilon, run, part=part, quick=quick), study.epsilon)
     words = [
         in_words("R^2", r2),
         shapes_in_words(shapes),

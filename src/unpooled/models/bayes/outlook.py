@@ -24,6 +24,7 @@ from unpooled.estimation.outlook import (
     without_prior,
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
+from unpooled.linear.goals import Goal
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.schedule import Method
 from unpooled.models.bayes.columns import outlook as of_columns
@@ -61,7 +62,7 @@ def outlook(
     check_range("ranges", ranges, 0.5, 1000.0)
     study, left = without_prior(study)
     if study.parameters.get("split") == COLUMNS:
-        return of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick)
+        return _beside_alone(of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick), study)
     shapes, plans, seen = checked_shapes(shapes), {study.epsilon: compile_plan(study)}, PlayedTables()
     rows = sum(card.rows for card in study.parties)
     count = rows_to_make(rows, plans[study.epsilon].design.layout.size)
@@ -98,6 +99,21 @@ def outlook(
         "squared error of predictions / variance of y",
         ", ".join(words),
     )
+
+
+def _beside_alone(found: Outlook, study: Study) -> Outlook:
+    """Return the outlook of joint columns with what the response's holder can expect of its own columns at the same epsilon, line by line."""
+    response, given = study.parameters["response"], study.parameters
+    holder = next(card for card in study.parties if response in {column.name for column in card.columns})
+    if not found.lines or given.get("formula") or len(holder.columns) == 1:
+        return found
+    own = {"response": response, "goal": Goal.AUTO.value} | {name: given[name] for name in ("coding",) if name in given}
+    named = {name: level for name, level in given.get("reference", {}).items() if name in {c.name for c in holder.columns}}
+    card = msgspec.structs.replace(holder, labels=(), linked="")
+    asked = msgspec.structs.replace(
+        study, parties=(card,), helpers=(), trust={}, ids="", parameters=own | ({"reference": named} if named else {})
+    )
+    return found.beside({line.term: line.std_error for line in outlook(asked, quick=True).lines})
 
 
 def _at(study: Study, epsilon: float) -> Study:
