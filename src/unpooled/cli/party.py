@@ -563,7 +563,7 @@ def _show(study: Path, party: Party, compiled: Plan, purpose: str, costs: Costs 
         typer.echo(f"Note: {note}.")
     expected = expectations_of(compiled)
     for table in expected.words:
-        typer.echo(f"\n{table}")
+        typer.echo(f"{table}\n")
     for doubt in expected.doubts:
         forced = "The study says force = true: it runs all the same" if is_forced(study) else "A run of it will be refused"
         typer.echo(f"Warning: {doubt}. {forced}.")
