@@ -184,3 +184,20 @@ def test_classes_show_no_level_either() -> None:
 def test_a_table_shows_levels_as_differences(make: Any) -> None:
     fit = make(3.0).fit(people(20_000), formula="y ~ age + arm")
     assert "arm: new - usual" in [line.term for line in fit.summary().terms]
+
+
+# --- references ------------------------------------------------------------------------------------------------------------
+
+
+@MAKERS
+def test_sites_are_compared_with_the_largest_unless_somebody_says_with_whom(make: Any) -> None:
+    frame = people(6000)
+    sites = np.repeat(["a", "b", "c"], [600, 1400, 4000])
+    formula = "y ~ age + arm"
+    fit = make(3.0, site_effects="fixed").fit(frame[["age", "arm", "y"]], formula=formula, sites=sites)
+    lines = [line.term for line in fit.summary().terms]
+    assert {"site: a - c", "site: b - c"} <= set(lines)
+    assert "site = c" in str(fit.summary())
+    assert "site: b - a" in [line.term for line in fit.summary(reference={"site": "a"}).terms]
+    told = make(3.0, site_effects="fixed").fit(frame, formula="y ~ age + C(site, ref='a')", sites=sites)
+    assert {"site: b - a", "site: c - a"} <= {line.term for line in told.summary().terms}

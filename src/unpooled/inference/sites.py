@@ -77,6 +77,11 @@ class SiteConstants:
         return np.asarray(rows / rows.sum())
 
     @property
+    def largest(self) -> str:
+        """Return the site with the most rows; the first of several."""
+        return self.names[int(np.argmax(self.rows))]
+
+    @property
     def steps(self) -> Row:
         """Return how many times farther a descent steps along each site's constant: its rows alone tell of it."""
         return 1 / np.maximum(self.parts, 1 / _TUNED.site_fastest)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property, partial
@@ -184,12 +185,15 @@ class MomentsLayout:
 
     @cached_property
     def terms(self) -> CodedTerms:
-        """Return the term that every coded feature belongs to."""
+        """Return the term that every coded feature belongs to. Sites are compared with the largest, of which most is known."""
         if self.made is not None:
-            return self.made.terms(self.features)
-        return coded_terms(
-            self.features, whole=self.norm is None
-        )  # rows that are shortened add up to something else in each
+            coded = self.made.terms(self.features)
+        else:  # rows that are shortened add up to something else in each
+            coded = coded_terms(self.features, whole=self.norm is None)
+        if self.sites is None or re.search(rf"C\({SITE},.*ref", "" if self.made is None else self.made.text):
+            return coded
+        factors = tuple(replace(f, reference=self.sites.largest) if f.name == SITE else f for f in coded.factors)
+        return replace(coded, factors=factors)
 
     @property
     def constants(self) -> tuple[str, ...]:
