@@ -200,6 +200,29 @@ print.unpooled_contrast <- function(x, digits = max(3L, getOption("digits") - 3L
   invisible(x)
 }
 
+unpooled_submodel <- function(fit, columns, level = 0.95) {
+  call <- match.call()
+  if (!is.character(columns) || !length(columns)) usage("say which columns the smaller model has, as in unpooled_submodel(fit, \"age\")")
+  needs_errors(fit, "a smaller model follows from what they follow from")
+  found <- ask("submodel", model = model_of(fit), columns = I(columns), confidence = level, caller = call)
+  found$terms <- terms_frame(found$terms)
+  found$statement <- fit$statement
+  structure(found, class = "unpooled_submodel")
+}
+
+print.unpooled_submodel <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  shown <- x$terms[c("estimate", "std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high")]
+  names(shown) <- c("estimate", "std error", "privacy", "z", "p", "lower", "upper")
+  rownames(shown) <- x$terms$term
+  print(shown, digits = digits)
+  cat("n = ", x$nobs, "\n", sep = "")
+  for (line in x$notes) cat(strwrap(line, exdent = 2), sep = "\n")
+  if (length(x$not_determined)) cat(strwrap(paste0("not determined, so not printed: ", toString(x$not_determined)), exdent = 2), sep = "\n")
+  cat("\n")
+  say_statement(x$statement)
+  invisible(x)
+}
+
 anova.unpooled_fit <- function(object, smaller = NULL, ...) {
   needs_errors(object, "tests need them")
   asked <- c(list("anova", model = model_of(object), caller = match.call()), if (!is.null(smaller)) list(smaller = I(smaller)))
@@ -287,6 +310,8 @@ tidy.unpooled_fit <- function(x, conf.int = FALSE, conf.level = 0.95, exponentia
   if (!conf.int) found <- found[setdiff(names(found), c("conf.low", "conf.high"))]
   found
 }
+
+tidy.unpooled_submodel <- function(x, ...) broom_names(x$terms)
 
 tidy.unpooled_contrast <- function(x, ...) broom_names(x$terms)
 

@@ -51,6 +51,7 @@ WALKS = {
             "run",
             "result",
             "contrast",
+            "submodel",
             "predict",
             "report",
             "report-verify",
@@ -364,6 +365,7 @@ def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     assert walk("result", "study.run")["vcov"]
     assert walk("contrast", "study.run", "arm: b - a", "age")["joint"]["degrees"] == 2
     assert walk("contrast", "study.run", "arm: b - a")["terms"]
+    assert [term["term"] for term in walk("submodel", "study.run", "arm")["terms"]] == ["arm: b - a", "(intercept)"]
     assert [row["k"] for row in walk("predict", "study.run", "--data", "new.csv", "--id", "k")["predictions"]]
     walk("report", "study.run")
     walk("report", "study.run", "--verify", *cards)
@@ -466,6 +468,7 @@ def test_requests_and_answers_of_a_process_that_serves(tmp_path: Path) -> None:
     for call in ("fitted", "summary", "anova"):
         ask({"call": call, "model": model})
     ask({"call": "contrast", "model": model, "asked": ["ward: b - a"]})
+    ask({"call": "submodel", "model": model, "columns": ["ward"]})
     ask({"call": "predict", "model": model, "data": data})
     ask({"call": "release", "function": "describe", "data": data, "arguments": {"bounds": bounds | {"y": [0, 1]}}})
     ask({"call": "diagnose", "model": model, "data": data, "response": column, "arguments": {"y_bounds": [0, 1]}})

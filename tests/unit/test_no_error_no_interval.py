@@ -192,7 +192,7 @@ def test_a_contrast_of_a_run(ran: Path, model: str) -> None:
     (line,) = (line for line in command(ran, "result", f"{model}.run").splitlines() if line.startswith("arm: b - a"))
     shown = command(ran, "contrast", f"{model}.run", "arm: b - a")
     assert float(shown.splitlines()[1].split()[4]) == pytest.approx(float(line.split()[4]), rel=1e-4)
-    told = json.loads(command(ran, "contrast", f"{model}.run", "arm: b - a", "age = 0.5", "--json", "--level", "0.9"))
+    told = json.loads(command(ran, "contrast", f"{model}.run", "arm: b - a", "age = 0.5", "--json", "--confidence", "0.9"))
     assert [term["term"] for term in told["terms"]] == ["arm: b - a", "age"]
     assert told["joint"]["degrees"] == 2
     assert told["joint"]["p_value"] < told["terms"][0]["p_value"]

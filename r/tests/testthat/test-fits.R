@@ -199,3 +199,22 @@ test_that("the range or the classes of the response may stand among the bounds",
   expect_identical(coef(ill(bounds = c(known["age"], list(ill = c("well", "ill"))))), coef(apart))
   expect_identical(levels(predict(apart, d[1:2, ], type = "class")), c("well", "ill"))
 })
+
+test_that("a smaller model follows from the same release, and a fit of classes has none", {
+  skip_without_command()
+  set.seed(2)
+  d <- data.frame(age = runif(4000, 20, 90), ward = sample(c("a", "b"), 4000, TRUE))
+  d$y <- 0.05 * d$age + (d$ward == "b") + rnorm(4000)
+  known <- list(age = c(0, 120), ward = c("a", "b"))
+  fit <- unpooled_lm(y ~ age + ward, d, epsilon = 3, bounds = known, y_bounds = c(-5, 12), random_state = 1)
+  small <- unpooled_submodel(fit, "ward")
+  expect_equal(small$terms$term, c("ward: b - a", "(intercept)"))
+  expect_lt(abs(small$terms$estimate[1] - 1), 0.5)
+  expect_output(print(small), "ward: b - a")
+  expect_s3_class(tidy(small), "data.frame")
+  expect_error(unpooled_submodel(fit, "height"), "names declared columns", class = "unpooled_usage")
+  expect_error(unpooled_submodel(fit, character()), "say which columns", class = "unpooled_usage")
+  d$old <- d$age > 55
+  classes <- unpooled_glm(old ~ ward, data = d, epsilon = 5, bounds = known["ward"], classes = c(FALSE, TRUE), random_state = 1)
+  expect_error(unpooled_submodel(classes, "ward"), "linear regression", class = "unpooled_usage")
+})

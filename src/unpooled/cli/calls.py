@@ -464,6 +464,14 @@ def _contrast(call: serving.ContrastCall) -> dict[str, Any]:
 
 
 @answer.register
+def _submodel(call: serving.SubmodelCall) -> dict[str, Any]:
+    from unpooled.cli.result import data_of, smaller_table
+
+    found = data_of(smaller_table(model_of(call.model), call.columns, call.confidence))
+    return {"answer": "submodel"} | found | {"terms": [_term(term) for term in found["terms"]]}
+
+
+@answer.register
 def _anova(call: serving.AnovaCall) -> dict[str, Any]:
     found: Any = tables_of(model_of(call.model)).anova(call.smaller)
     tests: Sequence[JointTest] = found.tests if call.smaller is None else (found,)

@@ -85,6 +85,7 @@ for command in (
         study.link,
         result.result,
         result.contrast,
+        result.submodel,
         result.predict,
     ),
     *(documents.dossier, documents.register, documents.crate),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -112,6 +112,61 @@ def contrast(
     typer.echo(str(told))
     typer.echo()
     typer.echo(str(found.statement).splitlines()[0])
+
+
+# --- Submodel --------------------------------------------------------------------------------------------------------------
+# ``unpooled submodel RUN age arm``: the table of a model of some of the columns, from the same release.
+
+
+def submodel(
+    run: Path = typer.Argument(help="The folder of a run (STUDY.run)."),
+    columns: list[str] = typer.Argument(help="The declared columns that the smaller model has."),
+    *,
+    analysis: str = typer.Option("", "--analysis", help="One of several analyses of the study, by name."),
+    confidence: float = typer.Option(0.95, "--confidence", help="Of the intervals."),
+    as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
+) -> None:
+    """Print the table of a linear regression on some of its columns alone. It costs no budget: it follows from the second moments that were released.
+
+    Where the noise hides lines of the whole table, a smaller model may have them: say which columns before you look, for a choice after it is no test.
+    """
+    from unpooled.models import fitted
+    from unpooled.study.finished import Run
+
+    found = Run.one(run, analysis)
+    table = smaller_table(fitted(found.plan, found.result), columns, confidence)
+    if as_json:
+        from unpooled.cli.say import say_json
+
+        data = {"plan": (found.whole or found.plan).hash, "holds": found.statement.holds, "columns": columns}
+        say_json("submodel", data | data_of(table))
+        return
+    typer.echo(str(table))
+    typer.echo()
+    typer.echo(str(found.statement).splitlines()[0])
+
+
+def smaller_table(model: Any, columns: list[str], confidence: float) -> Any:  # noqa: ANN401 - an estimator; its summary
+    """Return the summary of a model of some of the columns; refused where the fit released no second moments."""
+    from unpooled.errors import UsageError
+
+    if not hasattr(model, "submodel") or getattr(model, "moments_", None) is None:
+        raise UsageError(
+            "no smaller model follows from this fit: a linear regression that makes a table released the second moments from which one does"
+        )
+    return model.submodel(columns).summary(confidence=confidence)
+
+
+def data_of(table: Any) -> dict[str, Any]:  # noqa: ANN401 - a summary of linear regression
+    """Return the table of a smaller model as data."""
+    return {
+        "confidence": table.confidence,
+        "nobs": table.rows,
+        "r_squared": table.r_squared,
+        "terms": [term.line for term in table.terms],
+        "not_determined": list(table.not_determined),
+        "notes": list(table.compared),
+    }
 
 
 # --- Predict ---------------------------------------------------------------------------------------------------------------

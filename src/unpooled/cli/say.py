@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'unpooled contrast study.run "ward: b - a"',
         'unpooled contrast study.run "ward: b - a, c - a" --exponentiate --json',
     ),
+    "submodel": ("unpooled submodel study.run age arm", "unpooled submodel study.run arm --json"),
     "crate": (
         "unpooled crate study.run --out study.crate",
         "unpooled crate study.run --config north/party.toml --dossier study.dossier --out study.crate",

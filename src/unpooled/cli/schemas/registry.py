@@ -20,6 +20,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OUTPUTS: Final[dict[str, tuple[type[Output], ...]]] = {
     "audit": (studies.AuditOutput,),
     "contrast": (studies.ContrastOutput,),
+    "submodel": (studies.SubmodelOutput,),
     "crate": (studies.CrateOutput,),
     "demo": (studies.DemoOutput,),
     "doctor": (parties.DoctorOutput,),

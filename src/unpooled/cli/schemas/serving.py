@@ -176,6 +176,14 @@ class ContrastCall(Section, tag="contrast", tag_field="call"):
     arguments: Arguments = field(default_factory=dict)
 
 
+class SubmodelCall(Section, tag="submodel", tag_field="call"):
+    """Ask for the table of a model of some of the columns, from the same release."""
+
+    model: Fitted
+    columns: list[str]
+    confidence: float = 0.95
+
+
 class AnovaCall(Section, tag="anova", tag_field="call"):
     """Ask for a test of every column, or of those that a smaller model leaves out."""
 
@@ -236,6 +244,7 @@ class ServeRequest(Output, tag="unpooled/serve-request/1"):
         | FittedCall
         | SummaryCall
         | ContrastCall
+        | SubmodelCall
         | AnovaCall
         | PredictCall
         | ReleaseCall
@@ -318,6 +327,17 @@ class TestsData(Section, tag="tests", tag_field="answer"):
     tests: list[JointData]
 
 
+class SubmodelData(Section, tag="submodel", tag_field="answer"):
+    """The table of a smaller model."""
+
+    confidence: float
+    nobs: int
+    r_squared: float | None
+    terms: list[TermData]
+    not_determined: list[str]
+    notes: list[str]
+
+
 class ContrastData(Section, tag="contrast", tag_field="answer"):
     """Combinations of coefficients."""
 
@@ -385,6 +405,7 @@ ANSWERS = (
     SummaryData,
     TestsData,
     ContrastData,
+    SubmodelData,
     PredictedData,
     ReleasedData,
     PlannedData,
@@ -426,6 +447,7 @@ class ServeOutput(Output, tag="unpooled/serve/1"):
         | SummaryData
         | TestsData
         | ContrastData
+        | SubmodelData
         | PredictedData
         | ReleasedData
         | PlannedData

@@ -351,6 +351,20 @@ class ContrastOutput(Output, tag="unpooled/contrast/1"):
     joint: JointData
 
 
+class SubmodelOutput(Output, tag="unpooled/submodel/1"):
+    """``unpooled submodel``: the table of a linear regression on some of its columns, from the same release."""
+
+    plan: Hash
+    holds: bool
+    columns: Annotated[list[str], Meta(description="The columns of the smaller model.")]
+    confidence: Annotated[float, Meta(description="The confidence of the intervals.")]
+    nobs: int
+    r_squared: float | None
+    terms: list[TermData]
+    not_determined: Annotated[list[str], Meta(description="The lines that are not printed.")]
+    notes: Annotated[list[str], Meta(description="What the lines are compared with and assume.")]
+
+
 class PredictOutput(Output, tag="unpooled/predict/1"):
     """``unpooled predict``: a line for every new row, its keys as the columns of the CSV."""
 
