@@ -42,7 +42,7 @@ def test_an_interaction_of_made_up_people_is_the_product_of_what_it_is_made_of()
 
 
 def test_the_lines_are_those_of_the_formula_and_grow_with_the_budget() -> None:
-    small, large = (load("glm").outlook(study(3000, epsilon), quick=True) for epsilon in (1.0, 5.0))
+    small, large = (load("glm").outlook(study(3000, epsilon), quick=True, lines=True) for epsilon in (1.0, 5.0))
     names = [line.term for line in small.lines]
     assert names[:2] == ["age", "arm: new - usual"]
     assert len(names) == 5
@@ -53,12 +53,12 @@ def test_the_lines_are_those_of_the_formula_and_grow_with_the_budget() -> None:
         assert other.std_error > other.without_privacy
     assert all(line.is_expected for line in large.lines)
     assert "without privacy" in str(small)
-    assert not load("glm").outlook(study(3000, 1.0, goal="predictions", method="gradient"), quick=True).lines
+    assert not load("glm").outlook(study(3000, 1.0, goal="predictions", method="gradient"), quick=True, lines=True).lines
 
 
 def test_played_errors_are_those_of_whole_fits() -> None:
     """Within the spread of the assumed laws: people with independent columns are among them."""
-    found = {line.term: line for line in load("glm").outlook(study(4000, 3.0), quick=True).lines}
+    found = {line.term: line for line in load("glm").outlook(study(4000, 3.0), quick=True, lines=True).lines}
     errors = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_the_epsilon_and_the_rows_of_a_line_that_is_wanted_give_it() -> None:
     epsilon, rows = found.for_line("arm: new - usual", 0.2)
     assert 1.0 < epsilon < 10.0
     assert rows > 3000
-    again = {line.term: line for line in load("glm").outlook(study(int(rows), 1.0), quick=True).lines}
+    again = {line.term: line for line in load("glm").outlook(study(int(rows), 1.0), quick=True, lines=True).lines}
     assert again["arm: new - usual"].std_error == pytest.approx(0.2, rel=0.25)
     assert found.for_line("arm: new - usual", 1e-6)[0] == math.inf
     with pytest.raises(UsageError, match="no line 'weight' is expected"):
@@ -122,7 +122,7 @@ def test_joint_lines_stand_beside_those_of_the_response_s_holder_alone() -> None
     frame = pd.DataFrame({"age": rng.normal(60, 12, 1400).clip(18, 100), "arm": rng.choice(["usual", "new"], 1400)})
     frame["crp"], frame["hba1c"] = rng.uniform(0, 100, 1400), rng.uniform(3, 15, 1400)
     asked = model.set_params(random_state=0).fit(frame, rng.normal(size=1400).clip(-4, 4)).plan_.study
-    found = load("bayes").outlook(asked, quick=True)
+    found = load("bayes").outlook(asked, quick=True, lines=True)
     assert [line.term for line in found.lines] == ["age", "arm: new - usual", "crp", "hba1c", "(intercept)"]
     alone = {line.term: line.alone for line in found.lines}
     assert alone["arm: new - usual"] > 0
@@ -130,6 +130,6 @@ def test_joint_lines_stand_beside_those_of_the_response_s_holder_alone() -> None
     assert "holder alone" in str(found)
     assert (
         not load("bayes")
-        .outlook(msgspec.structs.replace(asked, parameters=asked.parameters | {"method": "sines"}), quick=True)
+        .outlook(msgspec.structs.replace(asked, parameters=asked.parameters | {"method": "sines"}), quick=True, lines=True)
         .lines
     )

@@ -144,7 +144,7 @@ def beside(nothing: float, error: float = 0.5) -> Outlook:
 def test_a_study_that_gives_next_to_nothing_beyond_a_party_alone_is_refused(
     world: Path, nothing: float, refused: bool, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr(utility, "glance", lambda *_: beside(nothing))
+    monkeypatch.setattr(utility, "glance", lambda *_, **__: beside(nothing))
     study = read_study(world / "rich.toml")
     if not refused:
         refuse_if_poor([(load("bayes"), study)])
@@ -161,7 +161,7 @@ def test_a_study_that_gives_next_to_nothing_beyond_a_party_alone_is_refused(
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_at_a_terminal_the_person_decides(world: Path, answer: str, monkeypatch) -> None:
-    monkeypatch.setattr(utility, "glance", lambda *_: beside(0.4))
+    monkeypatch.setattr(utility, "glance", lambda *_, **__: beside(0.4))
     monkeypatch.setattr("typer.confirm", lambda _: answer == "y")
     if answer == "y":
         worth_it(world / "rich.toml", asks=True)

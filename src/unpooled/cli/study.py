@@ -213,7 +213,7 @@ def _outlooks(compiled: Plan, *, utility: bool) -> tuple[dict[str, Outlook], dic
         outlook = model.outlook(asked) if utility and model.outlook is not None else None
         if outlook is not None:
             outlooks[asked.analysis] = outlook
-        found = outlook or glance(model, asked)
+        found = outlook or glance(model, asked, lines=True)
         if found is not None and found.lines:
             lines[asked.analysis] = found
         if found is not None and not found.pays:

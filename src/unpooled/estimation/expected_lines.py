@@ -64,10 +64,14 @@ Errors: TypeAlias = "dict[str, float] | None"
 class PlayedTables:
     """The tables of played studies, by epsilon and number of the study: of one number the same people at every epsilon."""
 
+    #: Whether anybody asks for them.
+    wanted: bool = True
     found: dict[float, dict[int, Errors]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, epsilon: float, number: int, tables: Tables | None) -> None:
         """Keep the errors of the lines of a played study."""
+        if not self.wanted:
+            return
         lines = None if tables is None else {line.term: line.std_error for line in tables.summary().terms}
         self.found[epsilon][number] = lines
 

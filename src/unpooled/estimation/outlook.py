@@ -438,9 +438,15 @@ def simulated(
 
 
 def with_lines(
-    seen: PlayedTables, run: Callable[[float, int], object], points: tuple[Expected, ...], free: float, asked: float
+    seen: PlayedTables,
+    run: Callable[[float, int], object],
+    points: tuple[Expected, ...],
+    free: float,
+    asked: float,
 ) -> tuple[tuple[Expected, ...], float]:
-    """Return the points with the lines of the tables of their played studies; at the epsilon that is asked for enough are played to tell shares."""
+    """Return the points with the lines of the tables of their played studies, where they are wanted; at the epsilon that is asked for enough are played to tell shares."""
+    if not seen.wanted:
+        return points, free
     if math.isfinite(asked):
         for epsilon, number in seen.missing(asked):
             run(epsilon, number)
@@ -593,11 +599,15 @@ class MadeUp:
 # Utility of a study compared with its budget, checked before anybody's data: once, for every model that has an outlook.
 
 
-def glance(model: Model, study: Study) -> Outlook | None:
-    """Return the outlook at the epsilon of the study alone, by few runs; None where the model has none, or where there is nothing to spend."""
+def glance(model: Model, study: Study, *, lines: bool = False) -> Outlook | None:
+    """Return the outlook at the epsilon of the study alone, by few runs; None where the model has none, or where there is nothing to spend.
+
+    ``lines``: with runs enough to tell how often each line of its table is printed.
+    """
     if model.outlook is None or math.isinf(study.epsilon) or study.parameters.get("fitted"):
         return None  # a study of new rows fits nothing: what it is worth was decided by the one that did
-    found: Outlook | None = model.outlook(study, quick=True)
+    told = {"lines": True} if lines and model.reading.tables is not None else {}
+    found: Outlook | None = model.outlook(study, quick=True, **told)
     return found
 
 
@@ -628,7 +638,7 @@ def _empty_table(study: Study, outlook: Outlook) -> bool:
 def refuse_if_poor(asked: Iterable[tuple[Model, Study]]) -> None:
     """Refuse a study that is not worth its budget, before any party is asked; of several analyses, each must be worth its share."""
     for model, study in asked:
-        outlook = glance(model, study)
+        outlook = glance(model, study, lines=study.parameters.get("goal") == "table")
         if outlook is None or (outlook.pays and not _empty_table(study, outlook)):
             continue
         if outlook.pays:

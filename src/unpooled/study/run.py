@@ -232,7 +232,7 @@ def expectations_of(plan: Plan) -> Expectations:
     doubts: list[str] = []
     tables: dict[str, Outlook] = {}
     for model, asked in asked_of(plan.study):
-        outlook = glance(model, asked)
+        outlook = glance(model, asked, lines=True)
         if outlook is None:
             continue
         if not outlook.pays:

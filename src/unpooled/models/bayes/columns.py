@@ -322,10 +322,18 @@ _PLENTY = 1e4
 
 
 def outlook(
-    study: Study, r2: Range, correlation: Range, ranges: Range, shapes: tuple[str, ...], seed: int, *, quick: bool
+    study: Study,
+    r2: Range,
+    correlation: Range,
+    ranges: Range,
+    shapes: tuple[str, ...],
+    seed: int,
+    *,
+    quick: bool,
+    lines: bool,
 ) -> Outlook:
     """Return squared error of predictions over the variance of y, against epsilon, and that of the model of the response's holder alone."""
-    designs, seen = {study.epsilon: design_of(study)}, PlayedTables()
+    designs, seen = {study.epsilon: design_of(study)}, PlayedTables(lines)
     alone: list[float] = []
 
     def played(epsilon: float, at: float, k: int, rows: MadeUp, rng: np.random.Generator) -> LinearFit:
@@ -353,7 +361,8 @@ def outlook(
 
     design = designs[study.epsilon]
     part = min(1.0, MADE_UP / design.rows)
-    points, free = with_lines(seen, run, *simulated(study.epsilon, run, part=part, quick=quick), study.epsilon)
+    found = simulated(study.epsilon, run, part=part, quick=quick)
+    points, free = with_lines(seen, run, *found, study.epsilon)
     words = [
         in_words("R^2", r2),
         shapes_in_words(shapes),

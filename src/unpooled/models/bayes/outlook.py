@@ -55,6 +55,7 @@ def outlook(
     shapes: str | tuple[str, ...] = SHAPES,
     seed: int = 0,
     quick: bool = False,
+    lines: bool | None = None,
 ) -> Outlook:
     """Return squared error of predictions over the variance of y, against epsilon (``quick``: at the one that is asked for alone)."""
     check_range("r2", r2, 0.0, 1.0)
@@ -62,8 +63,24 @@ def outlook(
     check_range("ranges", ranges, 0.5, 1000.0)
     study, left = without_prior(study)
     if study.parameters.get("split") == COLUMNS:
-        return _beside_alone(of_columns(study, r2, correlation, ranges, checked_shapes(shapes), seed, quick=quick), study)
-    shapes, plans, seen = checked_shapes(shapes), {study.epsilon: compile_plan(study)}, PlayedTables()
+        return _beside_alone(
+            of_columns(
+                study,
+                r2,
+                correlation,
+                ranges,
+                checked_shapes(shapes),
+                seed,
+                quick=quick,
+                lines=not quick if lines is None else lines,
+            ),
+            study,
+        )
+    shapes, plans, seen = (
+        checked_shapes(shapes),
+        {study.epsilon: compile_plan(study)},
+        PlayedTables(not quick if lines is None else lines),
+    )
     rows = sum(card.rows for card in study.parties)
     count = rows_to_make(rows, plans[study.epsilon].design.layout.size)
 
@@ -77,7 +94,8 @@ def outlook(
         seen.add(epsilon, k, tables(plans[epsilon], result))
         return _error(plans[epsilon].design, new, result), 1 - part
 
-    points, free = with_lines(seen, run, *simulated(study.epsilon, run, part=count / rows, quick=quick), study.epsilon)
+    found = simulated(study.epsilon, run, part=count / rows, quick=quick)
+    points, free = with_lines(seen, run, *found, study.epsilon)
     design = plans[study.epsilon].design
     words = [
         in_words("R^2", r2),
@@ -113,7 +131,7 @@ def _beside_alone(found: Outlook, study: Study) -> Outlook:
     asked = msgspec.structs.replace(
         study, parties=(card,), helpers=(), trust={}, ids="", parameters=own | ({"reference": named} if named else {})
     )
-    return found.beside({line.term: line.std_error for line in outlook(asked, quick=True).lines})
+    return found.beside({line.term: line.std_error for line in outlook(asked, quick=True, lines=True).lines})
 
 
 def _at(study: Study, epsilon: float) -> Study:

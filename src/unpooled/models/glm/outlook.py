@@ -212,10 +212,15 @@ def outlook(
     shapes: str | tuple[str, ...] = SHAPES,
     seed: int = 0,
     quick: bool = False,
+    lines: bool | None = None,
 ) -> Outlook:
     """Deviance of new rows over that of the base rate, against epsilon (``quick``: at the one that is asked for alone)."""
     study, left = without_prior(study)
-    shapes, plans, seen = checked_shapes(shapes), {study.epsilon: compile_plan(study)}, PlayedTables()
+    shapes, plans, seen = (
+        checked_shapes(shapes),
+        {study.epsilon: compile_plan(study)},
+        PlayedTables(not quick if lines is None else lines),
+    )
     design: GlmDesign = plans[study.epsilon].design
     if rate is None and isinstance(design.family, Softmax):
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
@@ -240,7 +245,8 @@ def outlook(
         return fitted / max(base, 1e-300), truth / max(base, 1e-300)
 
     part = _count(design) / design.rows
-    points, free = with_lines(seen, run, *simulated(study.epsilon, run, part=part, quick=quick), study.epsilon)
+    found = simulated(study.epsilon, run, part=part, quick=quick)
+    points, free = with_lines(seen, run, *found, study.epsilon)
     words = [
         in_words("deviation of the linear predictor", signal),
         in_words(_WORDS.get(design.family.name, "mean response over its largest"), rate),
