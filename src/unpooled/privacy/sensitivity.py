@@ -52,6 +52,21 @@ def contributions_of_arms(second: float, adjacency: Adjacency) -> float:
             assert_never(never)
 
 
+def partialled_scores(treatment: float, square: float, adjacency: Adjacency) -> float:
+    r"""Return the L2 sensitivity of :math:`\sum_i (t_i, a h_i^2, b t_i^2)` for :math:`|t_i|\le|h_i|\le 1` (Theorem E.4).
+
+    ``treatment`` and ``square`` are the weights a and b: both squares together cost what one of weight :math:`\sqrt{a^2+b^2}` does.
+    """
+    both = math.hypot(treatment, square)
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return math.hypot(1.0, both)
+        case Adjacency.REPLACE:
+            return column_moments(0.0, 1.0, both, adjacency, may_be_absent=False)
+        case _ as never:
+            assert_never(never)
+
+
 def household_row(replaced: float, appears: float, adjacency: Adjacency, *, rows_move: bool) -> float:
     """Return how far one row of a household moves a sum at most, given how far a row that is replaced and one that appears do (Theorem F.19).
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
+
+import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.families.names import refused_family
@@ -32,19 +34,27 @@ _INTERVALS = table("effects").whole("intervals")
 class Estimator(StrEnum):
     """The way to the effect."""
 
+    #: That which the size of the study allows: augmented weighting, or partialling out where it has too few rows for two models of everybody.
+    AUTO = "auto"
     #: Augmented inverse probability weighting: right if either model is.
     AIPW = "aipw"
     #: Inverse probability weighting of each arm's mean.
     IPTW = "iptw"
     #: The g-formula: the outcome model's mean under both treatments.
     OUTCOME = "g-formula"
+    #: Partialling out: what covariates leave of the outcome against what they leave of the treatment.
+    PARTIAL = "partial"
 
 
 class Estimand(StrEnum):
     """The people whom the effect is averaged over."""
 
+    #: Those over whom the estimator averages.
+    AUTO = "auto"
     ALL = "ATE"
     TREATED = "ATT"
+    #: People whose treatment was open: a person counts e (1 - e), with e the probability of treatment given the covariates.
+    OVERLAP = "ATO"
 
 
 class OutcomeFamily(StrEnum):
@@ -88,13 +98,19 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
         str,
         says(
             '"aipw" weights the residuals of an outcome model, and is right if either model is. "iptw" compares weighted means. "g-formula" averages the '
-            "outcome model under both treatments.",
+            'outcome model under both treatments. "partial" takes out of treatment and outcome what the covariates say of them, which needs the fewest '
+            'rows. "auto" is "aipw" where rows, epsilon and columns allow it, else "partial"; the plan says which.',
             choices=Estimator,
         ),
-    ] = Estimator.AIPW
-    estimand: Annotated[str, says("Whom the effect is averaged over: everybody, or the treated.", choices=Estimand)] = (
-        Estimand.ALL
-    )
+    ] = Estimator.AUTO
+    estimand: Annotated[
+        str,
+        says(
+            'Whom the effect is averaged over: everybody (ATE), the treated (ATT), or people whose treatment was open (ATO, of "partial": a person counts '
+            'e (1 - e), with e the probability of treatment given the covariates). "auto" is that of the estimator.',
+            choices=Estimand,
+        ),
+    ] = Estimand.AUTO
     family: Annotated[
         str,
         says(
@@ -154,6 +170,15 @@ class DeclaredEffect:
         """Return the outcome model."""
         return OutcomeFamily(self.parameters.family)
 
+    def by(self, estimator: Estimator, estimand: Estimand) -> DeclaredEffect:
+        """Return the same study with this estimator and estimand."""
+        return replace(self, parameters=msgspec.structs.replace(self.parameters, estimator=estimator, estimand=estimand))
+
+    @property
+    def partial_formula(self) -> str:
+        """Return the right side of treatment and covariates side by side."""
+        return f"{quoted(self.treatment.name)} + ({self.propensity_formula})"
+
     @property
     def reads(self) -> tuple[str, ...]:
         """Return the names of treatment, outcome and event."""
@@ -201,6 +226,7 @@ def declared_of(study: Study) -> DeclaredEffect:
     p = check_parameters(study, Parameters)
     first = study.one_card_for_all()
     _check_words(p)
+    p = _settled(p)
     response, treatment = first.column(p.response), first.column(p.treatment)
     event = first.column(p.event) if p.event else None
     _check_columns(p, response, treatment, event)
@@ -238,9 +264,29 @@ def _check_words(p: Parameters) -> None:
             "event (the declared column that says whether there was one), horizon (the time at which people are alive or not) and cuts go with "
             "family = 'survival', which needs the first two"
         )
-    check_models(p.prior, (p.estimand,), intercept=False)
-    if p.estimand == Estimand.TREATED and p.estimator == Estimator.OUTCOME:
+
+
+def _settled(p: Parameters) -> Parameters:
+    """Return the parameters with estimator and estimand as far as the words say them; both stay "auto" where the size of the study decides."""
+    estimator, estimand = Estimator(p.estimator), Estimand(p.estimand)
+    if p.prior and estimand is Estimand.AUTO and estimator in {Estimator.AUTO, Estimator.PARTIAL}:
+        named = {name for model in p.prior for name in model.coefficients}
+        estimand = Estimand.OVERLAP if named == {Estimand.OVERLAP} or estimator is Estimator.PARTIAL else Estimand.ALL
+    if estimator is Estimator.AUTO and (estimand is not Estimand.AUTO or p.family != OutcomeFamily.LINEAR):
+        estimator = Estimator.PARTIAL if estimand is Estimand.OVERLAP else Estimator.AIPW
+    if estimand is Estimand.AUTO and estimator is not Estimator.AUTO:
+        estimand = Estimand.OVERLAP if estimator is Estimator.PARTIAL else Estimand.ALL
+    if (estimand is Estimand.OVERLAP) != (estimator is Estimator.PARTIAL):
+        raise UsageError("estimand 'ATO' is that of estimator 'partial', which has no other: leave one of them out")
+    if estimator is Estimator.PARTIAL and p.family != OutcomeFamily.LINEAR:
+        raise UsageError("estimator 'partial' is for family 'linear': declare an outcome of two categories as a number, 0:1")
+    if estimator is Estimator.PARTIAL and p.propensity:
+        raise UsageError("estimator 'partial' takes the same covariates out of treatment and outcome: leave propensity out")
+    if estimand is Estimand.TREATED and estimator is Estimator.OUTCOME:
         raise UsageError("the g-formula is for estimand 'ATE': the effect on the treated comes with 'aipw' or 'iptw'")
+    if estimand is not Estimand.AUTO:
+        check_models(p.prior, (estimand,), intercept=False)
+    return msgspec.structs.replace(p, estimator=estimator, estimand=estimand)
 
 
 def _check_columns(p: Parameters, response: Column, treatment: Column, event: Column | None) -> None:

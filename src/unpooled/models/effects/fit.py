@@ -20,6 +20,7 @@ from unpooled.models.effects.declared import (
     Estimator,
     OutcomeFamily,
 )
+from unpooled.models.effects.partial_fit import partialled
 from unpooled.models.effects.plan import (
     BALANCE,
     EXITS,
@@ -408,6 +409,8 @@ def _life_tables(found: Found, overlap: Overlap) -> tuple[LifeTable, ...]:
 def coordinate(plan: Plan[EffectDesign]) -> Conversation:
     """Fit both models, then ask for what follows from them. What the data do not tell is no error: it is paid for, and said in words."""
     design, parts = plan.design, dict[str, Any]()
+    if design.partial is not None:
+        return (yield from _partialled(plan))
     for name, part in plan.parts.items():
         try:
             parts[name] = yield from conversation_under(name, load(part.study.row).coordinate(part))
@@ -424,6 +427,13 @@ def coordinate(plan: Plan[EffectDesign]) -> Conversation:
         yield from _by_weights(rounds, found)
     found.rows, found.participants = rounds.rows, rounds.participants
     return effect(found)
+
+
+def _partialled(plan: Plan[EffectDesign]) -> Conversation:
+    """Partialling out, which has no models as parts."""
+    rounds = Rounds(plan)
+    yield from rounds.begin()
+    return (yield from partialled(rounds))
 
 
 def _by_weights(rounds: Rounds[EffectDesign], found: Found) -> Generator[list[Ask], Replies, None]:

@@ -14,8 +14,12 @@ from scipy.special import expit
 from unpooled.errors import PlanMismatch, UsageError
 from unpooled.estimation.contained import releases_under, union, within_budget
 from unpooled.inference.priors import assumed
+from unpooled.linear.design import noise_of
+from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.residuals import ResidualCells
+from unpooled.linear.schedule import stretch_of
 from unpooled.models import load
+from unpooled.models.effects import partial
 from unpooled.models.effects.declared import (
     OUTCOME,
     PROPENSITY,
@@ -26,6 +30,7 @@ from unpooled.models.effects.declared import (
     Parameters,
     declared_of,
 )
+from unpooled.models.effects.partial import RELATIONS, PartialRows
 from unpooled.models.effects.sums import (
     ArmCells,
     Balance,
@@ -42,7 +47,7 @@ from unpooled.privacy.study import Analysis, Study, budget_of, part_of
 from unpooled.privacy.unit import Adjacency, Calibration
 from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
-from unpooled.totals.rounds import plan_of_totals, totals_of
+from unpooled.totals.rounds import plan_of_totals, strength, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, Aggregation, Summed, rows_counted
 
@@ -51,7 +56,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.linear.layout import MomentsLayout
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
@@ -72,6 +76,7 @@ _SHARES: dict[Estimator, dict[str, float]] = {
     Estimator.AIPW: _TUNED.shares("aipw_shares"),
     Estimator.IPTW: _TUNED.shares("iptw_shares"),
     Estimator.OUTCOME: _TUNED.shares("outcome_shares"),
+    Estimator.PARTIAL: _TUNED.shares("partial_shares"),
 }
 #: Weights are cut here in a table of balance and in a life table.
 _MOST = {Estimand.ALL: _TUNED.weight_most, Estimand.TREATED: _TUNED.odds_most}
@@ -92,6 +97,8 @@ class EffectDesign:
     outcome: MomentsLayout
     propensity: MomentsLayout | None
     rows: int
+    #: The rows of partialling out; None where two models are parts.
+    partial: PartialRows | None = None
 
     @property
     def parameters(self) -> Parameters:
@@ -170,11 +177,15 @@ def compile_plan(study: Study) -> Plan:
     if study.calibration != Calibration.SOUND:
         raise UsageError('an effect has a sound form alone: leave calibration out, or set it to "sound"')
     declared = declared_of(study)
+    aggregation = aggregation_of(study, declared.parameters.tolerate, declared.parameters.nodes)
+    declared, why = _chosen(study, declared, aggregation)
     p = declared.parameters
+    if p.estimator == Estimator.PARTIAL:
+        return _partial_plan(study, declared, aggregation, why)
     shares = dict(_SHARES[Estimator(p.estimator)])
     if declared.family is OutcomeFamily.SURVIVAL and PROPENSITY in shares:
         shares |= {EXITS: _EXITS * shares[SUMS], SUMS: (1 - _EXITS) * shares[SUMS]}
-    aggregation, digest = aggregation_of(study, p.tolerate, p.nodes), digest_of(study)
+    digest = digest_of(study)
     rows = sum(card.rows for card in study.parties)
 
     def plans(scale: float) -> dict[str, Plan]:
@@ -199,9 +210,66 @@ def compile_plan(study: Study) -> Plan:
         not_protected=union((own.not_protected, *(plan.not_protected for _, plan in parts))),
         assumptions=union((own.assumptions, *(plan.assumptions for _, plan in parts), assumed(study, p.prior))),
         trusted=union((own.trusted, *(plan.trusted for _, plan in parts))),
-        notes=tuple(_notes(dict(parts), declared, shares)),
+        notes=(*why, *_notes(dict(parts), declared, shares)),
         parts=dict(parts),
     )
+
+
+def _chosen(
+    study: Study, declared: DeclaredEffect, aggregation: Aggregation
+) -> tuple[DeclaredEffect, tuple[str, ...]]:
+    """Return the study with its estimator, and the plan's note on why it is that one: rows, budget and columns alone decide, before any data."""
+    if declared.parameters.estimator != Estimator.AUTO:
+        return declared, ()
+    coefficients = _layout(study, declared, declared.propensity_formula).size
+    each = strength(study, aggregation) / coefficients
+    weighted = each >= _TUNED.aipw_from
+    found = (Estimator.AIPW, Estimand.ALL) if weighted else (Estimator.PARTIAL, Estimand.OVERLAP)
+    said = (
+        f"estimator auto: {found[0]}, for rows times mu are {each:.3g} for each of {coefficients} coefficients "
+        f"({'at least' if weighted else 'below'} {_TUNED.aipw_from:g}, from which on two models and their weights have an effect)"
+    )
+    return declared.by(*found), (said,)
+
+
+def strength_of(plan: Plan[EffectDesign]) -> float:
+    """Return rows times mu for each coefficient of the covariates, by which "auto" chooses."""
+    design, study = plan.design, plan.study
+    return strength(study, design.aggregation) / _layout(study, design.declared, design.declared.propensity_formula).size
+
+
+def _layout(study: Study, declared: DeclaredEffect, formula: str) -> MomentsLayout:
+    """Return the layout of the rows of a formula, with the outcome as response where it is a number."""
+    needs = {declared.response.name, declared.treatment.name, *declared.propensity_needs}
+    columns = [column for column in study.parties[0].columns if column.name in needs]
+    rows = sum(card.rows for card in study.parties)
+    return MomentsLayout.of(columns, declared.response.name, rows, formula=formula)
+
+
+def _partial_plan(study: Study, declared: DeclaredEffect, aggregation: Aggregation, why: tuple[str, ...]) -> Plan:
+    """Return the plan of partialling out, which has no parts: treatment and outcome share one release of second moments."""
+    rows, shares = sum(card.rows for card in study.parties), _SHARES[Estimator.PARTIAL]
+    layout, covariates = (_layout(study, declared, text) for text in (declared.partial_formula, declared.propensity_formula))
+    strong = strength(study, aggregation)
+    own = PartialRows.of(
+        layout,
+        covariates,
+        (declared.treatment.name, declared.arms[1]),
+        rows,
+        counted=strong / layout.size < _TUNED.partial_counted,
+    )
+    noise = noise_of(own.opened(1.0).standard, strong, shares[RELATIONS], Adjacency(study.adjacency))
+    own = own.opened(stretch_of(noise, rows))
+    design = EffectDesign(declared, aggregation, {}, shares, layout, None, rows, own)
+    design = replace(design, totals=totals_of(study, lambda how: own.totals(shares, how)))
+    p = declared.parameters
+    control, treated = declared.arms
+    said = (
+        *why,
+        f"{p.estimand} of {treated} against {control} by {p.estimator}: people count by how open their treatment was",
+        ", ".join(f"{name} {share:.0%}" for name, share in shares.items()),
+    )
+    return plan_of_totals(study, design, assumptions=assumed(study, p.prior), notes=said)
 
 
 def _analyses(study: Study, declared: DeclaredEffect) -> Iterator[Analysis]:
@@ -518,6 +586,7 @@ STATISTICS = {
     BALANCE: _added(
         BALANCE, lambda design, rows: design.balance.added_up(rows.standard, rows.treated, rows.parts_of_weights)
     ),
+    **partial.STATISTICS,
 }
 
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))
