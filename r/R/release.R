@@ -43,7 +43,8 @@ unpooled_tabulate <- function(data, columns, bounds = NULL, sites = NULL, cuts =
 }
 
 unpooled_effect <- function(data, treatment, outcome, covariates = ".", bounds, sites = NULL, propensity = NULL,
-                            estimator = c("aipw", "iptw", "g-formula"), estimand = c("ATE", "ATT"),
+                            estimator = c("auto", "aipw", "iptw", "g-formula", "partial"),
+                            estimand = c("auto", "ATE", "ATT", "ATO"),
                             family = "linear", event = NULL, horizon = NULL, cuts = NULL, epsilon = 1, delta = NULL,
                             prior = NULL, unit_id = NULL, budget = NULL, random_state = NULL, ...) {
   call <- match.call()

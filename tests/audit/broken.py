@@ -34,6 +34,7 @@ from unpooled.audit.transcripts import audit_sealed, audit_transcript
 from unpooled.linear.layout import MomentsLayout
 from unpooled.models import load
 from unpooled.models.describe import declared
+from unpooled.models.effects import partial as effects_partial
 from unpooled.models.effects import sums as effects_sums
 from unpooled.models.stacking import rows as stacking_rows
 from unpooled.models.survival import declared as survival_declared
@@ -340,6 +341,15 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
         patch.setattr(effects_sums, "contributions_of_arms", lambda *_: 1.0)
         study = msgspec.structs.replace(study, run=2)
     return replay(model, study, tables, registry=load, rounds=3).violations
+
+
+@breaks("scores priced as if their squares moved nothing and their signs could not turn (Theorem E.4)")
+def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
+    model, study, tables = of_case("effects, partial", trust={"aggregation": "local"})
+    if broken:
+        patch.setattr(effects_partial, "partialled_scores", lambda *_: 0.25)
+        study = msgspec.structs.replace(study, run=2)
+    return replay(model, study, tables, registry=load, rounds=4).violations
 
 
 @breaks("weighted rows of a table of balance that are not shortened (Theorem E.2)")

@@ -20,6 +20,7 @@ COLUMNS = (Column("age", 18.0, 100.0), Column("y", -1.0, 3.0))
 #: What some models need beside them.
 MORE = {
     "effects": (*COLUMNS, Column("smoker", categories=("no", "yes"))),
+    "partial": (*COLUMNS, Column("smoker", categories=("no", "yes"))),
     "multinomial": (*COLUMNS, Column("outcome", categories=("home", "ward", "died"))),
     "survival": (*COLUMNS, Column("days", 0.0, 60.0), Column("died", categories=("no", "yes"))),
     "arms": (*COLUMNS, Column("smoker", categories=("no", "yes"))),
@@ -54,7 +55,11 @@ MODELS = {
         },
     ),
     "exits": ("survival", {"time": "days", "event": "died", "by": "smoker"}),
-    "effects": ("effects", {"response": "y", "treatment": "smoker", "covariates": "age", "max_passes": 5}),
+    "effects": (
+        "effects",
+        {"response": "y", "treatment": "smoker", "covariates": "age", "estimator": "aipw", "max_passes": 5},
+    ),
+    "partial": ("effects", {"response": "y", "treatment": "smoker", "covariates": "age", "estimator": "partial"}),
     "diagnose": (
         "diagnose",
         {"response": "y", "coefficients": {"age": 0.02}, "cuts": [0.5, 1.5], "residual_cuts": [-1.0, 1.0]},

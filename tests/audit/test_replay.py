@@ -36,7 +36,17 @@ MODEL = load("describe")
 #: Cases that CI leaves out: on data that mean nothing those that take longest, on their own data most variants, which take longer than their models.
 LONG = {
     "test_every_model_passes_on_data_that_fit_its_cards_and_mean_nothing": [
-        *("pride", "pride, multinomial", "pride, prior", "bayes, prior", "lasso", "pls", "effects", "effects, survival"),
+        *(
+            "pride",
+            "pride, multinomial",
+            "pride, prior",
+            "bayes, prior",
+            "lasso",
+            "pls",
+            "effects",
+            "effects, partial",
+            "effects, survival",
+        ),
         *("glm", "glm, sites", "glm, multinomial", "glm, survival", "stacking", "stacking, classes", "stacking, ranked"),
         *("stacking, probabilities", "analyses, apart"),
     ],

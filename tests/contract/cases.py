@@ -600,6 +600,7 @@ def effects_case(**parameters: Any) -> Case:
         "response": "stay",
         "treatment": "arm",
         "covariates": "age + smoker",
+        "estimator": "aipw",
         "max_passes": 5,
     } | parameters
     return Case("effects", Study("effects", cards, 1.0, 1e-5, parameters=asked, simulation_seed=7, derived=()), tables)
@@ -719,6 +720,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "diagnose, classes": diagnose_classes_case,
     "survival": survival_case,
     "effects": effects_case,
+    "effects, partial": lambda: effects_case(estimator="partial"),
     "effects, survival": lambda: effects_case(
         estimator="iptw", estimand="ATT", family="survival", event="died", horizon=20.0
     ),

@@ -98,13 +98,13 @@ def test_shares_of_a_whole_budget_add_up_to_it() -> None:
     whole = [
         table("focus").shares("focus_shares"),
         *(table("regression").shares(f"{name}_shares") for name in ("ample", "gradient", "refinement", "quiet")),
-        *(table("effects").shares(f"{name}_shares") for name in ("aipw", "iptw", "outcome")),
+        *(table("effects").shares(f"{name}_shares") for name in ("aipw", "iptw", "outcome", "partial")),
         *(
             table("glm").shares(f"{name}_shares")
             for name in ("ample", "direction", "dispersed", "gradient", "moments", "newton")
         ),
     ]
-    assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 14)
+    assert [sum(shares.values()) for shares in whole] == pytest.approx([1.0] * 15)
     squares = [getattr(table("frank_wolfe"), f"{name}_weight") ** 2 for name in ("response", "constant", "columns")]
     assert 0.99 < sum(squares) <= 1.0  # a longer row would need more noise than is planned
     tried = [table("frank_wolfe").several(f"tried_{name}") for name in ("columns", "picks", "scores")]

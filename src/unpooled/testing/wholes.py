@@ -211,6 +211,13 @@ def _pls(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     return model.fit(frame.select("x", "z").to_numpy(), frame["y"].to_numpy(), **_rows(scene, frame))
 
 
+def _effect(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
+    own = {"bounds": {"x": (0.0, 1.0), "z": (0.0, 1.0), "g": ["u", "v"], "y": Y}, "estimator": "partial"}
+    own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
+    model = api.TreatmentEffect("g", outcome="y", **own, **scene.asked | given)
+    return model.fit(frame.select("x", "z", "g", "y"), **_rows(scene, frame))
+
+
 #: What can be fitted to rows, by name.
 ATOMS: dict[str, Atom] = {
     "describe": _describe,
@@ -229,6 +236,7 @@ ATOMS: dict[str, Atom] = {
     "newton": _glm("logistic", method="newton"),
     "poisson": _glm("poisson"),
     "pls": _pls,
+    "effect": _effect,
 }
 #: Those that move as far as they state where a person's values go from end to end; drawn more often.
 _TIGHT = ("describe", "table", "ranges", "survival", "arms", "describe", "table")

@@ -172,7 +172,8 @@ class DeclaredEffect:
 
     def by(self, estimator: Estimator, estimand: Estimand) -> DeclaredEffect:
         """Return the same study with this estimator and estimand."""
-        return replace(self, parameters=msgspec.structs.replace(self.parameters, estimator=estimator, estimand=estimand))
+        asked = msgspec.structs.replace(self.parameters, estimator=str(estimator), estimand=str(estimand))
+        return replace(self, parameters=asked)
 
     @property
     def partial_formula(self) -> str:
@@ -286,7 +287,7 @@ def _settled(p: Parameters) -> Parameters:
         raise UsageError("the g-formula is for estimand 'ATE': the effect on the treated comes with 'aipw' or 'iptw'")
     if estimand is not Estimand.AUTO:
         check_models(p.prior, (estimand,), intercept=False)
-    return msgspec.structs.replace(p, estimator=estimator, estimand=estimand)
+    return msgspec.structs.replace(p, estimator=str(estimator), estimand=str(estimand))
 
 
 def _check_columns(p: Parameters, response: Column, treatment: Column, event: Column | None) -> None:

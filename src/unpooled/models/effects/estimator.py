@@ -210,7 +210,7 @@ class TreatmentEffect(Earlier, StudyEstimator):
         if self.effect_ is None:
             msg = f"this fit has no effect for a later one to be drawn to: {self.result_.why}"
             raise UsageError(msg)
-        return {self.estimand: self.effect_.estimate}
+        return {self.result_.estimand: self.effect_.estimate}
 
     @property
     def drawn_(self) -> DrawnTo:

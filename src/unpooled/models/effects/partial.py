@@ -1,4 +1,4 @@
-"""Partialling out, at a party: moments of covariates and treatment, cells of residuals, and the score sums of an effect (THEORY.md, section 7)."""
+"""Partialling out, at a party: moments of covariates and treatment, cells of residuals, and the score sums of an effect (THEORY.md, section 6)."""
 
 from __future__ import annotations
 

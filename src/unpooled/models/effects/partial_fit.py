@@ -1,4 +1,4 @@
-"""Partialling out, at the coordinator: what covariates say of treatment and outcome, the score sums, and the effect with its standard error (THEORY.md, section 7)."""
+"""Partialling out, at the coordinator: what covariates say of treatment and outcome, the score sums, and the effect with its standard error (THEORY.md, section 6)."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Relations:
 
     @classmethod
     def of(
-        cls, rows: PartialRows, standard: Standard, gram: Floats, variance: Floats, inside: float, counted: int
+        cls, rows: PartialRows, standard: Standard, released: tuple[Floats, Floats], inside: float, counted: int
     ) -> Relations:
-        """Return them of the released moments of rows and outcomes; ``inside``: the share of an outcome's slope that its clip leaves."""
-        d, places = rows.layout.size, rows.places
+        """Return them of released (moments of rows and outcomes, variances of the noise); ``inside``: the share of an outcome's slope that its clip leaves."""
+        (gram, variance), d, places = released, rows.layout.size, rows.places
         weight = float(np.clip(gram[d - 1, d - 1] / CONSTANT**2, counted / 4, counted))  # of shortened rows
         unit = np.ones(places.size)
         unit[-1] = 1 / CONSTANT
@@ -191,7 +191,7 @@ class _Residuals:
 def partialled(rounds: Rounds[EffectDesign]) -> Generator[list[Ask], Replies, EffectResult]:
     """Ask for means, relations, cells and scores; return the effect of partialling out."""
     design, plan = rounds.design, rounds.plan
-    rows = design.partial
+    rows = design.partial_rows
     total = yield from rounds.total(SCALES)
     standard = rows.scales.decode(total, rounds.rows)
     sent = rows.sent(standard).settings
@@ -199,9 +199,8 @@ def partialled(rounds: Rounds[EffectDesign]) -> Generator[list[Ask], Replies, Ef
     noise = rows.standard.noise_of_products(design.totals[RELATIONS].deviations(plan)) / rounds.rows / rows.opens
     clip = min(clip_of_focus(noise), widest)
     total = yield from rounds.total(RELATIONS, (*sent, float(clip)))
-    relations = Relations.of(
-        rows, standard, *rows.standard.products_of(total, clip), _inside(clip, widest), rounds.rows
-    )
+    moments = rows.standard.products_of(total, clip)
+    relations = Relations.of(rows, standard, moments, _inside(clip, widest), rounds.rows)
     taken = relations.taken()
     start = _start(rows, relations, taken)
     total = yield from rounds.total(RESIDUALS, (*sent, *start.ravel().tolist()))
@@ -243,7 +242,7 @@ def _residuals(
 ) -> _Residuals:
     """Return the rows of the last sums."""
     design = rounds.design
-    rows = design.partial
+    rows = design.partial_rows
     middle, width = float(standard.middle[rows.at]), float(standard.width[rows.at])
     varies = float(relations.slopes[0] @ relations.believed[0] @ relations.slopes[0])
     varies += float(np.trace(relations.believed[0] @ relations.noises[0]))
@@ -292,7 +291,11 @@ def _effect(
     privacy += ((value - rows.taken) * rows.farthest**2 * sums.treatment_noise / varies) ** 2
     privacy += n**2 * (_traced(gram, own, other) + 2 * value**2 * _traced(gram, own, own)) / varies**2
     privacy += lacking**2 + n**2 * _traced(relations.left, own, other) / varies**2
-    scale = rounds.design.outcome.response.half_width * float(standard.width[-1]) / float(standard.width[rounds.design.partial.at])
+    scale = (
+        rounds.design.outcome.response.half_width
+        * float(standard.width[-1])
+        / float(standard.width[rounds.design.partial_rows.at])
+    )
     numbers = scale * value, scale * math.sqrt(sampling + privacy), scale * math.sqrt(privacy)
     return EffectNumber("effect", *map(float, numbers)), ""
 

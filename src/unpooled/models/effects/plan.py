@@ -106,6 +106,12 @@ class EffectDesign:
         return self.declared.parameters
 
     @property
+    def partial_rows(self) -> PartialRows:
+        """Return the rows of partialling out, of a study that is one."""
+        assert self.partial is not None
+        return self.partial
+
+    @property
     def estimator(self) -> Estimator:
         """Return the way to the effect."""
         return Estimator(self.declared.parameters.estimator)
@@ -215,9 +221,7 @@ def compile_plan(study: Study) -> Plan:
     )
 
 
-def _chosen(
-    study: Study, declared: DeclaredEffect, aggregation: Aggregation
-) -> tuple[DeclaredEffect, tuple[str, ...]]:
+def _chosen(study: Study, declared: DeclaredEffect, aggregation: Aggregation) -> tuple[DeclaredEffect, tuple[str, ...]]:
     """Return the study with its estimator, and the plan's note on why it is that one: rows, budget and columns alone decide, before any data."""
     if declared.parameters.estimator != Estimator.AUTO:
         return declared, ()
@@ -227,7 +231,7 @@ def _chosen(
     found = (Estimator.AIPW, Estimand.ALL) if weighted else (Estimator.PARTIAL, Estimand.OVERLAP)
     said = (
         f"estimator auto: {found[0]}, for rows times mu are {each:.3g} for each of {coefficients} coefficients "
-        f"({'at least' if weighted else 'below'} {_TUNED.aipw_from:g}, from which on two models and their weights have an effect)"
+        f"({'at least' if weighted else 'below'} {_TUNED.aipw_from:g}, from which on weighted residuals of two models tell an effect)"
     )
     return declared.by(*found), (said,)
 

@@ -152,7 +152,6 @@ _ALIKE = {
     "treatment": "",
     "event": "",
     "horizon": None,
-    "estimand": Estimand.ALL,
     "family": OutcomeFamily.LINEAR,
 }
 #: Of these the declared categories must be the same, in the same order.
@@ -173,7 +172,9 @@ class EarlierEffects:
             msg = f"prior: {run} is a run of model {study.model!r}; an effect is drawn to a run of 'effects'"
             raise StudyError(msg)
         theirs, ours = ({**_ALIKE, **given} for given in (study.parameters, self.parameters))
+        result, asked = cited.result, self.parameters.get("estimand", Estimand.AUTO)
         differing = [name for name in _ALIKE if theirs[name] != ours[name]]
+        differing += ["estimand"] if asked not in {Estimand.AUTO, result.estimand} else []
         held = declared_columns(study.parties)
         for role in _IN_ORDER:
             one, other = held.get(theirs[role]), self.columns.get(ours[role])
@@ -182,12 +183,11 @@ class EarlierEffects:
         if differing:
             msg = f"prior: {run} was run with another {listed(differing)}, so its effect would mean something else here"
             raise StudyError(msg)
-        result = cited.result
         if result.effect is None:
             msg = f"prior: {run} has no effect ({result.why}): cite a run that has one"
             raise StudyError(msg)
         value = result.effect.value if result.drawn is None else result.drawn.value
-        return EarlierModel(run.resolve().name, {str(ours["estimand"]): value})
+        return EarlierModel(run.resolve().name, {result.estimand: value})
 
     def of_rows(self, path: Path, read: ReadRows) -> EarlierModel:  # noqa: ARG002 - it reads none
         """Refuse public rows."""
@@ -203,6 +203,11 @@ def earlier(parameters: Mapping[str, Any], cards: tuple[Card, ...]) -> EarlierEf
 # --- Lines and panels ------------------------------------------------------------------------------------------------------
 # A treatment effect, line by line, as a table and as figures.
 
+#: Whose mean outcomes are compared.
+_WHOM = {
+    Estimand.TREATED: "people as those in the treated arm",
+    Estimand.OVERLAP: "people whose treatment was open (weights e (1 - e))",
+}
 _LARGE, _TOLD = _TUNED.difference_large, _TUNED.difference_noise
 
 
@@ -256,8 +261,13 @@ def _said(result: EffectResult) -> Iterator[str]:
     control, treated = result.arms
     if result.effect is None:
         yield f"effect of {treated} against {control}: {result.why}"
-    whom = "people as those in the treated arm" if result.estimand == Estimand.TREATED else "everybody"
+    whom = _WHOM.get(Estimand(result.estimand), "everybody")
     yield f"{result.estimator}: the mean outcome if {whom} had {treated}, less that if they had {control}; intervals of {result.confidence:.0%}"
+    if result.estimand == Estimand.OVERLAP:
+        yield (
+            f"{Estimand.OVERLAP}: a person counts e (1 - e), with e the probability of {treated} given the covariates, if a linear e is right: where the "
+            "effect is not the same for everybody, it is that of people whose treatment was open"
+        )
     if result.effect is not None and result.drawn is not None:
         yield from words(result.drawn.drawn)
         yield f"its interval is credible; the rows alone say {result.effect.value:.3g} with a standard error of {result.effect.std_error:.3g}"
@@ -269,7 +279,8 @@ def _said(result: EffectResult) -> Iterator[str]:
         yield (
             f"contributions were cut at {result.bound:.3g} from their middle: those of {result.beyond:.1%} (± {result.beyond_noise:.1%}) of the people"
         )
-    for name, told in (("propensity", result.propensity), ("outcome model", result.outcome)):
+    models = (("propensity", result.propensity), ("outcome model", result.outcome))
+    for name, told in models if result.estimand != Estimand.OVERLAP else ():
         if result.effect is not None and not told and (name != "propensity" or result.overlap is not None):
             yield f"the noise hides every line of the {name}: the effect rests on the other model"
     if large := [one.term for one in result.balance if abs(one.after) - 2 * one.after_noise > _LARGE]:
@@ -338,7 +349,8 @@ def _drawn(result: EffectResult) -> Iterator[Panel]:
 def figure(result: EffectResult) -> Any:  # noqa: ANN401 - a matplotlib figure
     """Draw what a reader judges an effect by."""
     if result.overlap is None:
-        raise UsageError("the g-formula has no weights, whose overlap and balance could be drawn")
+        msg = f"estimator {result.estimator!r} has no weights, whose overlap and balance could be drawn: 'aipw' and 'iptw' have some"
+        raise UsageError(msg)
     count = 2 + bool(result.life_tables)
     drawn, axes = new_figure(4.4 * count, max(3.4, 1.2 + 0.22 * len(result.balance)), count)
     _overlap(axes[0], result)
