@@ -165,7 +165,7 @@ def spreads(found: Found, total: Total, rows: int) -> list[Spread]:
             replace(counts, whole=own, short=np.zeros_like(own), variance=counts.variance / 2)
             for own in (counts.whole, counts.short)
         )
-        return [spread_of(one, noise, farthest, about=0.0) for one in arms]
+        return [spread_of(one, noise, farthest, about=0.0, doubt=_TUNED.iptw_doubt) for one in arms]
     if p.estimand != Estimand.TREATED:
         return [spread_of(counts, noise, farthest)]
     # The contributions of the treated have the effect in their middle, those of the control 0.

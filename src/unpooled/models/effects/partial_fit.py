@@ -120,13 +120,26 @@ class Relations:
         doubt = (self.product_noise + _traced(gram, noise, other) + float(own @ self.outcome_noise @ own)) / varies**2
         return float(np.clip(found * _PRIOR / (_PRIOR + doubt), -1.0, 1.0))
 
+    def lacks(self, matrix: Floats) -> Floats:
+        """Return the mean of (1 - P G)' M (1 - P G): how a form of what coefficients lack follows from the coefficients."""
+        known, open_ = self.believed
+        own = np.eye(len(known)) - self.inverse @ known
+        spread = self.inverse.T @ matrix @ self.inverse
+        return np.asarray(own.T @ matrix @ own + np.diag(open_ @ spread.diagonal()))
+
     @cached_property
     def left(self) -> Floats:
-        """Return the mean of (1 - P G)' G (1 - P G): how errors of scale in both coefficients enter as a product."""
-        known, open_ = self.believed
-        lacks = np.eye(len(known)) - self.inverse @ known
-        spread = self.inverse.T @ known @ self.inverse
-        return np.asarray(lacks.T @ known @ lacks + np.diag(open_ @ spread.diagonal()))
+        """Return the mean of (1 - P G)' G (1 - P G): how what both coefficients lack enters as a product."""
+        return self.lacks(self.believed[0])
+
+    def crossed(self, value: float) -> float:
+        """Return the variance of the noise of either coefficient times what the other one lacks, a mean over rows, at this effect."""
+        (own, other), (noise, others), known = self.slopes, self.noises, self.believed[0]
+        rest, both = other - value * own, others + value**2 * noise
+        pairs = ((own, noise, both), (rest, both, noise))
+        forms = ((slopes, error, self.lacks(known @ noisy @ known)) for slopes, error, noisy in pairs)
+        # Squares of slopes hold their noise, which is no lack.
+        return sum(max(float(slopes @ form @ slopes - np.trace(form @ error)), 0.0) for slopes, error, form in forms)
 
     def lacking(self, value: float) -> float:
         """Return the mean product of what the coefficients of treatment and outcome lack, at this effect: what confounds still, where G is noisy."""
@@ -281,7 +294,7 @@ def _effect(
     squares = rows.farthest**2 * sums.treatment
     varies = squares - n * float(np.trace(gram @ own))
     doubt = math.hypot(rows.farthest**2 * sums.treatment_noise, n * math.sqrt(2 * _traced(gram, own, own)))
-    if varies < max(_TUNED.surely * doubt, _TUNED.partial_fewest * n):
+    if varies < max(_TUNED.partial_surely * doubt, _TUNED.partial_fewest * n):
         return None, "not identified: the noise hides what the covariates leave of the treatment"
     value = (unit * sums.score + rows.taken * squares) / varies
     lacking = n * relations.lacking(value) / varies
@@ -290,7 +303,7 @@ def _effect(
     privacy = (unit * sums.score_noise / varies) ** 2
     privacy += ((value - rows.taken) * rows.farthest**2 * sums.treatment_noise / varies) ** 2
     privacy += n**2 * (_traced(gram, own, other) + 2 * value**2 * _traced(gram, own, own)) / varies**2
-    privacy += lacking**2 + n**2 * _traced(relations.left, own, other) / varies**2
+    privacy += lacking**2 + n**2 * (_traced(relations.left, own, other) + relations.crossed(value)) / varies**2
     scale = (
         rounds.design.outcome.response.half_width
         * float(standard.width[-1])

@@ -89,11 +89,13 @@ class Spread:
     beyond_noise: float
 
 
-def spread_of(counts: ResidualCounts, noise_per_bound: float, farthest: float, *, about: float | None = None) -> Spread:
+def spread_of(
+    counts: ResidualCounts, noise_per_bound: float, farthest: float, *, about: float | None = None, doubt: float = 1.0
+) -> Spread:
     """Return the bound on contributions that leaves the smallest error (THEORY.md, section 3).
 
     ``noise_per_bound`` is the deviation of the mean of contributions, for a bound of 1; ``farthest`` the largest contribution that there can be,
-    and ``about`` their middle, where it is not to be learnt.
+    and ``about`` their middle, where it is not to be learnt. The error of what a bound cuts off is taken ``doubt`` times.
     """
     deviation = max(math.sqrt(counts.mean_square()), _TUNED.spread_least * counts.cuts[0])
     centre = middle_of(counts) if about is None else about
@@ -106,7 +108,7 @@ def spread_of(counts: ResidualCounts, noise_per_bound: float, farthest: float, *
             missing_mean(own.side(sign), own.cuts, own.rows, 2 * own.variance, times + sign * shift, farthest / deviation)
             for sign in (1, -1)
         )
-        error = math.hypot(above[1], below[1])
+        error = doubt * math.hypot(above[1], below[1])
         whole = math.hypot(noise_per_bound * times, error)
         if best is None or whole < best[0]:
             best = whole, times, above[0] - below[0], error
