@@ -288,7 +288,7 @@ def _middle(cuts: tuple[float, ...], counts: Floats, offset: float, clip: float)
 def _effect(
     rounds: Rounds[EffectDesign], standard: Standard, relations: Relations, rows: _Residuals, sums: Scored
 ) -> tuple[EffectNumber | None, str]:
-    """Return the effect in the outcome's own units, or why there is none."""
+    """Return the effect in the outcome's own units with the noise taken out (Theorem E.5), or why there is none."""
     n, (own, other), gram = rounds.rows, relations.noises, relations.believed[0]
     unit = rows.farthest * rows.clip / rows.inside
     squares = rows.farthest**2 * sums.treatment
