@@ -1,4 +1,4 @@
-"""Coverage of effects by partialling out in three cells listed beforehand and one of skewed residuals, next to partialling out without privacy.
+"""Coverage of effects by partialling out in three cells listed beforehand, one of skewed residuals and one at the edge of what is printed, next to partialling out without privacy.
 
 Studies are played on made-up people with the noise that their plans have. ``--full`` has 200 runs a cell; it continues where it stopped.
 """
@@ -18,6 +18,7 @@ CELLS = (
     Shape("a small trial", 400, 2.0, 1, 1, 0.0, 0.2, 0.5),
     Shape("strong confounding", 5000, 1.0, 6, 2, 0.9, 0.3, 0.35),
     Shape("skewed residuals", 3000, 1.0, 4, 2, 0.6, 0.3, 0.4, skewed=True),
+    Shape("the edge", 400, 1.0, 1, 1, 0.5, 0.2, 0.5),
 )
 FULL, REDUCED = 200, 20
 RUNS = RESULTS.parents[1] / "build" / "effects"

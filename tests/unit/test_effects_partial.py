@@ -311,6 +311,14 @@ def test_a_treatment_that_nobody_could_have_chosen_has_no_effect() -> None:
     assert found.ledger_
 
 
+def test_an_arm_without_people_has_no_effect() -> None:
+    data = people(2000)
+    data["arm"] = np.full(2000, "old")
+    found = unpooled.TreatmentEffect("arm", outcome="stay", bounds=SMALL, estimator="partial", random_state=0).fit(data)
+    assert found.effect_ is None
+    assert "not identified" in found.result_.why
+
+
 def test_a_drawn_effect_of_open_treatments_goes_by_its_own_name() -> None:
     data = people(1500)
     asked: dict[str, Any] = {"outcome": "stay", "bounds": SMALL, "random_state": 0}

@@ -294,6 +294,9 @@ def _effect(
     squares = rows.farthest**2 * sums.treatment
     varies = squares - n * float(np.trace(gram @ own))
     doubt = math.hypot(rows.farthest**2 * sums.treatment_noise, n * math.sqrt(2 * _traced(gram, own, own)))
+    share = float(standard.middle[rounds.design.partial_rows.at])
+    if n * min(share, 1 - share) < _TUNED.fewest:
+        return None, "not identified: hardly anybody is in one of the arms, or the noise hides them"
     if varies < max(_TUNED.partial_surely * doubt, _TUNED.partial_fewest * n):
         return None, "not identified: the noise hides what the covariates leave of the treatment"
     value = (unit * sums.score + rows.taken * squares) / varies
@@ -304,11 +307,8 @@ def _effect(
     privacy += ((value - rows.taken) * rows.farthest**2 * sums.treatment_noise / varies) ** 2
     privacy += n**2 * (_traced(gram, own, other) + 2 * value**2 * _traced(gram, own, own)) / varies**2
     privacy += lacking**2 + n**2 * (_traced(relations.left, own, other) + relations.crossed(value)) / varies**2
-    scale = (
-        rounds.design.outcome.response.half_width
-        * float(standard.width[-1])
-        / float(standard.width[rounds.design.partial_rows.at])
-    )
+    outcome, treatment = float(standard.width[-1]), float(standard.width[rounds.design.partial_rows.at])
+    scale = rounds.design.outcome.response.half_width * outcome / treatment
     numbers = scale * value, scale * math.sqrt(sampling + privacy), scale * math.sqrt(privacy)
     return EffectNumber("effect", *map(float, numbers)), ""
 
