@@ -1,7 +1,7 @@
-"""Standard errors of inverse probability weights, with the error of what bounds cut off as the law of the tail says it, and taken twice.
+"""Standard errors of inverse probability weights: with derivatives by the propensity of two lengths, and the error of what bounds cut off taken once and twice.
 
-Next to each is the spread of the same weights' effect with exact sums: the part that the released propensity has in the error. It continues where it
-stopped.
+Next to each is the spread of the same weights' effect with exact sums, which sampling and the noise of the released propensity make alone. It continues
+where it stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from unpooled.privacy.table import Table
 
 DESIGNS = {"A": Design("A", 0.4, 0.2), "D": Design("D", 0.7, 0.2), "B": Design("B", 1.0, 0.2, binary=True)}
 CELLS = (("A", 8000, 1.0), ("A", 20_000, 3.0), ("D", 8000, 1.0), ("D", 20_000, 3.0), ("B", 20_000, 1.0))
-DOUBTS = (1.0, 2.0)
+#: Multiples of the length of derivatives, and of the error of what is cut off.
+TRIED = ((1.0, 1.0), (4.0, 1.0), (4.0, 2.0))
 FULL, REDUCED = 40, 5
 RUNS = RESULTS.parents[1] / "build" / "effects"
 
@@ -48,13 +49,14 @@ def once(design: Design, rows: int, epsilon: float, seed: int) -> list[float]:
     return [effect.value, effect.std_error, kept["means"][1] - kept["means"][0] + float(exact)]
 
 
-def cell(name: str, rows: int, epsilon: float, doubt: float, runs: int) -> list[list[float]]:
+def cell(name: str, rows: int, epsilon: float, tried: tuple[float, float], runs: int) -> list[list[float]]:
     """Return every run of a cell; kept between calls."""
-    path = RUNS / f"iptw_{name}_{rows}_{epsilon:g}_{doubt:g}.json"
+    longest, doubt = tried
+    path = RUNS / f"iptw_{name}_{rows}_{epsilon:g}_{longest:g}_{doubt:g}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     found = json.loads(path.read_text()) if path.is_file() else []
     usual = fit._TUNED  # noqa: SLF001 - what is tried
-    fit._TUNED = usual.but(iptw_doubt=doubt)  # noqa: SLF001 - what is tried
+    fit._TUNED = usual.but(iptw_longest=longest, iptw_doubt=doubt)  # noqa: SLF001 - what is tried
     try:
         while len(found) < runs:
             found.append(once(DESIGNS[name], rows, epsilon, len(found)))
@@ -67,17 +69,18 @@ def cell(name: str, rows: int, epsilon: float, doubt: float, runs: int) -> list[
 def main(full: bool) -> None:
     """Write the coverage of every cell."""
     runs, lines = FULL if full else REDUCED, []
-    for doubt in DOUBTS:
+    for tried in TRIED:
+        first = tuple(f"{number:g}" for number in tried)
         scores = []
         for name, rows, epsilon in CELLS:
             truth = DESIGNS[name].truth(400_000)
-            values, errors, exact = np.array(cell(name, rows, epsilon, doubt, runs)).T
+            values, errors, exact = np.array(cell(name, rows, epsilon, tried, runs)).T
             shown = np.isfinite(values)
             apart, said = values[shown] - truth, errors[shown]
             scores += (apart / said).tolist()
             lines.append(
                 (
-                    f"{doubt:g}",
+                    *first,
                     name,
                     f"{rows:,}",
                     f"{epsilon:g}",
@@ -91,12 +94,13 @@ def main(full: bool) -> None:
             print(*lines[-1], flush=True)
         covered = float(np.mean(np.abs(scores) < 1.959964))
         rms = float(np.sqrt(np.mean(np.square(scores))))
-        lines.append((f"{doubt:g}", "all", "", "", "", f"{rms:.2f} standard errors", "", "", f"{covered:.3f}"))
+        lines.append((*first, "all", "", "", "", f"{rms:.2f} standard errors", "", "", f"{covered:.3f}"))
         print(*lines[-1], flush=True)
     write_table(
         "effects/iptw",
         "Standard errors of inverse probability weights",
         (
+            "length of derivatives, times",
             "error of what is cut off, times",
             "design",
             "rows",

@@ -310,6 +310,11 @@ def test_the_bound_on_contributions_follows_the_noise() -> None:
     cut = np.clip(values, found.centre - found.bound, found.centre + found.bound).mean() + found.missing
     assert cut == pytest.approx(values.mean(), abs=4 * found.missing_error + 0.01)
     assert spread_of(counts, 0.0, 210.0).bound >= 210.0
+    once, twice = (spread_of(counts, 1e-1, 210.0, doubt=doubt) for doubt in (1.0, 2.0))
+    assert twice.bound == once.bound  # noise is all that counts there
+    assert once.missing_error > 0
+    assert twice.missing_error == pytest.approx(2 * once.missing_error)
+    assert spread_of(counts, 1e-3, 210.0, doubt=4.0).bound > spread_of(counts, 1e-3, 210.0, doubt=0.25).bound
     assert overlap_cells(OVERLAP, 0.15).cuts == (0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85)
 
 

@@ -141,6 +141,8 @@ def lifts_of(found: Found) -> list[Lift]:
             matrix[:p, :own], matrix[p, :own] = lift[:p], parts @ lift[p:]
         typical = _TUNED.longest_coordinates * math.sqrt(size)
         longest = typical * (bound / 2 if name == PROPENSITY else 2 * steepest(design))
+        if design.estimator is Estimator.IPTW:  # residuals from an arm's mean have longer slopes than those of a model
+            longest *= _TUNED.iptw_longest
         made.append(Lift(name, matrix, longest, covariance, sampling, hidden, shown))
     return made
 
