@@ -37,6 +37,8 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clip: float
     #: (estimate, deviation) of the mean residual beyond the clip, in the units of the fit's response.
     tail: tuple[float, float] = (0.0, 0.0)
+    #: The sampling variance of slopes beside that of least squares, where slopes are scaled back by the share of residuals that the clip left; else None.
+    variance: float | None = None
 
     def in_units_of(self, width: float) -> Clipping:
         """Return the same with the tail in the response's own units, of which the fit's unit has this many."""
@@ -45,6 +47,7 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def data(self) -> dict[str, Any]:
         """Return everything as plain data; without a bound on residuals ``clip`` is None."""
         found: dict[str, Any] = msgspec.to_builtins(self)
+        del found["variance"]
         return found | {"clip": self.clip if math.isfinite(self.clip) else None}
 
     def sentences(self, *, curved: bool = False) -> tuple[str, ...]:
@@ -61,6 +64,11 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         share, noise = self.clipped
         if share > max(_TUNED.least_clipped, _TUNED.seen * noise):
             said.append(f"{share:.1%} of residuals were clipped at {self.clip:.3g} of their standard deviations")
+        if self.variance is not None and self.clip < _TUNED.clip_named:
+            said.append(
+                f"target: slopes of residuals clipped at {self.clip:.3g} of their standard deviations, scaled back by the share inside: those of the mean, "
+                "unless errors are skewed and their spread follows a column"
+            )
         return tuple(said)
 
     def tail_sentence(self) -> str:
@@ -120,6 +128,11 @@ class Coordinates:
     def tail_deviation(self) -> float:
         """Return the deviation of the constant's coordinate that the mean of what the clip took away has."""
         return 0.0 if self.clipping is None else self.clipping.tail[1] * float(self.widths[-1])
+
+    @property
+    def sampling(self) -> float:
+        """Return the sampling variance of slopes beside that of least squares: 1 where no clip changed it."""
+        return 1.0 if self.clipping is None or self.clipping.variance is None else self.clipping.variance
 
     @property
     def refined(self) -> bool:

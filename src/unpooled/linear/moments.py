@@ -297,6 +297,11 @@ class Moments(Result):
         whole = self.gram[last, last] * self.frame.widths[last] ** 2 / self.frame.mean_weight
         return float(np.clip(whole, self.rows / 4, self.rows))
 
+    @property
+    def _per_row(self) -> float:
+        """Return the sampling variance of a row's score per unit of its second moments and of the residual variance."""
+        return self.weight / self.rows * self.frame.sampling
+
     @cached_property
     def known(self) -> KnownDirections:
         """Return the directions that the Gram determines, without those along which no row varies (THEORY.md, section 10)."""
@@ -381,7 +386,7 @@ class Moments(Result):
     def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
         """Return (coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
         noise = self._noise_variance(noise_precision)
-        sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
+        sampling = sampling_covariance(self.known, noise * self._per_row, self.meat)
         return self.frame.start + self.known.inverse @ self._cross, sampling, noise
 
     def met(self, coefficients: Row) -> Matrix:
@@ -431,7 +436,7 @@ class Moments(Result):
             noise = self.residual_variance()
         if prior is not None:
             mean = frame.start + self.known.inverse @ self._cross
-            sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
+            sampling = sampling_covariance(self.known, noise * self._per_row, self.meat)
             return self._in_own_units(*behind_prior(self.known, mean, sampling + self.met(mean), prior), noise)
         return self._in_own_units(*self.behind_rows(noise), noise)
 
@@ -439,7 +444,7 @@ class Moments(Result):
         """Return the mean and covariance of the coefficients behind the rows, in coordinates, without a prior about 0."""
         found, spread = least_squares_state(self.noisy, self.frame.least)
         gram = noisy_gram.repaired(self._invertible, self.xx[1])
-        return self.frame.start + found, spread + noise * (self.weight / self.rows) * np.linalg.inv(gram)
+        return self.frame.start + found, spread + noise * self._per_row * np.linalg.inv(gram)
 
     def residual_variance(self) -> float:
         """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""
