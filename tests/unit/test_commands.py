@@ -294,7 +294,7 @@ def test_a_plan_shows_some_of_many_derived_columns_and_the_offset(world: Path) -
     words = f"old ~ bs(age, knots=[{knots}]) + offset(log(age + 1))"
     command(world, "new", "glm", "--formula", words, *CARD, "--epsilon", "1000", "--out", "f.toml")
     shown = command(world, "plan", "f.toml")
-    told = json.loads(command(world, "plan", "f.toml", "--json"))["formula"]
+    told = json.loads(command(world, "plan", "f.toml", "--json").partition("\nwarning:")[0])["formula"]
     count = len(told["columns"])
     assert count > 30
     assert f"derived columns: {count}," in shown

@@ -254,9 +254,7 @@ class ResidualCounts:
         told = _TUNED.inside_deviation**2 / (_TUNED.inside_deviation**2 + noise**2)
         normal = math.erfc(clip / math.sqrt(2))
         outside = normal + told * (share - normal)
-        beyond = (
-            (1 - clip**2) * normal + clip * math.sqrt(2 / math.pi) * math.exp(-(clip**2) / 2)
-        )
+        beyond = (1 - clip**2) * normal + clip * math.sqrt(2 / math.pi) * math.exp(-(clip**2) / 2)
         square = 1 - beyond - told * (self._excess(clip) - beyond)
         inside = max(1 - outside, _TUNED.inside_least)
         return inside, max(square / inside**2, _TUNED.efficiency_least)

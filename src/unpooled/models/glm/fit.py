@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from unpooled.families import RowFamily
+from unpooled.families.logistic import Logistic
 from unpooled.inference.coordinates import Clipping
 from unpooled.inference.estimates import Estimates, wald_lines
 from unpooled.inference.printed_terms import class_terms
@@ -567,6 +568,9 @@ def _step(
     """
     back, inverse = fit.back, known.inverse
     scores = dispersion * (known.information - np.diag(fit.penalty))
+    family = fit.design.family
+    if isinstance(family, Logistic) and family.balanced:
+        scores = dispersion * _of_balanced(family, noisy_gram.psd_part(known.information), start)
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
     sampling = inverse @ scores @ inverse
@@ -583,6 +587,21 @@ def _step(
     return Estimates.of(
         fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still, fit.shape.are_slopes
     )
+
+
+def _of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
+    """Return the second moments of balanced scores, from the information at these coefficients, as of rows that are normal under its weights.
+
+    A record's score has a times the weight that it has in the information, a function of its linear predictor alone.
+    """
+    whole = float(information[-1, -1]) / CONSTANT**2
+    middle = information[-1] / CONSTANT / whole
+    spread = information / whole - np.outer(middle, middle)
+    deviation = math.sqrt(max(float(start @ spread @ start), 1e-12))
+    along = spread @ start / deviation
+    level, tilt, bend = family.balance(float(middle @ start), deviation)
+    found = level * information / whole + tilt * (np.outer(middle, along) + np.outer(along, middle))
+    return np.asarray(whole * noisy_gram.psd_part(found + bend * np.outer(along, along)))
 
 
 def _result(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
 from unpooled.families import Response
+from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed
@@ -325,6 +326,7 @@ def _schedule(
         meat=meat,
         calibrates=calibrates,
         drawn=bool(parameters.prior),
+        balances=_balances(parameters, responses),
         errors_from=WORTH_ERRORS if goal is Goal.PREDICTIONS else min(WORTH_ERRORS, WORTH_LINES),
     )
     large = method is GlmMethod.AUTO and _entries(responses, len(layout.coding.attribute) + 1) > MOST_ENTRIES
@@ -378,6 +380,8 @@ def design_of(study: Study) -> GlmDesign:
     effective = _effective(responses, _columns(layout))
     prospect = Prospect(study, aggregation, responses.weighting, effective, WORTH_LINES)
     schedule = _schedule(parameters, responses, layout, prospect, rows, meat)
+    if schedule.balanced:
+        responses = replace(responses, family=Logistic(balanced=True))
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     if not schedule.meat:
@@ -386,6 +390,12 @@ def design_of(study: Study) -> GlmDesign:
     said = untabled(Goal(parameters.goal), prospect) if parameters.method == GlmMethod.AUTO and not layout.sites else ""
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters, said)
     return replace(design, totals=totals_of(study, lambda adjacency: _totals(design, adjacency), responses.weighting))
+
+
+def _balances(parameters: Parameters, responses: Responses) -> bool:
+    """Return True where pulls of two classes may be balanced: of a fit with a constant, without an offset and a penalty."""
+    plain = not (parameters.ridge or responses.shifted)
+    return isinstance(responses.family, Logistic) and plain and parameters.fit_intercept
 
 
 def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.families.logistic import Logistic
 from unpooled.inference import profiles
 from unpooled.inference.coordinates import Clipping
 from unpooled.inference.estimates import CONSTANT_TERM, Estimates
@@ -136,12 +137,21 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
     )
 
 
+#: The target of a table whose pulls are balanced.
+BALANCED = (
+    "target: records count by one over twice the larger of the chances of their two classes, which halves the noise: the same coefficients where the "
+    "log odds are linear in the columns, else those of the fit so weighted"
+)
+
+
 def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
     if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance]
+    if isinstance(design.family, Logistic) and design.family.balanced:
+        yield BALANCED
     if result.family == POISSON and result.dispersion > _DISPERSED:
         yield (
             f"the variance of the counts is {result.dispersion:.3g} times their mean, and the standard errors hold that. Where it grows with the square "
