@@ -22,7 +22,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.totals.rounds import strength
 
 MODELS, COLUMNS, ROWS = ("linear", "logistic", "poisson"), (3, 8), (1000,)
-SHAPES, BUDGETS = ("normal", "skewed", "copies"), (20, 30, 40, 50, 60)
+SHAPES, BUDGETS = ("normal", "skewed", "copies"), (15, 20, 30, 40, 50)
 RUNS, EXPECTED = 10, 0.8
 
 
