@@ -23,7 +23,7 @@ from unpooled.totals.rounds import strength
 
 MODELS, COLUMNS, ROWS = ("linear", "logistic", "poisson"), (3, 8), (1000,)
 BUDGETS = (15, 20, 30, 40, 50)
-RUNS, EXPECTED = 10, 0.8
+RUNS, EXPECTED = 30, 0.8
 
 
 def declared(columns: int) -> dict[str, object]:
