@@ -202,13 +202,22 @@ class Profiled:
         """Return what the tables are made of, or raise an error that says which method has standard errors."""
         raise NotImplementedError
 
-    def profile(self, variable: str, confidence: float = 0.95, *, label: object = None, against: object = None) -> Profile:
+    def profile(
+        self,
+        variable: str,
+        confidence: float = 0.95,
+        *,
+        reference: float | None = None,
+        label: object = None,
+        against: object = None,
+    ) -> Profile:
         """Return the fitted curve of a number that the formula names (``bs(dose)``, ``I(age**2)``), with a pointwise band, free of charge.
 
-        The curve is given over the declared range, as differences from its value at the lower end: of the response of a linear model, of the
-        linear predictor of another one. Of several classes ``label`` names one, and ``against`` the one that it is compared with.
+        The curve is given over the declared range, as differences from its value at ``reference``: of the response of a linear model, of the
+        linear predictor of another one. Without ``reference`` that is the middle knot of a spline, and the middle of the range where there is none.
+        Of several classes ``label`` names one, and ``against`` the one that it is compared with.
         """
-        return profile(self._tables(), variable, confidence, label=label, against=against)
+        return profile(self._tables(), variable, confidence, reference=reference, label=label, against=against)
 
 
 class Tabled(Profiled):
