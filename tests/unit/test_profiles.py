@@ -111,7 +111,9 @@ def test_a_curve_of_powers_and_logarithms_is_one_too() -> None:
     model = regression("age + I((age - 50)**2) + log(dose + 1) + ward")
     age, dose = model.profile("age"), model.profile("dose")
     own = dict(zip(model.summary().to_pandas().index, model.summary().to_pandas()["estimate"], strict=True))
-    wanted = own["age"] * (age.at - age.reference) + own["I((age - 50)**2)"] * ((age.at - 50) ** 2 - (age.reference - 50) ** 2)
+    wanted = own["age"] * (age.at - age.reference) + own["I((age - 50)**2)"] * (
+        (age.at - 50) ** 2 - (age.reference - 50) ** 2
+    )
     assert age.estimate == pytest.approx(wanted, abs=1e-6)
     assert dose.reference == 5.0, "the middle of the range, where there is no spline"
     assert dose.estimate == pytest.approx(own["log(dose + 1)"] * np.log((dose.at + 1) / 6), abs=1e-6)

@@ -235,8 +235,9 @@ class Tabled(Profiled):
     ) -> SummaryTable:
         """Return the table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
-        Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``);
-        the classes of the multinomial family with the first one, or with ``against``. ``exponentiate=True`` gives odds, rate or hazard ratios.
+        Levels of a column are compared with its first declared one (with the commonest where the release shows that the first is rare), with
+        ``reference={"ward": "b"}``, or with their mean (``coding="sum"``);
+        the classes of the multinomial family with the first one, likewise, or with ``against``. ``exponentiate=True`` gives odds, rate or hazard ratios.
         Estimates are those of the Newton step, unshrunk: ``coef_``, which predicts, may differ from them.
         """
         tables = self._tables()

@@ -176,6 +176,8 @@ class CategoryFactor:
     reference: str
     #: What its indicators are called before the level: the column, or C(column) where the column is declared as numbers.
     label: str
+    #: Whether the formula names the reference.
+    chosen: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +492,8 @@ def _category(factor: Category, needs: Mapping[str, Column]) -> CategoryFactor:
     if reference not in levels:
         msg = f"{factor.text}: the reference is none of the levels {listed(levels)}: choose one of them"
         raise UsageError(msg).at(column=column.name)
-    return CategoryFactor(column.name, levels, reference, factor.label if column.categories else f"C({factor.label})")
+    label = factor.label if column.categories else f"C({factor.label})"
+    return CategoryFactor(column.name, levels, reference, label, factor.reference is not None)
 
 
 def _number_levels(factor: Category, column: Column) -> tuple[str, ...]:

@@ -117,7 +117,10 @@ class Profile(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; None stands where a point is not determined."""
-        words = {name: getattr(self, name) for name in ("variable", "reference", "confidence", "scale", "statement", "label", "against")}
+        words = {
+            name: getattr(self, name)
+            for name in ("variable", "reference", "confidence", "scale", "statement", "label", "against")
+        }
         sure = self.determined.tolist()
         numbers = {name: [finite(value) for value in values.tolist()] for name, values in self._arrays().items()}
         return words | {"determined": sure} | numbers
@@ -236,9 +239,7 @@ def _contrasts(tables: Tables, variable: str, reference: float | None = None) ->
     start = _middle(derived, variable, low, high) if reference is None else _inside(reference, variable, low, high)
     at = np.linspace(low, high, POINTS)
     places = np.append(at, start)
-    values = derived.matrix(
-        {column.name: places if column.name == variable else _any(column) for column in derived.needs}
-    )
+    values = derived.matrix({column.name: places if column.name == variable else _any(column) for column in derived.needs})
     weights = np.zeros((POINTS, len(names)))
     for column in _own(tables, variable):
         own = values[:, derived.names.index(column.name)]
@@ -254,7 +255,7 @@ def _middle(derived: Derived, variable: str, low: float, high: float) -> float:
 
 def _inside(reference: object, variable: str, low: float, high: float) -> float:
     """Return the place that somebody asked for; refused where it is no number inside the declared range."""
-    if isinstance(reference, bool) or not isinstance(reference, Real) or not low <= reference <= high:
+    if isinstance(reference, bool) or not isinstance(reference, Real) or not low <= float(reference) <= high:
         msg = f"reference is the value of {variable!r} that the curve is compared with, a number from {low:g} to {high:g}"
         raise UsageError(msg)
     return float(reference)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from unpooled.errors import UsageError, listed
+from unpooled.inference.coding import commonest_levels
 from unpooled.inference.estimates import wald
 from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.results import Result
+from unpooled.inference.sites import SITE
 from unpooled.inference.summary import SummaryTable, SummaryTerm
 from unpooled.inference.tables import Anova, JointTest, Tables
 from unpooled.kernels import noisy as noisy_gram
@@ -339,6 +341,27 @@ class LinearTables(Tables):
         return Bootstrap(self._moments, np.random.default_rng(seed)).test(self.left_out(self.printed(), smaller))
 
 
+def _common(moments: FittedMoments) -> dict[str, str]:
+    """Return the columns whose declared reference is rare by the released means of their indicators, with their commonest level.
+
+    Rows of a refinement are shortened, those of rare levels most: its means are those of the release that centred the columns, whose noise is at least
+    that of the second moments.
+    """
+    layout, frame, coded = moments.layout, moments.frame, moments.layout.terms
+    if not layout.intercept:
+        return {}
+    (gram, variance), slopes = moments.xx, slice(None, -1)
+    counted = float(gram[-1, -1])
+    units = frame.widths[slopes] / float(frame.widths[-1]) / counted
+    means = frame.centres[slopes] + (0.0 if frame.refined else units * gram[slopes, -1])
+    levels = [k for k, term in enumerate(coded.terms) if term.cells]
+    unsure = float((units * np.sqrt(variance[slopes, -1]))[levels].max(initial=0.0))
+    shares = {coded.names[k]: float(means[k]) for k in levels}
+    if layout.sites is not None:  # the largest is known exactly
+        coded = replace(coded, factors=tuple(factor for factor in coded.factors if factor.name != SITE))
+    return commonest_levels(coded, shares, unsure)
+
+
 def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
     """Return the tables of released moments."""
     layout, clipping = moments.layout, moments.frame.clipping
@@ -352,6 +375,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         moments.statement,
         reference=reference,
         coding=coding,
+        common=_common(moments),
         assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
         made=layout.made,
         nuisance=moments.nuisance,

@@ -67,6 +67,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     lines: tuple[tuple[float, float], ...] = ()
     #: How earlier models drew the fit; None without any.
     drawn: DrawnTo | None = None
+    #: The commonest level or class, as it was released, of columns whose declared reference is rare; of classes under the response's name.
+    common: dict[str, str] = {}
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -129,6 +131,7 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
         result.classes,
         reference=given.reference,
         coding=given.coding,
+        common=result.common,
         assumed=tuple(_assumed(plan, result)),
         made=layout.made,
         cut=result.clipping,
