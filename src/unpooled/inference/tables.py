@@ -137,6 +137,8 @@ class Tables:
     made: FormulaColumns | None = None
     #: What the fit cut off of rows and residuals, its tail in the units of the intercept; None where it cut nothing.
     cut: Clipping | None = None
+    #: Sentences about the columns of which most rows that were scaled down are likely long.
+    crowded: tuple[str, ...] = ()
     #: Columns of which nothing is told beside those of the table, nor of the constant.
     nuisance: tuple[str, ...] = ()
     #: How earlier models drew the estimates, which are then a posterior; None without any.
@@ -232,7 +234,10 @@ class Tables:
             return ()
         constants = {name for name, term in zip(printed.names, printed.terms, strict=True) if not term}
         rests = any(line.term in constants and self.cut.tail[1] > TAIL_PART * line.std_error for line in lines)
-        return (*self.cut.sentences(curved=self.family != _STRAIGHT), *([self.cut.tail_sentence()] if rests else []))
+        return (
+            *self.cut.sentences(curved=self.family != _STRAIGHT, crowded=self.crowded),
+            *([self.cut.tail_sentence()] if rests else []),
+        )
 
     def summary(
         self,

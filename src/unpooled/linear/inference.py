@@ -11,6 +11,7 @@ import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.inference.coding import commonest_levels
+from unpooled.inference.coordinates import crowded_columns
 from unpooled.inference.estimates import wald
 from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.results import Result
@@ -362,6 +363,15 @@ def _common(moments: FittedMoments) -> dict[str, str]:
     return commonest_levels(coded, shares, unsure)
 
 
+def _crowded(moments: FittedMoments) -> tuple[str, ...]:
+    """Return the sentences about columns of numbers whose values are near an end of a wide range, by what rounds were standardised with."""
+    layout, frame = moments.layout, moments.frame
+    if frame.clipping is None or not frame.refined:
+        return ()
+    first = np.searchsorted(layout.coding.attribute, range(len(layout.features)))
+    return crowded_columns(layout.features, frame.centres[first], frame.widths[first])
+
+
 def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
     """Return the tables of released moments."""
     layout, clipping = moments.layout, moments.frame.clipping
@@ -379,6 +389,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
         made=layout.made,
         nuisance=moments.nuisance,
+        crowded=_crowded(moments),
         cut=None if clipping is None else clipping.in_units_of(moments.frame.response_width),
         moments=moments,
     )

@@ -100,6 +100,7 @@ def random_tables(moments: FittedMoments, reference: Mapping[str, str], coding: 
         common=whole.common,
         assumed=words,
         made=whole.made,
+        crowded=whole.crowded,
         cut=whole.cut,
         moments=moments,
         spread=spread,

@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 
 from unpooled.families import RowFamily
 from unpooled.inference.coding import commonest, commonest_levels
-from unpooled.inference.coordinates import Clipping
+from unpooled.inference.coordinates import Clipping, crowded_columns
 from unpooled.inference.estimates import Estimates, wald_lines
 from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import (
@@ -101,6 +101,17 @@ class GlmFit(Rounds[GlmDesign]):
         coded = replace(layout.terms, factors=tuple(f for f in layout.terms.factors if f.name != SITE))
         shares = dict(zip(coded.names, self.standard.middle.tolist(), strict=False))
         return found | commonest_levels(coded, shares, self.unsure)
+
+    @property
+    def crowded(self) -> tuple[str, ...]:
+        """Return the sentences about columns of numbers whose released mean is near an end of a wide range."""
+        layout = self.design.layout
+        if self.standard is None or self.design.schedule.exact:
+            return ()
+        first = np.searchsorted(layout.coding.attribute, range(len(layout.features)))
+        widths = layout.half_widths[first]
+        means = layout.centres[first] + widths * self.standard.middle[first]
+        return crowded_columns(layout.features, means, widths * self.standard.width[first])
 
     def standardised(self) -> Generator[list[Ask], Replies, None]:
         """Ask for the means and deviations of the columns; a study without noise takes the declared ones."""
@@ -651,4 +662,5 @@ def _result(
         lines,
         None if drawing is None else drawing.drawn,
         fit.common,
+        fit.crowded,
     )

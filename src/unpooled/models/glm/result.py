@@ -69,6 +69,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     drawn: DrawnTo | None = None
     #: The commonest level or class, as it was released, of columns whose declared reference is rare; of classes under the response's name.
     common: dict[str, str] = {}
+    #: Sentences about the columns of which most rows that were scaled down are likely long.
+    crowded: tuple[str, ...] = ()
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -135,6 +137,7 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
         assumed=tuple(_assumed(plan, result)),
         made=layout.made,
         cut=result.clipping,
+        crowded=result.crowded,
         drawn=result.drawn,
     )
 
