@@ -11,7 +11,11 @@ import pytest
 
 import unpooled
 from unpooled.inference.coordinates import crowded_columns
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, HelperCard, Study
+from unpooled.privacy.table import Table
+from unpooled.products.moments import imagine
 
 N = 20_000
 BOUNDS = {"age": (18, 100), "crp": (0, 300), "arm": ["u", "v"]}
@@ -85,3 +89,18 @@ def test_a_crowded_column_is_near_one_end_and_far_from_the_other(
     assert len(found) == bool(said)
     assert said in "".join(found)
     assert not crowded_columns([Column("w", categories=("x", "y"))], np.array([0.0]), np.array([0.01]))
+
+
+def test_a_table_of_joint_moments_names_them_for_another_reason() -> None:
+    """There long parts move slopes even where the mean is linear."""
+    rows = 20_000
+    cards = (
+        Card("clinic", rows, (Column("crp", 0, 300),)),
+        Card("registry", rows, (Column("age", 18, 100), Column("y", -5, 15))),
+    )
+    given = {"response": "y", "split": "columns", "method": "moments"}
+    design = design_of(Study("bayes", cards, 3.0, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
+    tables = {card.name: Table({c.name: FRAME[c.name].to_numpy() for c in card.columns}) for card in cards}
+    text = str(imagine(design, tables, np.random.default_rng(0)).summary())
+    assert "Long parts of joint rows inflate slopes, also where the mean is linear: log1p(crp) in the formula" in text
+    assert "age: its declared" not in text

@@ -80,11 +80,16 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def crowded_columns(columns: Sequence[Column], means: Row, deviations: Row) -> tuple[str, ...]:
+def crowded_columns(columns: Sequence[Column], means: Row, deviations: Row, *, joint: bool = False) -> tuple[str, ...]:
     """Return a sentence about every column of numbers most of whose values lie near an end of a wide declared range, by released means and deviations.
 
-    ``means`` and ``deviations`` are in the columns' own units, one of each for every column.
+    ``means`` and ``deviations`` are in the columns' own units, one of each for every column. ``joint``: every party shortens its own part of a row.
     """
+    why = (
+        "Long parts of joint rows inflate slopes, also where the mean is linear"
+        if joint
+        else "If its effect is not a straight line"
+    )
     said = []
     for column, mean, deviation in zip(columns, means.tolist(), deviations.tolist(), strict=True):
         if column.categories is not None or not deviation > 0:
@@ -95,10 +100,11 @@ def crowded_columns(columns: Sequence[Column], means: Row, deviations: Row) -> t
             continue
         right = ends[0] < ends[1]
         bent = f"log1p({quoted(column.name)})" if right and low > -1 else "a transformation"
+        end, other = ("lower", "upper") if right else ("upper", "lower")
+        wide = f"its declared range of {low:g} to {high:g} is {(high - low) / deviation:.3g} of its deviations wide"
         said.append(
-            f"{column.name}: its declared range of {low:g} to {high:g} is {(high - low) / deviation:.3g} of its deviations wide, and most values are near the "
-            f"{'lower' if right else 'upper'} end, so long rows are most likely rows of the {'upper' if right else 'lower'} one. If its effect is not a straight line, "
-            f"{bent} in the formula makes such rows shorter"
+            f"{column.name}: {wide}, and most values are near the {end} end, so long rows are most likely rows of the {other} one. "
+            f"{why}{':' if joint else ','} {bent} in the formula makes such rows shorter"
         )
     return tuple(said)
 

@@ -364,18 +364,18 @@ def _common(moments: FittedMoments) -> dict[str, str]:
 
 
 def _crowded(moments: FittedMoments) -> tuple[str, ...]:
-    """Return the sentences about columns of numbers whose values are near an end of a wide range, by what rounds were standardised with."""
-    layout, frame = moments.layout, moments.frame
-    if frame.clipping is None or not frame.refined:
+    """Return the sentences about columns of numbers whose values are near an end of a wide range, by what their rows were standardised with."""
+    layout, frame, joint = moments.layout, moments.frame, moments.covariance == Covariance.JOINT
+    if not joint and (frame.clipping is None or not frame.refined):
         return ()
     first = np.searchsorted(layout.coding.attribute, range(len(layout.features)))
-    return crowded_columns(layout.features, frame.centres[first], frame.widths[first])
+    return crowded_columns(layout.features, frame.centres[first], frame.widths[first], joint=joint)
 
 
 def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
     """Return the tables of released moments."""
     layout, clipping = moments.layout, moments.frame.clipping
-    weighted = () if layout.weighting is None else (ASSUMPTION,)
+    weighted, crowded = () if layout.weighting is None else (ASSUMPTION,), _crowded(moments)
     return LinearTables(
         moments.estimates(),
         layout.terms.with_constants(layout.constants),
@@ -386,10 +386,10 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         reference=reference,
         coding=coding,
         common=_common(moments),
-        assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
+        assumed=(*weighted, ASSUMED[Covariance(moments.covariance)], *(() if clipping else crowded)),
         made=layout.made,
         nuisance=moments.nuisance,
-        crowded=_crowded(moments),
+        crowded=crowded,
         cut=None if clipping is None else clipping.in_units_of(moments.frame.response_width),
         moments=moments,
     )
