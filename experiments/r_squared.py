@@ -2,6 +2,7 @@
 
 ``released``: 1 less the released residual variance over the released variance of the response, both drawn independently (the rule before 2026-11-28).
 ``moments``: the variance of the fitted values of shortened rows, as it is, over itself and the residual variance. Declared shapes only: five columns.
+Joint moments of two parties, played with the planned noise, have a table of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from experiments.common import run, write_table
 from unpooled import PrivateLinearRegression
 from unpooled.linear.inference import Bootstrap, centred
 from unpooled.linear.moments import Moments
+from unpooled.models.bayes.columns import design_of
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, HelperCard, Study
+from unpooled.privacy.table import Table
+from unpooled.products.moments import imagine
 
 TRUTHS, ROWS, EPSILONS, SHAPES = (0.0, 0.17, 0.5), (2000, 20_000), (1.0, 3.0), ("normal", "skewed")
 SLOPES = np.array([1.0, -1.0, 0.5, 0.5, 1.0])
@@ -56,9 +62,38 @@ def of_moments(moments: Moments) -> float:
     return fitted / (fitted + residual)
 
 
+def of_joint(rows: int, epsilon: float, truth: float, runs: int) -> list[str]:
+    """A line of the table of joint moments: normal columns, one at each of two parties."""
+    cards = (Card("a", rows, (Column("x0", -4, 4),)), Card("b", rows, (Column("x1", -4, 4), Column("y", -5, 5))))
+    given = {"response": "y", "split": "columns", "method": "moments"}
+    design = design_of(Study("bayes", cards, epsilon, 1e-6, parameters=given, derived=(), helpers=(HelperCard("h"),)))
+    found = []
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, rows])
+        X = rng.normal(size=(rows, 2)).clip(-4, 4)
+        y = (X @ [1.0, -1.0] * math.sqrt(truth / 2) + math.sqrt(1 - truth) * rng.normal(size=rows)).clip(-5, 5)
+        tables = {"a": Table({"x0": X[:, 0]}), "b": Table({"x1": X[:, 1], "y": y})}
+        value, (low, high) = Bootstrap(imagine(design, tables, rng), rng).r_squared(0.95)
+        found.append((value - truth, low <= truth <= high, high - low))
+    bias, inside, width = np.mean(found, axis=0)
+    return [f"{truth:g}, {rows}, {epsilon:g}", f"{bias:+.3f}", f"{inside:.2f}", f"{width:.3f}"]
+
+
+def joint(full: bool) -> None:
+    """Write the table of joint moments: 100 runs a cell; 400 in full."""
+    cells = itertools.product((4000, 20_000), EPSILONS, (*TRUTHS, 0.7))
+    write_table(
+        "regression/r_squared_joint",
+        "R^2 of joint moments (delta = 1e-6, two parties and a helper)",
+        ["truth, n, eps", "bias", "coverage", "width"],
+        [of_joint(rows, epsilon, truth, 400 if full else 100) for rows, epsilon, truth in cells],
+    )
+
+
 def main(full: bool) -> None:
     """60 fits a cell; 200 in full."""
     warnings.simplefilter("ignore")
+    joint(full)
     lines = []
     for shape, truth, n, epsilon in itertools.product(SHAPES, TRUTHS, ROWS, EPSILONS):
         ours, before, others = [], [], []

@@ -80,6 +80,21 @@ def test_the_variance_of_fitted_values_has_the_noise_that_is_claimed(truth: floa
         assert plain(exact, deviation) - wanted > 4 * spread / math.sqrt(len(found)), "without tr(GV) it is too large"
 
 
+def test_moments_that_hold_the_sum_of_squares_take_from_the_residuals_what_they_add_to_the_fit() -> None:
+    """Were both drawn as if one said nothing of the other, intervals of a large R^2 would be too short by a half and more."""
+    exact = fitted(0.7, 0, math.inf, "moments").moments_
+    wanted, _ = Bootstrap(exact, np.random.default_rng(0)).r_squared(0.95)
+    deviation = float(np.linalg.eigvalsh(exact.xx[0])[0]) / 30
+    rng, inside, spread, width = np.random.default_rng(1), [], [], []
+    for _ in range(60):
+        value, (low, high) = Bootstrap(drawn(exact, deviation, rng), rng).r_squared(0.95)
+        inside.append(low <= wanted <= high)
+        spread.append(value)
+        width.append(high - low)
+    assert np.mean(inside) > 0.85
+    assert np.mean(width) == pytest.approx(2 * 1.96 * np.hypot(np.std(spread), 2 * 0.3 * math.sqrt(0.7 / N)), rel=0.35)
+
+
 def plain(exact: Moments, deviation: float) -> float:
     """The mean of the quadratic form of noisy coefficients, as it is."""
     rng, values = np.random.default_rng(2), []

@@ -437,6 +437,8 @@ class Bootstrap:
         explained, drift, noise = self._explained()
         left = np.array([self.noise, explained])
         spread = np.diag([max(float(np.nan_to_num(frame.squares[1])), 0.0) / n**2, noise])
+        if not frame.refined:  # the sum of y^2 was released: what is added to the fitted values is taken from the residuals
+            spread += noise * np.array([[1.0, -1.0], [-1.0, 0.0]])
         value, unsure = frame.variance
         if not math.isnan(value):  # else only the moments tell how much y varies
             whole = spread.sum() + unsure
