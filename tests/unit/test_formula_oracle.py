@@ -145,7 +145,7 @@ def test_coefficients_of_a_natural_spline_are_values_of_the_curve_at_its_knots()
     ],
 )
 def test_the_first_function_stands_where_leaving_out_another_is_the_same_model(words: str, first: bool) -> None:
-    """R's columns without the first have the same span only beside the terms without the spline."""
+    """R's columns without the first have the same span only where the terms without the spline are in the formula."""
     derived = Formula.parse(words).derive({"age": (18, 90), "ward": ["a", "b"]})
     assert any(name.startswith("ns(age)[0]") for name in derived.names) is first
 
