@@ -68,6 +68,10 @@ class GlmResult(msgspec.Struct, frozen=True):
     lines: tuple[tuple[float, float], ...] = ()
     #: How earlier models drew the fit; None without any.
     drawn: DrawnTo | None = None
+    #: The commonest level or class, as it was released, of columns whose declared reference is rare; of classes under the response's name.
+    common: dict[str, str] = {}
+    #: Sentences about the columns of which most rows that were scaled down are likely long.
+    crowded: tuple[str, ...] = ()
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -130,9 +134,11 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
         result.classes,
         reference=given.reference,
         coding=given.coding,
+        common=result.common,
         assumed=tuple(_assumed(plan, result)),
         made=layout.made,
         cut=result.clipping,
+        crowded=result.crowded,
         drawn=result.drawn,
     )
 
