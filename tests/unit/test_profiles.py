@@ -66,7 +66,7 @@ def basis(formula: str, **columns: Any) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def noisy() -> PrivateLinearRegression:
-    return regression(f"{SPLINE} + age + ward", 10.0)
+    return regression(f"{SPLINE} + age + ward", 14.0)
 
 
 @pytest.mark.parametrize("spline", [SPLINE, "ns(dose, knots=[3, 6])"])

@@ -72,8 +72,7 @@ class OfEveryCall:
     random_state: Annotated[
         int | None,
         says(
-            "A seed makes the noise reproducible, and the result a simulation that protects nobody. "
-            "None draws real noise.",
+            "A seed makes the noise reproducible, and the result a simulation that protects nobody. None draws real noise.",
             kinds=(REAL, SEED),
         ),
     ] = None
