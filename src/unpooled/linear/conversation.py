@@ -150,7 +150,7 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
         promise.holds,
     )
     released = replace(released, covariance=design.covariance, meat=meat)
-    moments = with_known_sites(released, alike=design.weighting is None)
+    moments = with_known_sites(released, alike=design.weighting is None and not rounds.gaps)
     return LinearStudy(plain(moments.posterior()), frame, moments)
 
 

@@ -23,6 +23,7 @@ from unpooled.kernels.posterior import drawn_to_model
 from unpooled.linear.residuals import ASSUMED, Covariance
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
+from unpooled.totals.whole_rows import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -386,7 +387,12 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         reference=reference,
         coding=coding,
         common=_common(moments),
-        assumed=(*weighted, ASSUMED[Covariance(moments.covariance)], *(() if clipping else crowded)),
+        assumed=(
+            *sentence(layout.left_out),
+            *weighted,
+            ASSUMED[Covariance(moments.covariance)],
+            *(() if clipping else crowded),
+        ),
         made=layout.made,
         nuisance=moments.nuisance,
         crowded=crowded,

@@ -93,6 +93,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origins: tuple[ReleasedInput, ...] = ()
     #: Whether ranges were narrowed to multiples of noisy deviations.
     narrowed: bool = False
+    #: The declared columns whose missing values left a row out.
+    left_out: tuple[Column, ...] = ()
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -104,6 +106,7 @@ def parts_of(stored: StoredMoments) -> Parts:
     shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
     weighting = None if stored.weights is None else Weighting(stored.weights, stored.rows)
     layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting, sites=_sites(stored))
+    layout = replace(layout, left_out=stored.left_out)
     square = (layout.size + 1, layout.size + 1)
     frame = None if stored.frame is None else Coordinates.of(stored.frame)
     fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
@@ -529,7 +532,10 @@ class Moments(Result):
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
         stored = msgspec.structs.replace(
-            StoredMoments(*head, *released, *own), origins=self.known_origins, narrowed=self.narrowed
+            StoredMoments(*head, *released, *own),
+            origins=self.known_origins,
+            narrowed=self.narrowed,
+            left_out=d.left_out,
         )
         return with_stored_sites(stored, d.sites)
 

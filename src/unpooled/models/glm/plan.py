@@ -69,6 +69,7 @@ from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
+from unpooled.totals.whole_rows import leaving_out, needed, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,8 +121,8 @@ class GlmDesign:
     untabled: str = ""
 
     def seen(self, table: Table) -> Table:
-        """Return a party's table with the columns that the formula makes."""
-        return self.layout.seen(table)
+        """Return a party's rows that count, with the columns that the formula makes."""
+        return self.layout.seen(whole_rows(table, self.layout.left_out))
 
     def at_site(self, table: Table, party: str) -> Table:
         """Return a party's table with the column of sites, where they have constants of their own."""
@@ -353,7 +354,7 @@ def design_of(study: Study) -> GlmDesign:
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)
-    responses = responses_of(parameters, {column.name: column for column in first.columns}, rows)
+    responses = responses_of(parameters, {column.name: needed(column) for column in first.columns}, rows)
     _check_rows(parameters, responses)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     features = tuple(column for column in first.columns if column.name not in responses.names)
@@ -368,6 +369,8 @@ def design_of(study: Study) -> GlmDesign:
         formula=parameters.formula,
         sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
     )
+    used = {*responses.names, *(column.name for column in layout.declared)}
+    layout = replace(layout, left_out=leaving_out(first.columns, used))
     check_formula(parameters.formula, tuple(name for name in (parameters.response, parameters.event) if name))
     responses = _shifted(parameters, layout, responses)
     check_prior(parameters, layout, responses)
@@ -389,7 +392,12 @@ def design_of(study: Study) -> GlmDesign:
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
     said = untabled(Goal(parameters.goal), prospect) if parameters.method == GlmMethod.AUTO and not layout.sites else ""
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters, said)
-    return replace(design, totals=totals_of(study, lambda adjacency: _totals(design, adjacency), responses.weighting))
+    return replace(
+        design,
+        totals=totals_of(
+            study, lambda adjacency: _totals(design, adjacency), responses.weighting, gaps=bool(layout.left_out)
+        ),
+    )
 
 
 def _balances(parameters: Parameters, responses: Responses) -> bool:
