@@ -82,6 +82,7 @@ SAID = {
     "B.17": "A constant for every site makes a row longer by one short coordinate, and no sensitivity larger, under both adjacencies.",
     "B.18": "Generalised least squares over the sites' fixed constants is the mixed model; their covariance holds the noise, so noise is no spread.",
     "B.19": "A round over the values of rows along public directions moves by at most two clips, one under zero-out, as a round over rows does.",
+    "B.20": r"Rows without a needed value count nowhere: a release moves by the larger of a replaced and a vanished record, for one value too.",
     "F.27": "An analysis that is fitted at every party by itself costs a person, or a household at several parties, no more than one of its fits.",
     "F.26": r"Analyses that share a budget cost together the composition of one part of the rows in each; if all are Gaussian, the budget.",
     "F.24": r"Noise of two parts, $2^s X + Y$, is within a factor of $1 + 2^{-1000}$ of one discrete Gaussian at every integer, so F.10 holds for its fragments.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
 
-ROWS, NOISES, GROWS = (1000, 10_000, 100_000, 1_000_000), (0.03, 0.1, 0.3, 1.0), 0.4
+ROWS, NOISES, GROWS = (400, 1000, 10_000, 100_000, 1_000_000), (0.03, 0.1, 0.3, 1.0, 2.0), 0.4
 LAWS = {
     "normal": stats.norm(),
     "exponential": stats.expon(),
@@ -47,32 +47,39 @@ def residuals(law: str) -> Numbers:
     return np.asarray(centred / np.sqrt(_WEIGHTS @ centred**2), dtype=np.float64)
 
 
-def of_means(law: str, grows: bool, of: str, clips: Numbers) -> tuple[Numbers, Numbers]:
-    """Squared bias and variance of a row of the mean, or of the product with the column, for each clip."""
+def of_means(law: str, grows: bool, of: str, clips: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Squared bias, variance of a row, and the share of residuals inside, of the mean or of the product with the column, for each clip.
+
+    What is estimated is divided by that share, as the last round does; the mean is not, for its tail is added up.
+    """
     r = residuals(law) * (1 + GROWS * grows * _COLUMN[:, None])
     r /= np.sqrt(_COLUMN_WEIGHTS @ r**2 @ _WEIGHTS)
     z = _COLUMN if of == "product" else np.ones_like(_COLUMN)
-    mean, square = np.array(
+    mean, square, inside = np.array(
         [
-            (_COLUMN_WEIGHTS @ (z * (cut @ _WEIGHTS)), _COLUMN_WEIGHTS @ (z**2 * (cut**2 @ _WEIGHTS)))
+            (
+                _COLUMN_WEIGHTS @ (z * (cut @ _WEIGHTS)),
+                _COLUMN_WEIGHTS @ (z**2 * (cut**2 @ _WEIGHTS)),
+                _COLUMN_WEIGHTS @ ((np.abs(r) < c) @ _WEIGHTS) if of == "product" else 1.0,
+            )
             for c in clips
             for cut in [np.clip(r, -c, c)]
         ]
     ).T
-    return mean**2, square - mean**2  # uncut both means are zero
+    return (mean / inside) ** 2, (square - mean**2) / inside**2, inside  # uncut both means are zero
 
 
-def of_squares(law: str, explained: float, clips: Numbers) -> tuple[Numbers, Numbers]:
+def of_squares(law: str, explained: float, clips: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Squared bias and variance of a row of the mean square, in squared deviations of the response."""
     square = residuals(law) ** 2 * (1 - explained)
     cut = np.minimum(square, clips[:, None])
     mean = cut @ _WEIGHTS
-    return (mean - _WEIGHTS @ square) ** 2, cut**2 @ _WEIGHTS - mean**2
+    return (mean - _WEIGHTS @ square) ** 2, cut**2 @ _WEIGHTS - mean**2, np.ones_like(mean)
 
 
-def worst_regret(shapes: Sequence[tuple[Numbers, Numbers]], n: int, noise: Numbers) -> Numbers:
+def worst_regret(shapes: Sequence[tuple[Numbers, Numbers, Numbers]], n: int, noise: Numbers) -> Numbers:
     """For each clip the largest loss beside the best clip of the same shape (root mean squares)."""
-    losses = np.array([bias + variance / n + noise**2 for bias, variance in shapes])
+    losses = np.array([bias + variance / n + (noise / inside) ** 2 for bias, variance, inside in shapes])
     return np.asarray(np.sqrt(np.max(losses / losses.min(axis=1, keepdims=True), axis=0)), dtype=np.float64)
 
 

@@ -17,13 +17,13 @@ from experiments.cells import kept
 from experiments.common import run, write_table
 
 import unpooled
-from unpooled.estimation.outlook import made_up_rows
+from unpooled.estimation.outlook import SHAPES, made_up_rows
 from unpooled.privacy.bounds import Column
 from unpooled.totals.rounds import strength
 
 MODELS, COLUMNS, ROWS = ("linear", "logistic", "poisson"), (3, 8), (1000,)
-SHAPES, BUDGETS = ("normal", "skewed", "copies"), (20, 30, 40, 50, 60)
-RUNS, EXPECTED = 10, 0.8
+BUDGETS = (15, 20, 30, 40, 50)
+RUNS, EXPECTED = 30, 0.8
 
 
 def declared(columns: int) -> dict[str, object]:

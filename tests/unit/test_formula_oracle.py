@@ -125,8 +125,29 @@ def test_natural_splines_span_those_of_formulaic(knots: list[float]) -> None:
 
 
 def test_coefficients_of_a_natural_spline_are_values_of_the_curve_at_its_knots() -> None:
-    derived = Formula.parse("ns(age, knots=[30, 60])").derive({"age": (18, 90)})
-    assert derived.matrix({"age": np.array([18.0, 30.0, 60.0, 90.0])}) == pytest.approx(np.eye(4)[:, 1:], abs=1e-12)
+    """Less its value at the middle knot; at the lower end, where no term stands for the others."""
+    at = np.array([18.0, 30.0, 60.0, 90.0])
+    for words, left in (("ns(age, knots=[30, 60])", 2), ("0 + ns(age, knots=[30, 60])", 0)):
+        derived = Formula.parse(words).derive({"age": (18, 90)})
+        kept = [k for k in range(4) if k != left]
+        assert derived.names == tuple(f"ns(age)[{k}]" for k in kept)
+        assert derived.matrix({"age": at}) == pytest.approx(np.eye(4)[:, kept], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("ns(age, knots=[40])", True),
+        ("ns(age, knots=[40]) * ward", True),
+        ("ns(age, knots=[40]):ward", False),
+        ("0 + ns(age, knots=[40])", False),
+        ("ns(age, knots=[40]) + ns(age, knots=[40]):ward", False),
+    ],
+)
+def test_the_first_function_stands_where_leaving_out_another_is_the_same_model(words: str, first: bool) -> None:
+    """R's columns without the first have the same span only where the terms without the spline are in the formula."""
+    derived = Formula.parse(words).derive({"age": (18, 90), "ward": ["a", "b"]})
+    assert any(name.startswith("ns(age)[0]") for name in derived.names) is first
 
 
 def test_an_offset_equals_its_expression() -> None:

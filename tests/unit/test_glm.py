@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import warnings
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,8 +28,10 @@ from unpooled.families.logistic import Logistic
 from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.kernels import rows as row_kernels
 from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.standard import CONSTANT
 from unpooled.models import fitted, load
 from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
+from unpooled.models.glm.fit import _of_balanced
 from unpooled.models.glm.plan import STATISTICS
 from unpooled.models.glm.rows import BaseRate, DirectionRows, Directions, GlmRows, Responses, ScoreCells, ShortRows
 from unpooled.privacy.bounds import Column
@@ -245,6 +249,77 @@ def test_scaled_pulls_keep_their_root_and_cut_ones_lose_it() -> None:
         ones, zeros = (pulled(u, np.full(9, y), length, 0.5, scaled=False) for y in (1, 0))
         if length == 3.0:
             assert np.abs(p * ones + (1 - p) * zeros).max() > 0.05
+
+
+def test_balanced_pulls_are_at_most_one_half_and_keep_their_root() -> None:
+    """Theorem G.4 with 1 / (2 max(p, 1 - p)) in h: the expected pull at the truth is 0, its derivative there minus the weight."""
+    family, u = Logistic(balanced=True), np.linspace(-6, 6, 49)
+    u = u[np.abs(u) > 0.1]  # at 0 the weight has a corner
+    p = 1 / (1 + np.exp(-u))
+
+    def pulls(at: np.ndarray, y: float) -> tuple[np.ndarray, np.ndarray]:
+        left, weight, usual = at.copy(), np.empty_like(at), np.empty_like(at)
+        family.pulls(left, np.full(at.size, y), weight, usual)
+        assert np.abs(left).max() <= 0.5 + 1e-12
+        assert (usual == 0.5).all()
+        return left, weight
+
+    (ones, weight), (zeros, _) = pulls(u, 1.0), pulls(u, 0.0)
+    assert p * ones + (1 - p) * zeros == pytest.approx(np.zeros(u.size), abs=1e-15)
+    ahead, back = (p * pulls(u + h, 1.0)[0] + (1 - p) * pulls(u + h, 0.0)[0] for h in (1e-6, -1e-6))
+    assert (back - ahead) / 2e-6 == pytest.approx(weight, rel=1e-6)
+    assert not np.allclose(p * (1 - p), weight, rtol=0.1)  # the likelihood's weight is another one
+    factor = p * ones**2 + (1 - p) * zeros**2
+    assert factor == pytest.approx(weight / (2 * np.maximum(p, 1 - p)))
+    assert family.balance(0.3, 0.0)[0] == pytest.approx(1 / (2 * max(1 / (1 + math.exp(-0.3)), 0.5)))
+
+
+def test_balanced_pulls_move_no_total_farther_than_its_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROW_FAMILIES, "logistic", partial(Logistic, balanced=True))
+    assert max(shares_of_reach("logistic", seeds=20).values()) <= 1
+
+
+@pytest.mark.parametrize("base", [-2.0, 0.0, 1.0])
+def test_the_variance_of_balanced_scores_follows_from_the_information(base: float) -> None:
+    rng = np.random.default_rng(3)
+    Z = np.column_stack([rng.normal(size=(200_000, 3)), np.full(200_000, CONSTANT)])
+    b = np.array([0.8, -0.5, 0.0, base / CONSTANT])
+    p = 1 / (1 + np.exp(-(Z @ b)))
+    weight, a = np.minimum(p, 1 - p) / 2, 1 / (2 * np.maximum(p, 1 - p))
+    information, scores = (Z.T @ (Z * w[:, None]) for w in (weight, weight * a))
+    found = _of_balanced(Logistic(balanced=True), information, b)
+    inverse = np.linalg.inv(information)
+    errors, true = (np.sqrt((inverse @ middle @ inverse).diagonal()) for middle in (found, scores))
+    assert errors == pytest.approx(true, rel=0.01)
+    # Taken for the information itself, errors of a base rate far from one half are too large.
+    assert np.sqrt(inverse.diagonal()).max() > 1.03 * true.max()
+
+
+def test_pulls_are_balanced_where_noise_counts_and_the_table_says_so() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (4000, 3))
+    y = (rng.random(4000) < 1 / (1 + np.exp(-X @ [1.0, -1.0, 0.0]))).astype(int)
+    own: dict[str, Any] = {"bounds": (-1, 1), "classes": (0, 1), "method": "newton", "delta": 1e-5, "random_state": 1}
+
+    def balanced(**changes: Any) -> bool:
+        return PrivateGLM("logistic", **{**own, "epsilon": 2.0, **changes}).plan(4000, 3).design.family.balanced
+
+    assert balanced()
+    assert not any(
+        balanced(**changes)
+        for changes in (
+            {"epsilon": math.inf},
+            {"epsilon": 1e4},
+            {"method": "gradient"},
+            {"ridge": 0.1},
+            {"fit_intercept": False},
+        )
+    )
+    text = str(PrivateGLM("logistic", **own, epsilon=2.0).fit(X, y).summary())
+    assert "target: records count by one over twice the larger" in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert "target: records" not in str(PrivateGLM("logistic", **own, epsilon=math.inf).fit(X, y).summary())
 
 
 # --- without noise -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 from commands import command as run_command
 
+import unpooled
 from unpooled.errors import StudyError, UsageError
 from unpooled.privacy.plan import HelperCard
 from unpooled.study.files import is_helper, ledger_of, read_card, read_helper, read_party, read_study
@@ -240,3 +242,26 @@ def test_the_files_of_a_helper(folder: Path) -> None:
     command("party", "check", "study.toml", "--config", "registry/party.toml", code=3)
     config.write_text(text.replace('approval = "ask"', f'approval = ["{"ab" * 32}"]'))
     assert read_helper(config).policy.approval == ("ab" * 32,)
+
+
+def test_a_seed_draws_the_same_joint_release_again_and_no_seed_another() -> None:
+    rng = np.random.default_rng(0)
+    X = {"a": rng.uniform(-1, 1, 2000), "b": rng.uniform(-1, 1, 2000)}
+    X["y"] = X["a"] - X["b"] + rng.normal(0, 0.3, 2000)
+
+    def gram(seed: int | None) -> bytes:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = unpooled.PrivateLinearRegression(
+                parties={"east": ["a"], "west": ["b"]},
+                response_at="west",
+                bounds=(-1, 1),
+                y_bounds=(-3, 3),
+                method="moments",
+                epsilon=20.0,
+                random_state=seed,
+            ).fit(pl.DataFrame(X), "y")
+        return model.moments_.gram.tobytes()
+
+    assert gram(1) == gram(1)
+    assert len({gram(1), gram(2), gram(None), gram(None)}) == 4

@@ -47,6 +47,7 @@ BOUNDS: dict[str, Any] = {
     "wide": (0, 10),
 }
 SPLINE = "bs(dose, knots=[3, 6])"
+NAMES = tuple(f"bs(dose)[{k}]" for k in range(1, 6))
 
 
 def regression(formula: str, epsilon: float = math.inf, **more: Any) -> PrivateLinearRegression:
@@ -65,7 +66,7 @@ def basis(formula: str, **columns: Any) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def noisy() -> PrivateLinearRegression:
-    return regression(f"{SPLINE} + age + ward", 10.0)
+    return regression(f"{SPLINE} + age + ward", 14.0)
 
 
 @pytest.mark.parametrize("spline", [SPLINE, "ns(dose, knots=[3, 6])"])
@@ -76,8 +77,7 @@ def test_without_noise_it_is_the_curve_of_least_squares(spline: str) -> None:
     beta, *_ = np.linalg.lstsq(design, FRAME["y"].to_numpy(), rcond=None)
     left = FRAME["y"].to_numpy() - design @ beta
     covariance = left @ left / (N - design.shape[1]) * np.linalg.inv(design.T @ design)
-    grid = basis(spline, dose=found.at)
-    grid = grid - grid[0]
+    grid = basis(spline, dose=found.at) - basis(spline, dose=np.array([6.0]))
     k = grid.shape[1]
     assert found.estimate == pytest.approx(grid @ beta[:k], abs=1e-4)
     assert found.std_error == pytest.approx(
@@ -85,30 +85,38 @@ def test_without_noise_it_is_the_curve_of_least_squares(spline: str) -> None:
     )
     assert not found.privacy.any()
     assert found.without_privacy == pytest.approx(1.0)
-    assert (found.estimate[0], found.low[0], found.high[0]) == (0, 0, 0)
+    assert found.reference == 6.0
+    assert (found.estimate[60], found.low[60], found.high[60]) == (0, 0, 0)
 
 
 def test_it_is_the_contrast_that_one_would_write(noisy: PrivateLinearRegression) -> None:
     found = noisy.profile("dose", confidence=0.9)
-    rows = basis(SPLINE, dose=found.at)
+    rows, start = basis(SPLINE, dose=found.at), basis(SPLINE, dose=np.array([6.0]))[0]
     for k in (1, 40, 100):
-        weights = {f"bs(dose)[{j + 1}]": rows[k, j] - rows[0, j] for j in range(rows.shape[1])}
+        weights = {name: rows[k, j] - start[j] for j, name in enumerate(NAMES)}
         (line,) = noisy.contrast(weights, confidence=0.9).terms
         own = (found.estimate[k], found.std_error[k], found.privacy[k], found.low[k], found.high[k])
         assert own == pytest.approx((line.estimate, line.std_error, line.privacy, line.conf_low, line.conf_high))
-    assert (found.privacy[1:] > 0).all()
-    assert (found.low[1:] < found.estimate[1:]).all()
-    assert ((found.without_privacy[1:] > 0) & (found.without_privacy[1:] < 1)).all()
+    others = np.arange(POINTS) != 60
+    assert (found.privacy[others] > 0).all()
+    assert (found.low[others] < found.estimate[others]).all()
+    assert ((found.without_privacy[others] > 0) & (found.without_privacy[others] < 1)).all()
     assert found.determined.all()
+    moved = noisy.profile("dose", reference=2)
+    assert (moved.reference, moved.estimate[20], moved.std_error[20]) == (2.0, 0.0, 0.0)
+    assert moved.estimate == pytest.approx(found.estimate - found.estimate[20])
 
 
 def test_a_curve_of_powers_and_logarithms_is_one_too() -> None:
     model = regression("age + I((age - 50)**2) + log(dose + 1) + ward")
     age, dose = model.profile("age"), model.profile("dose")
     own = dict(zip(model.summary().to_pandas().index, model.summary().to_pandas()["estimate"], strict=True))
-    wanted = own["age"] * age.at + own["I((age - 50)**2)"] * ((age.at - 50) ** 2 - 2500)
+    wanted = own["age"] * (age.at - age.reference) + own["I((age - 50)**2)"] * (
+        (age.at - 50) ** 2 - (age.reference - 50) ** 2
+    )
     assert age.estimate == pytest.approx(wanted, abs=1e-6)
-    assert dose.estimate == pytest.approx(own["log(dose + 1)"] * np.log(dose.at + 1), abs=1e-6)
+    assert dose.reference == 5.0, "the middle of the range, where there is no spline"
+    assert dose.estimate == pytest.approx(own["log(dose + 1)"] * np.log((dose.at + 1) / 6), abs=1e-6)
     assert curved(model._tables()) == ("age", "dose")
     assert curved(regression("age + I((age - 50) / 10) + dose")._tables()) == ()
     straight = regression("age + dose").profile("age")
@@ -120,10 +128,10 @@ def test_a_generalised_model_has_it_on_its_linear_predictor() -> None:
     found = model.profile("dose")
     frame = pl.DataFrame({"dose": found.at, "age": np.full(POINTS, 50.0)})
     u = model.linear_predictor(frame)
-    assert found.estimate == pytest.approx(u - u[0], abs=1e-4)
+    assert found.estimate == pytest.approx(u - u[60], abs=1e-4)
     assert found.scale == "linear predictor (log odds)"
     assert "log odds" in found.figure().axes[0].get_ylabel()
-    assert "dose = 0" in found.figure().axes[0].get_ylabel()
+    assert "dose = 6" in found.figure().axes[0].get_ylabel()
 
 
 def test_every_class_has_a_curve_against_another_one() -> None:
@@ -137,7 +145,7 @@ def test_every_class_has_a_curve_against_another_one() -> None:
     assert found.estimate == pytest.approx(-back.estimate)
     u = model.linear_predictor(pl.DataFrame({"dose": found.at}))
     own = u[:, 1] - u[:, 0]
-    assert found.estimate == pytest.approx(own - own[0], abs=1e-3)
+    assert found.estimate == pytest.approx(own - own[60], abs=1e-3)
     assert "q against p" in found.axes[1]
     titles = [panel.title for panel in GLM.reading.panels(model.plan_, model._result)]
     assert [title.split(":")[0] for title in titles[1:]] == ["q", "r"]
@@ -148,8 +156,8 @@ def test_every_class_has_a_curve_against_another_one() -> None:
 def test_the_middle_of_the_band_holds_the_true_curve() -> None:
     """Sixty seeded data sets and fits of a curve that the spline can be: about nineteen of twenty intervals hold it."""
     formula, beta = "ns(dose, knots=[5])", np.array([1.5, -0.5])
-    middle = basis(formula, dose=np.array([0.0, 5.0]))
-    truth, held, narrow = float((middle[1] - middle[0]) @ beta), 0, 0
+    ends = basis(formula, dose=np.array([5.0, 0.0]))
+    truth, held, narrow = float((ends[1] - ends[0]) @ beta), 0, 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
         dose = rng.uniform(0, 10, 1500)
@@ -158,12 +166,31 @@ def test_the_middle_of_the_band_holds_the_true_curve() -> None:
             epsilon=3.0, delta=1e-5, bounds={"dose": (0, 10)}, y_bounds=(-5, 6), method="refinement", random_state=seed
         )
         found = model.fit(frame, formula=f"y ~ {formula}").profile("dose")
-        k = POINTS // 2
+        k = 0
         part = found.without_privacy[k]
         held += found.low[k] <= truth <= found.high[k]
         narrow += abs(truth - found.estimate[k]) <= part * (found.high[k] - found.estimate[k])
     assert 53 <= held <= 60
     assert narrow < held  # without the noise in it the band would hold fewer
+
+
+@pytest.mark.parametrize("knots", ["[50, 70]", "[50, 65, 80]"])
+@pytest.mark.parametrize("epsilon", [3.0, 10.0])
+def test_where_nobody_is_at_the_lower_end_the_curve_is_there_all_the_same(knots: str, epsilon: float) -> None:
+    """People of about 62 years and a range from 18 on: compared with its lower end, no point of this curve was determined."""
+    rng = np.random.default_rng(0)
+    age = rng.normal(62, 12, 5000).clip(18, 95)
+    frame = pl.DataFrame({"age": age, "y": np.sin((age - 62) / 12) + rng.normal(size=age.size)})
+    model = PrivateLinearRegression(
+        epsilon=epsilon, delta=1e-5, bounds={"age": (18, 95)}, y_bounds=(-6, 6), method="refinement", random_state=0
+    ).fit(frame, formula=f"y ~ ns(age, knots={knots})")
+    found = model.profile("age")
+    among = (found.at > 42) & (found.at < 82)
+    assert found.reference == {"[50, 70]": 70.0, "[50, 65, 80]": 65.0}[knots]
+    assert found.determined[among].all()
+    truth = np.sin((found.at - 62) / 12) - np.sin((found.reference - 62) / 12)
+    assert (abs(found.estimate - truth)[among] < 4 * found.std_error[among] + 0.2).all()
+    assert model.profile("age", reference=62).determined[among].all()
 
 
 # --- what is not determined ------------------------------------------------------------------------------------------------
@@ -172,7 +199,7 @@ def test_the_middle_of_the_band_holds_the_true_curve() -> None:
 def test_where_no_row_is_there_is_no_number_and_no_mark() -> None:
     """No row has more than 5: nothing determines the curve above, once its rise from there is a tenth of a contrast's squared length."""
     model = regression("bs(wide, knots=[5, 7], degree=1) + age")
-    found = model.profile("wide")
+    found = model.profile("wide", reference=0)
     sure = found.determined
     assert sure[found.at <= 5].all()
     assert not sure[found.at >= 5.8].any()
@@ -216,12 +243,13 @@ def test_what_hides_in_a_point_is_small_against_its_error_or_it_has_no_number() 
     tables, found = model._tables(), model.profile("dose")
     weights = np.zeros((POINTS, len(tables.coded.names)))
     rows = basis(SPLINE, dose=found.at)
-    weights[:, [tables.coded.names.index(f"bs(dose)[{j + 1}]") for j in range(rows.shape[1])]] = rows - rows[0]
+    weights[:, [tables.coded.names.index(name) for name in NAMES]] = rows - rows[60]
     passed = tables.estimates.determined(weights)
     former = msgspec.structs.replace(tables.estimates, slopes=())  # which says nothing of what hides
     assert passed.any()
     small = tables.estimates.hidden(weights) <= 0.5
-    assert (found.determined[1:] == (former.determined(weights) & small)[1:]).all()
+    others = np.arange(POINTS) != 60
+    assert (found.determined[others] == (former.determined(weights) & small)[others]).all()
 
 
 def test_what_hides_is_a_length_along_hidden_directions_times_that_of_the_slopes() -> None:
@@ -260,6 +288,9 @@ def test_what_has_no_curve_of_its_own_is_refused() -> None:
         model.profile("dose", label="q")
     with pytest.raises(UsageError, match="confidence must be"):
         model.profile("dose", confidence=1.0)
+    for wrong in (11, -0.1, "five", True, math.nan):
+        with pytest.raises(UsageError, match="the value of 'dose' that the curve is compared with, a number from 0 to 10"):
+            model.profile("dose", reference=wrong)
     offset = PrivateGLM("poisson", epsilon=math.inf, bounds=BOUNDS, y_bounds=(0, 20), random_state=0)
     counts = FRAME.with_columns(n=np.minimum(np.random.default_rng(0).poisson(1 + DOSE / 5), 20))
     offset.fit(counts, formula="n ~ dose + offset(log(dose + 1))")
@@ -286,7 +317,7 @@ def test_reports_have_a_panel_of_each_curve(noisy: PrivateLinearRegression) -> N
     for text in (drawn.wide, drawn.narrow):
         assert text.startswith("<svg")
         assert "The darker part of the band" in text
-        assert "less its value at dose = 0" in text
+        assert "less its value at dose = 6" in text
         assert "a curve over dose from 0 to 10" in text
     model = glm("ns(dose, knots=[5]) + age", 30.0)
     _, curve = GLM.reading.panels(model.plan_, model._result)

@@ -166,10 +166,10 @@ def test_cutting_them_at_three_deviations_is_caught(monkeypatch: pytest.MonkeyPa
     assert slope > 2
 
 
-def test_the_clip_is_never_below_three_deviations_and_grows_as_the_noise_falls() -> None:
+def test_the_clip_is_never_below_one_and_a_half_deviations_and_grows_as_the_noise_falls() -> None:
     clips = [rounds.clip_of(noise) for noise in (1.0, 0.03, 1e-3, 1e-5, 0.0)]
-    assert clips[:2] == [3.0, 3.0]
-    assert 3 < clips[2] < clips[3] < clips[4] == np.inf
+    assert clips[0] == 1.5
+    assert 1.5 < clips[1] < clips[2] < clips[3] < clips[4] == np.inf
 
 
 def variance(seed: int) -> float:

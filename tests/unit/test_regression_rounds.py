@@ -17,11 +17,13 @@ from unpooled import Bounds, PrivateBayesianRegression
 from unpooled.errors import PlanMismatch, StudyAborted, UsageError
 from unpooled.kernels import rows as standard_rows
 from unpooled.kernels.posterior import NoisyMoments, least_squares_state
+from unpooled.linear import conversation
 from unpooled.linear import descent as line_rounds
 from unpooled.linear import scales as counted_scales
 from unpooled.linear import schedule as linear_rounds
 from unpooled.linear.descent import shrunk
 from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.residuals import ResidualCounts
 from unpooled.linear.schedule import (
     FEW,
     ROUNDS,
@@ -744,3 +746,39 @@ def test_where_noise_is_negligible_the_clip_grows_by_the_root_of_the_budget_up_t
     quiet, clip = linear_rounds._TUNED.quiet, linear_rounds._TUNED.clip
     found = [schedule_of(Method.GRADIENT, times * quiet, 6, 200).longest for times in (1.001, 1.21, 1e6)]
     assert found == pytest.approx([clip * math.sqrt(1.001), 1.1 * clip, 4.0])
+
+
+def narrow(monkeypatch, inside: tuple[float, float] | None) -> tuple[list[float], bool]:
+    """The slopes of a fit whose last round begins at 0 and clips at 1.5 deviations, in those of least squares, and whether the table names the target."""
+    rng = np.random.default_rng(7)
+    X = rng.uniform(-1, 1, (40_000, 3))
+    y = X @ np.array([0.3, -0.2, 0.3]) + rng.normal(size=len(X))
+
+    def still(asked, standard):
+        yield from ()
+        return np.zeros(asked.design.layout.size), 1e-4
+
+    for way in ("descent", "from_moments"):
+        monkeypatch.setattr(conversation, way, still)
+    monkeypatch.setattr(conversation, "clip_of", lambda _: 1.5)
+    if inside is not None:
+        monkeypatch.setattr(ResidualCounts, "uncut", lambda *_: inside)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = PrivateBayesianRegression(
+            method="refinement", epsilon=40.0, delta=1e-5, bounds=(-1, 1), y_bounds=(-6, 6), random_state=3
+        ).fit(X, y)
+    table = fit.summary()
+    found = [line.estimate for line in table.terms if line.term != "(intercept)"]
+    least = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)[0][:-1]
+    return (np.array(found) / least).tolist(), "target: slopes of residuals clipped at 1.5" in str(table)
+
+
+def test_slopes_of_a_narrow_clip_are_scaled_back_and_the_table_names_their_target(monkeypatch) -> None:
+    slopes, named = narrow(monkeypatch, None)
+    assert np.mean(slopes) == pytest.approx(1, abs=0.03)
+    assert named
+
+
+def test_slopes_of_a_narrow_clip_that_are_not_scaled_back_are_caught(monkeypatch) -> None:
+    assert np.mean(narrow(monkeypatch, (1.0, 1.0))[0]) < 0.92

@@ -53,6 +53,26 @@ def test_shares_beyond_a_clip() -> None:
     assert counted(residual, deviation=30.0).beyond(3.0)[1] == pytest.approx(30 * math.sqrt(32) / 200_000)
 
 
+@pytest.mark.parametrize("law", ["normal", "exponential", "student"])
+def test_what_a_clip_leaves_of_slopes_and_of_their_variance(law: str) -> None:
+    rng, n = np.random.default_rng(1), 200_000
+    drawn = {"normal": rng.normal(size=n), "exponential": rng.exponential(size=n), "student": rng.standard_t(3, size=n)}
+    residual = (drawn[law] - drawn[law].mean()) / drawn[law].std()
+    for clip in (1.5, 1.8, 2.3, 3.0, 4.5):
+        inside = float((np.abs(residual) < clip).mean())
+        variance = float(np.mean(np.clip(residual, -clip, clip) ** 2)) / inside**2
+        assert counted(residual).uncut(clip) == (pytest.approx(inside, abs=0.008), pytest.approx(variance, rel=0.05))
+        # Counts that are noise alone say what normal residuals say.
+        found, spread = counted(residual, deviation=n).uncut(clip)
+        assert found == pytest.approx(math.erf(clip / math.sqrt(2)), abs=0.01)
+        assert 0.99 < spread < 1.08
+    assert counted(residual).uncut(math.inf) == (1.0, 1.0)
+
+
+def test_residuals_that_end_inside_the_clip_change_nothing() -> None:
+    assert counted(np.random.default_rng(2).uniform(-1.7, 1.7, 1000)).uncut(2.0) == (1.0, 1.0)
+
+
 def test_the_end_of_residuals_is_found_where_counts_are_exact() -> None:
     residual = np.random.default_rng(0).normal(size=20_000)
     assert counted(residual).end() == (4.0 if np.abs(residual).max() < 4 else 6.0)

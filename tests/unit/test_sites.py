@@ -418,3 +418,29 @@ def test_one_site_and_a_column_of_that_name_are_refused() -> None:
     X = rng.random((50, 3))
     with pytest.raises(UsageError, match="site_effects"):
         PrivateLinearRegression(parties=2, bounds=(0, 1), y_bounds=(0, 1), site_effects="fixed").fit(X, X[:, 0])
+
+
+def test_random_constants_of_few_sites_fall_back_to_fixed_ones() -> None:
+    """The noise hides two of three sites: the slopes are printed all the same, and the table says whose constants these are."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    site = rng.choice(["a", "b", "c"], n, p=[0.96, 0.02, 0.02])
+    x = rng.normal(size=(n, 4)).clip(-5, 5)
+    frame = pl.DataFrame({**{f"x{k}": x[:, k] for k in range(4)}, "y": (0.5 * x[:, 0] + rng.normal(size=n)).clip(-10, 10)})
+    model = PrivateLinearRegression(
+        epsilon=0.3,
+        delta=1e-5,
+        bounds={f"x{k}": (-5, 5) for k in range(4)},
+        y_bounds=(-10, 10),
+        site_effects="random",
+        method="refinement",
+        random_state=0,
+    ).fit(frame, "y", sites=site)
+    table = model.summary()
+    assert [line.term for line in table.terms] == ["x0", "x1", "x2", "x3", "(intercept)"]
+    assert abs(table.terms[0].estimate - 0.5) < 4 * table.terms[0].std_error
+    assert table.not_determined == ("site: b - a", "site: c - a")
+    assert "each site has a constant of its own here, as with site_effects = 'fixed'" in str(table)
+    tables = model._tables()
+    assert math.isnan(tables.spread)
+    assert tables.data()["tau_squared"] is None

@@ -107,7 +107,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "party init": (
         "unpooled party init patients.csv --name north --id patient --column age=0:100 --column smoker=never,former,current",
-        "unpooled party init blood.xlsx --name lab --folder lab --column 'crp=0:300;absent' --label survival",
+        "unpooled party init blood.xlsx --name lab --folder lab --column 'crp=0:300;complete' --label survival",
         "unpooled party init spectra.csv --name coast --separator ';' --decimal , --column 'nm*=0:3' --column fat=0:60",
         "unpooled party init patients.csv --name north --template",
         "unpooled party init --config party.toml",

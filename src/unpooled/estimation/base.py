@@ -45,7 +45,7 @@ from unpooled.inference.coding import coded_by
 from unpooled.inference.saving import Savable, unpack
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
-from unpooled.privacy.bounds import Bounds, Coding, Column, text_of
+from unpooled.privacy.bounds import COMPLETE, Bounds, Coding, Column, text_of
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
@@ -407,19 +407,20 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     def _natural(self, X: Any, sites: Any = None) -> Any:  # noqa: ANN401
         """New rows in the columns of ``coef_``, in the data's own units: categories and indicators as 0 and 1.
 
-        A missing value is the middle of its range, where it contributed nothing to the fit. ``sites``: labels, where sites have constants.
+        A missing value is the middle of its range, where it contributed nothing to the fit; where such rows were left out of it, all of the row is nan.
+        ``sites``: labels, where sites have constants.
         """
-        if at_sites(self._source, sites):
-            return natural_at(self._source, self._new(X), sites)
-        made = self._made
-        if made is not None:
+        left_out = tuple(column for column in self._columns if column.missing == COMPLETE)
+        if left_out:
             new = self._new(X)
-            count = next(iter(new.values())).size
-            # A table has at least two rows.
-            own = made.seen(Table({name: np.resize(values, max(2, count)) for name, values in new.items()}))
-            features = coded_by(self._source)
-            blocks = own.blocks(tuple(column.name for column in features))
-            return np.concatenate([Coding(features, 1).natural(block) for block in blocks])[:count]
+            whole = Coding(left_out, 1).code([new[column.name] for column in left_out])[1].all(axis=1)
+            found = np.full((whole.size, np.shape(self.coef_)[-1]), np.nan)
+            if whole.any():
+                rows = {name: values[whole] for name, values in new.items()}
+                found[whole] = self._coded_of(rows, sites if sites is None else np.asarray(sites)[whole])
+            return found
+        if at_sites(self._source, sites) or self._made is not None:
+            return self._coded_of(self._new(X), sites)
         rows = self._rows(X)
         if not isinstance(rows, np.ndarray):  # sparse: ranges are symmetric about zero, and there are no categories
             if np.isnan(rows.data).any():
@@ -428,7 +429,21 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
             return rows
         if rows.dtype != object and not any(column.categories or column.may_be_absent for column in self._columns):
             return rows
-        return Coding(self._columns, 1).natural(list(self._new(X).values()))
+        return self._coded_of(self._new(X), None)
+
+    def _coded_of(self, new: Mapping[str, NDArray[Any]], sites: Any) -> NDArray[np.float64]:  # noqa: ANN401 - labels
+        """Return new rows, as the columns of a party's table, in the columns of ``coef_``."""
+        if at_sites(self._source, sites):
+            return natural_at(self._source, new, sites)
+        made = self._made
+        if made is None:
+            return Coding(self._columns, 1).natural(list(new.values()))
+        count = next(iter(new.values())).size
+        # A table has at least two rows.
+        own = made.seen(Table({name: np.resize(values, max(2, count)) for name, values in new.items()}))
+        features = coded_by(self._source)
+        blocks = own.blocks(tuple(column.name for column in features))
+        return np.concatenate([Coding(features, 1).natural(block) for block in blocks])[:count]
 
     def _linear(self, X: Any) -> Vector:  # noqa: ANN401
         """``X @ coef_ + intercept_``."""

@@ -202,13 +202,22 @@ class Profiled:
         """Return what the tables are made of, or raise an error that says which method has standard errors."""
         raise NotImplementedError
 
-    def profile(self, variable: str, confidence: float = 0.95, *, label: object = None, against: object = None) -> Profile:
+    def profile(
+        self,
+        variable: str,
+        confidence: float = 0.95,
+        *,
+        reference: float | None = None,
+        label: object = None,
+        against: object = None,
+    ) -> Profile:
         """Return the fitted curve of a number that the formula names (``bs(dose)``, ``I(age**2)``), with a pointwise band, free of charge.
 
-        The curve is given over the declared range, as differences from its value at the lower end: of the response of a linear model, of the
-        linear predictor of another one. Of several classes ``label`` names one, and ``against`` the one that it is compared with.
+        The curve is given over the declared range, as differences from its value at ``reference``: of the response of a linear model, of the
+        linear predictor of another one. Without ``reference`` that is the middle knot of a spline, and the middle of the range where there is none.
+        Of several classes ``label`` names one, and ``against`` the one that it is compared with.
         """
-        return profile(self._tables(), variable, confidence, label=label, against=against)
+        return profile(self._tables(), variable, confidence, reference=reference, label=label, against=against)
 
 
 class Tabled(Profiled):
@@ -226,8 +235,9 @@ class Tabled(Profiled):
     ) -> SummaryTable:
         """Return the table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
-        Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``);
-        the classes of the multinomial family with the first one, or with ``against``. ``exponentiate=True`` gives odds, rate or hazard ratios.
+        Levels of a column are compared with its first declared one (with the commonest where the release shows that the first is rare), with
+        ``reference={"ward": "b"}``, or with their mean (``coding="sum"``);
+        the classes of the multinomial family with the first one, likewise, or with ``against``. ``exponentiate=True`` gives odds, rate or hazard ratios.
         Estimates are those of the Newton step, unshrunk: ``coef_``, which predicts, may differ from them.
         """
         tables = self._tables()

@@ -74,6 +74,7 @@ def shapes_in_words(shapes: tuple[str, ...]) -> str:
 
 def standard_columns(count: int, width: int, correlation: float, shape: str, rng: np.random.Generator) -> Matrix:
     """Return rows of columns with mean 0 and variance 1 that share one common factor; near copies have one in every group of four."""
+    assert shape in SHAPES, "shapes have names"
     rows = rng.normal(size=(count, width))
     common = rng.normal(size=(count, 1))
     if shape == COPIES:

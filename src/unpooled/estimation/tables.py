@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 RESPONSE = "(response)"
 #: What to do about a missing value: scikit-learn's advice to fill it in would void the promise.
 MISSING = (
-    "Say what it stands for: bounds=Bounds(..., missing='absent'), or 'indicator' for a column that says so; or leave such rows out. "
+    "Say what becomes of it: bounds=Bounds(..., missing='complete') leaves such rows out (for tables: right unless missingness depends on the response), "
+    "'indicator' adds a column that says so (for predictions). "
     "Do not fill values in from the data: what is filled in depends on other people, and no guarantee would hold"
 )
 #: What scikit-learn's messages quote of the data: a value that is no number, a whole array.

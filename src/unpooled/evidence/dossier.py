@@ -45,6 +45,7 @@ _NAMED = 8
 #: What happens to missing values, in words.
 _MISSING = {
     "refuse": "none: a file that has some is refused",
+    "complete": "rows without a value are left out of models that need it",
     "absent": "they count for nothing",
     "indicator": "they count for nothing, and a column says where they are",
 }

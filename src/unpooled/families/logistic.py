@@ -31,6 +31,19 @@ def _pulls(u: Vector, y: Vector, weight: Vector) -> None:
         weight[i] = p * (1.0 - p)
 
 
+@njit(nogil=True)
+def _balanced_pulls(u: Vector, y: Vector, weight: Vector) -> None:
+    for i in range(u.size):
+        small = math.exp(-abs(u[i]))
+        p = (1.0 if u[i] >= 0 else small) / (1.0 + small)
+        u[i] = 0.5 * (y[i] - p) * (1.0 + small)  # over twice the larger of p and 1 - p
+        weight[i] = 0.5 * small / (1.0 + small)
+
+
+#: Nodes and weights of a standard normal.
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+
+
 @dataclass(frozen=True)
 class Logistic(RowFamily):
     """Two classes: log(1 + e^-yu) of labels -1 and 1 in losses; rounds over rows code the classes as 0 and 1."""
@@ -41,6 +54,8 @@ class Logistic(RowFamily):
     curvature: ClassVar[float] = 0.25
     label_slope: ClassVar[float | None] = 1.0
     classes: ClassVar[bool] = True
+    #: Whether pulls are divided by twice the larger of p and 1 - p: none is then larger than one half, and their sum keeps its root (Theorem G.4).
+    balanced: bool = False
 
     def value(self, u: Vector, y: Vector) -> Vector:
         """Return the losses."""
@@ -75,12 +90,20 @@ class Logistic(RowFamily):
     @property
     def most(self) -> tuple[float, float]:
         """Return the largest pull and weight of a record."""
-        return 1.0, 0.25
+        return (0.5, 0.25) if self.balanced else (1.0, 0.25)
 
     def pulls(self, u: Vector, y: Vector, weight: Vector, usual: Vector) -> None:
-        """Replace ``u`` by y - p of classes 0 and 1, and fill the weights p (1 - p)."""
-        _pulls(u, y, weight)
-        usual[:] = 1.0
+        """Replace ``u`` by y - p of classes 0 and 1, and fill the weights p (1 - p); balanced, both over twice the larger of p and 1 - p."""
+        if self.balanced:
+            _balanced_pulls(u, y, weight)
+        else:
+            _pulls(u, y, weight)
+        usual[:] = 0.5 if self.balanced else 1.0
+
+    def balance(self, mean: float, deviation: float) -> tuple[float, float, float]:
+        """Return the means of a, a t and a (t^2 - 1) for linear predictors ``mean + deviation t``, t standard normal; a is one over twice the larger of p and 1 - p."""
+        parts = _NODE_WEIGHTS / _NODE_WEIGHTS.sum() * (1 + np.exp(-np.abs(mean + deviation * _NODES))) / 2
+        return float(parts.sum()), float(parts @ _NODES), float(parts @ (_NODES**2 - 1))
 
     def link(self, mean: float) -> float:
         """Return the log odds of a probability."""

@@ -54,12 +54,14 @@ class Basis:
     """Several piecewise polynomials over the same pieces.
 
     ``breaks`` has one more number than there are pieces. ``coefficients[i, j, k]`` belongs to t**k of function j on piece i, where t runs
-    from 0 to 1. A B-spline is also known to lie in [0, 1] (``shares``).
+    from 0 to 1. A B-spline is also known to lie in [0, 1] (``shares``). All functions add up to 1, so one is left out, with whose place the
+    curve is compared. ``numbers`` are those of the others, counted from 0.
     """
 
     breaks: Array
     coefficients: Array
     shares: bool = False
+    numbers: tuple[int, ...] = ()
 
     @cached_property
     def bounds(self) -> tuple[Interval, ...]:
@@ -101,7 +103,22 @@ def b_splines(low: float, high: float, knots: Sequence[float], degree: int) -> B
     coefficients = np.zeros((places.size - 1, full.size - degree - 1, degree + 1))
     for i, (left, right) in enumerate(pairwise(places)):
         coefficients[i] = _on_piece(full, i + degree, left, right - left, degree)
-    return Basis(breaks, coefficients[:, 1:], shares=True)
+    return _without(Basis(breaks, coefficients, shares=True), 0)
+
+
+def middle_of(low: float, high: float, knots: Sequence[float]) -> float:
+    """Return the place with which a curve is compared: the middle knot, for people put knots where the data are; without knots the middle of the range.
+
+    >>> middle_of(0, 100, [40, 60, 65, 90]), middle_of(0, 100, [])
+    (65, 50.0)
+    """
+    return knots[len(knots) // 2] if knots else (low + high) / 2
+
+
+def _without(basis: Basis, place: int) -> Basis:
+    """Return a basis without one of its functions."""
+    kept = tuple(k for k in range(basis.coefficients.shape[1]) if k != place)
+    return Basis(basis.breaks, basis.coefficients[:, kept], basis.shares, kept)
 
 
 def _on_piece(full: Array, span: int, left: float, width: float, degree: int) -> Array:
@@ -122,15 +139,16 @@ def _on_piece(full: Array, span: int, left: float, width: float, degree: int) ->
     return functions[: full.size - degree - 1]
 
 
-def natural_splines(low: float, high: float, knots: Sequence[float]) -> Basis:
-    """Return cubic splines that are straight at both ends, one for each knot after the lower boundary.
+def natural_splines(low: float, high: float, knots: Sequence[float], *, compared: bool = True) -> Basis:
+    """Return cubic splines that are straight at both ends, one for each knot and boundary but one: the middle knot, if any, where the curve is ``compared``.
 
-    Function j is 1 at its own knot and 0 at all others. So its coefficient is the value of the curve there less the value at the lower
-    end of the range.
+    Function j is 1 at its own knot and 0 at all others. So its coefficient is the value of the curve there less the value at the place that is left
+    out. If that were the lower end of the range, where often nobody is, the others would add up to 1 for everybody, and no noisy release would tell
+    them from the constant.
     """
     breaks = np.array([low, *knots, high])
     h = np.diff((breaks - low) / (high - low))
-    values = np.eye(breaks.size)[:, 1:]
+    values = np.eye(breaks.size)
     bends = np.zeros_like(values)  # second derivatives at the knots
     if breaks.size > 2:  # noqa: PLR2004 - a straight line otherwise
         matrix = np.diag(2 * (h[:-1] + h[1:])) + np.diag(h[1:-1], 1) + np.diag(h[1:-1], -1)
@@ -139,7 +157,7 @@ def natural_splines(low: float, high: float, knots: Sequence[float]) -> Basis:
     here, there = bends[:-1], bends[1:]
     scale = (h**2 / 6)[:, None]
     parts = [values[:-1], np.diff(values, axis=0) - scale * (2 * here + there), 3 * scale * here, scale * (there - here)]
-    return Basis(breaks, np.stack(parts, axis=2))
+    return _without(Basis(breaks, np.stack(parts, axis=2)), 1 + len(knots) // 2 if knots and compared else 0)
 
 
 # --- Derived ---------------------------------------------------------------------------------------------------------------
@@ -158,6 +176,8 @@ class CategoryFactor:
     reference: str
     #: What its indicators are called before the level: the column, or C(column) where the column is declared as numbers.
     label: str
+    #: Whether the formula names the reference.
+    chosen: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +433,10 @@ def derive(
     needs = _needed(terms, offsets, declared)
     terms = _with_categories(terms, needs)
     factors = {factor.name: _category(factor, needs) for factor in _all(terms, Category)}
-    bases = {spline: _basis(spline, needs[spline.name]) for spline in _all(terms, Spline)}
+    bases = {
+        spline: _basis(spline, needs[spline.name], compared=_compared(spline, terms, constant=constant))
+        for spline in _all(terms, Spline)
+    }
     maker = _Maker(needs, factors, bases)
     columns = [column for term in terms for column in maker.columns(term)]
     columns += [maker.mark(column) for column in needs.values() if column.missing == "indicator"]
@@ -469,7 +492,8 @@ def _category(factor: Category, needs: Mapping[str, Column]) -> CategoryFactor:
     if reference not in levels:
         msg = f"{factor.text}: the reference is none of the levels {listed(levels)}: choose one of them"
         raise UsageError(msg).at(column=column.name)
-    return CategoryFactor(column.name, levels, reference, factor.label if column.categories else f"C({factor.label})")
+    label = factor.label if column.categories else f"C({factor.label})"
+    return CategoryFactor(column.name, levels, reference, label, factor.reference is not None)
 
 
 def _number_levels(factor: Category, column: Column) -> tuple[str, ...]:
@@ -491,14 +515,21 @@ def _number_levels(factor: Category, column: Column) -> tuple[str, ...]:
     return factor.levels
 
 
-def _basis(spline: Spline, column: Column) -> Basis:
+def _compared(spline: Spline, terms: Sequence[FormulaTerm], *, constant: bool) -> bool:
+    """Return whether each term with this spline has its other factors in a term of their own: the model is then the same whichever function is left out."""
+    alone = {term_of(tuple(f for f in term.factors if f != spline)) for term in terms if spline in term.factors}
+    return alone <= {*terms, *([FormulaTerm(())] if constant else [])}
+
+
+def _basis(spline: Spline, column: Column, *, compared: bool) -> Basis:
+    """Return the functions of a spline but one: the first, or of a natural spline whose curve is ``compared`` with one of its places that of the middle knot."""
     low, high = column.range
     places = [low, *spline.knots, high]
     if not all(a < b and (b - a) / (high - low) > 1e-9 for a, b in pairwise(places)):  # noqa: PLR2004
         msg = f"{spline.text}: knots lie inside the declared range, which is from {low:g} to {high:g}, and apart from each other"
         raise UsageError(msg).at(column=column.name)
     return (
-        natural_splines(low, high, spline.knots)
+        natural_splines(low, high, spline.knots, compared=compared)
         if spline.kind == "ns"
         else b_splines(low, high, spline.knots, spline.degree)
     )
@@ -538,8 +569,8 @@ class _Maker:
             for place, level in enumerate(self._factors[factor.name].levels):
                 yield f"{label}[{level}]", Recipe(cells=((factor.name, place),))
         elif isinstance(factor, Spline):
-            for place in range(len(self._bases[factor].bounds)):
-                yield f"{label}[{place + 1}]", Recipe(splines=((factor, place),))
+            for place, number in enumerate(self._bases[factor].numbers):
+                yield f"{label}[{number}]", Recipe(splines=((factor, place),))
         elif isinstance(factor, Numeric):
             yield label, Recipe(factor.expression)
 

@@ -13,6 +13,7 @@ from unpooled.errors import UsageError
 from unpooled.formula import Formula
 from unpooled.privacy.bounds import Column, Missing
 from unpooled.privacy.table import BLOCK_ROWS, Table
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 #: The level of a row without a value, where that has an indicator; and the factor of the intervals of a baseline hazard.
 MISSING, TIME = "(missing)", "(time)"
 _ZERO = 1e-9
+#: A reference is rare below this part of the commonest level's share, and that many deviations of a share's noise below it.
+RARE, SURE = table("printed").rare_reference, table("printed").rare_surely
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Categories:
     reference: str
     #: Whether every row has one of the levels.
     whole: bool = True
+    #: Whether a formula names the reference.
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,42 @@ class CodedTerms:
             return 0.0
         sizes = (self.factor(name) for name in levels | dict(other.cells))
         return math.prod(1 / (len(factor.levels) + (not factor.whole)) for factor in sizes)
+
+
+def commonest(levels: Sequence[str], shares: Sequence[float], reference: str, unsure: float) -> str | None:
+    """Return the level (or class) with the largest released share, where the reference is rare against it; else None.
+
+    A line about a rare reference has the error of the rare one, whatever it is compared with. Of two levels each is the other's line with another sign,
+    so they stay as they are declared. ``unsure`` is the deviation of a share's noise: where it could make a level rare, the reference stays.
+
+    >>> commonest(("other", "a", "b"), (0.02, 0.6, 0.38), "other", 0.01)
+    'a'
+    >>> commonest(("other", "a", "b"), (0.3, 0.4, 0.3), "other", 0.01) is None
+    True
+    """
+    if len(levels) < 3 or not all(map(math.isfinite, (*shares, unsure))):  # noqa: PLR2004
+        return None
+    at = max(range(len(levels)), key=lambda k: shares[k])
+    rare = shares[levels.index(reference)] + SURE * unsure < RARE * shares[at]
+    return levels[at] if rare and levels[at] != reference else None
+
+
+def commonest_levels(coded: CodedTerms, shares: Mapping[str, float], unsure: float) -> dict[str, str]:
+    """Return the columns of categories whose declared reference is rare, with their commonest level; ``shares`` by the name of the level's coefficient."""
+    found = {}
+    for factor in coded.factors:
+        own = {
+            t.cells[0][1]: shares[t.name]
+            for t in coded.terms
+            if not t.number and len(t.cells) == 1 and factor.name in t.factors and t.name in shares
+        }
+        levels = tuple(level for level in factor.levels if level != MISSING)
+        if factor.chosen or factor.name == TIME or not {*levels} <= {*own} or factor.reference not in levels:
+            continue
+        level = commonest(levels, [own[level] for level in levels], factor.reference, unsure)
+        if level is not None:
+            found[factor.name] = level
+    return found
 
 
 def coded_terms(features: Sequence[Column], *, whole: bool = True) -> CodedTerms:
@@ -207,6 +248,7 @@ class FormulaColumns:
                 (*f.levels, *([MISSING] if f.column in marked else [])),
                 f.reference,
                 declared[f.column].categories == f.levels and (declared[f.column].missing == "refuse" or f.column in marked),
+                f.chosen,
             )
             for f in self.derived.factors
         )

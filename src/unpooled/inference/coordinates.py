@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.formula.arithmetic import quoted
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
 
     Matrix = NDArray[np.float64]
     Row = NDArray[np.float64]
@@ -37,6 +42,8 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clip: float
     #: (estimate, deviation) of the mean residual beyond the clip, in the units of the fit's response.
     tail: tuple[float, float] = (0.0, 0.0)
+    #: The sampling variance of slopes beside that of least squares, where slopes are scaled back by the share of residuals that the clip left; else None.
+    variance: float | None = None
 
     def in_units_of(self, width: float) -> Clipping:
         """Return the same with the tail in the response's own units, of which the fit's unit has this many."""
@@ -45,10 +52,14 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def data(self) -> dict[str, Any]:
         """Return everything as plain data; without a bound on residuals ``clip`` is None."""
         found: dict[str, Any] = msgspec.to_builtins(self)
+        del found["variance"]
         return found | {"clip": self.clip if math.isfinite(self.clip) else None}
 
-    def sentences(self, *, curved: bool = False) -> tuple[str, ...]:
-        """Return what a table says about them; ``curved``: the mean is not a linear function of the columns even where the model is right."""
+    def sentences(self, *, curved: bool = False, crowded: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Return what a table says about them; ``curved``: the mean is not a linear function of the columns even where the model is right.
+
+        ``crowded`` are sentences about the columns whose rows these are most likely.
+        """
         said = []
         share, noise = self.shortened
         if share > max(_TUNED.least_shortened, _TUNED.seen * noise):
@@ -58,9 +69,15 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"{share:.1%} of rows are longer than {length} and were scaled down: if the mean is linear {scale}"
                 "in the columns, the coefficients keep their values; if it is not, the target is the fit of the rows so weighted"
             )
+            said += crowded
         share, noise = self.clipped
         if share > max(_TUNED.least_clipped, _TUNED.seen * noise):
             said.append(f"{share:.1%} of residuals were clipped at {self.clip:.3g} of their standard deviations")
+        if self.variance is not None and self.clip < _TUNED.clip_named:
+            said.append(
+                f"target: slopes of residuals clipped at {self.clip:.3g} of their standard deviations, scaled back by the share inside: those of the mean, "
+                "unless errors are skewed and their spread follows a column"
+            )
         return tuple(said)
 
     def tail_sentence(self) -> str:
@@ -69,6 +86,35 @@ class Clipping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"tail: residuals beyond {self.clip:.3g} standard deviations are clipped, and a generalised Pareto law estimates their mean. "
             "It makes up more than half of the intercept's standard error"
         )
+
+
+def crowded_columns(columns: Sequence[Column], means: Row, deviations: Row, *, joint: bool = False) -> tuple[str, ...]:
+    """Return a sentence about every column of numbers most of whose values lie near an end of a wide declared range, by released means and deviations.
+
+    ``means`` and ``deviations`` are in the columns' own units, one of each for every column. ``joint``: every party shortens its own part of a row.
+    """
+    why = (
+        "Long parts of joint rows inflate slopes, also where the mean is linear"
+        if joint
+        else "If its effect is not a straight line"
+    )
+    said = []
+    for column, mean, deviation in zip(columns, means.tolist(), deviations.tolist(), strict=True):
+        if column.categories is not None or not deviation > 0:
+            continue
+        low, high = column.range
+        ends = (mean - low) / deviation, (high - mean) / deviation
+        if min(ends) > _TUNED.crowded_near or max(ends) < _TUNED.crowded_far:
+            continue
+        right = ends[0] < ends[1]
+        bent = f"log1p({quoted(column.name)})" if right and low > -1 else "a transformation"
+        end, other = ("lower", "upper") if right else ("upper", "lower")
+        wide = f"its declared range of {low:g} to {high:g} is {(high - low) / deviation:.3g} of its deviations wide"
+        said.append(
+            f"{column.name}: {wide}, and most values are near the {end} end, so long rows are most likely rows of the {other} one. "
+            f"{why}{':' if joint else ','} {bent} in the formula makes such rows shorter"
+        )
+    return tuple(said)
 
 
 # --- Coordinates -----------------------------------------------------------------------------------------------------------
@@ -120,6 +166,11 @@ class Coordinates:
     def tail_deviation(self) -> float:
         """Return the deviation of the constant's coordinate that the mean of what the clip took away has."""
         return 0.0 if self.clipping is None else self.clipping.tail[1] * float(self.widths[-1])
+
+    @property
+    def sampling(self) -> float:
+        """Return the sampling variance of slopes beside that of least squares: 1 where no clip changed it."""
+        return 1.0 if self.clipping is None or self.clipping.variance is None else self.clipping.variance
 
     @property
     def refined(self) -> bool:

@@ -1,17 +1,19 @@
-"""Here is the fitted curve of one number over its declared range, as differences from the lower end of that range.
+"""Here is the fitted curve of one number over its declared range, as differences from its value at a reference inside that range.
 
-A difference of two points of a curve is a contrast of coefficients, so it has the standard errors of the tables, and needs no constant. The
+The reference is the middle knot of a spline, the middle of the range without one, or where the caller says. A difference of two points of a curve is a contrast of coefficients, so it has the standard errors of the tables, and needs no constant. The
 grid is public: it follows from the declaration alone. THEORY.md of ``models/bayes``, section 10, has the covariance.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.errors import UsageError, listed
+from unpooled.formula.derived import middle_of
 from unpooled.inference.estimates import HALF, wald_lines
 from unpooled.inference.results import Result, ends
 from unpooled.protocol.registry import Panel
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 POINTS, _PRINTED = 101, 10
 #: Second differences below this part of the range of values are rounding: the curve is a straight line.
 _STRAIGHT = 1e-9
-#: A point has a number where what the noise may hide of it is at most this part of its standard error: columns of one variable go with each
 #: The arrays of a curve: its places first.
 _NUMBERS = ("at", "estimate", "std_error", "privacy", "low", "high")
 #: The scale of a family's linear predictor; that of a linear model is the response itself.
@@ -49,7 +50,7 @@ _SCALES = {
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Profile(Result):
-    """A profile is the curve of a variable, as differences from its value at the lower end of the declared range, with a pointwise band.
+    """A profile is the curve of a variable, as differences from its value at ``reference``, with a pointwise band.
 
     Points that the release does not determine, or of which the noise may hide more than half a standard error, have nan in ``estimate``, ``std_error``, ``privacy``, ``low`` and ``high``.
     """
@@ -68,6 +69,8 @@ class Profile(Result):
     scale: str
     #: Epsilon and what else the release promises, in words.
     statement: str
+    #: Where the curve is 0 by its definition.
+    reference: float
     #: Of several classes, the class and the one that it is compared with.
     label: str = ""
     against: str = ""
@@ -91,7 +94,7 @@ class Profile(Result):
     def axes(self) -> tuple[str, str]:
         """Return the words at the two axes of a figure."""
         first = f"{self.label} against {self.against}: " if self.label else ""
-        return self.variable, f"{first}{self.scale}\nless its value at {self.variable} = {self.at[0]:g}"
+        return self.variable, f"{first}{self.scale}\nless its value at {self.variable} = {self.reference:g}"
 
     @property
     def panel(self) -> Panel:
@@ -114,7 +117,10 @@ class Profile(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; None stands where a point is not determined."""
-        words = {name: getattr(self, name) for name in ("variable", "confidence", "scale", "statement", "label", "against")}
+        words = {
+            name: getattr(self, name)
+            for name in ("variable", "reference", "confidence", "scale", "statement", "label", "against")
+        }
         sure = self.determined.tolist()
         numbers = {name: [finite(value) for value in values.tolist()] for name, values in self._arrays().items()}
         return words | {"determined": sure} | numbers
@@ -152,10 +158,16 @@ def without_privacy(errors: Row, privacy: Row) -> Row:
 
 
 def profile(
-    tables: Tables, variable: str, confidence: float = 0.95, *, label: object = None, against: object = None
+    tables: Tables,
+    variable: str,
+    confidence: float = 0.95,
+    *,
+    reference: float | None = None,
+    label: object = None,
+    against: object = None,
 ) -> Profile:
     """Return the curve of a number that the fit's formula names; of several classes, that of the class ``label`` against another one."""
-    at, rows = _contrasts(tables, variable)
+    at, rows, start = _contrasts(tables, variable, reference)
     printed = tables.printed(None, None, against)
     own = _class(tables, printed.against, label)
     weights = np.array([printed.placed(row, own) for row in rows])
@@ -165,13 +177,13 @@ def profile(
     nothing = ~(weights != 0).any(axis=1)
     sure = tables.estimates.determined(weights) & np.isfinite(found).all(axis=0)
     sure &= tables.estimates.hidden(weights) <= HALF
-    # At the lower end the difference is 0 by its definition; a curve of that point alone would say nothing.
+    # At the reference the difference is 0 by its definition; a curve of that point alone would say nothing.
     found[:, ~(sure | (nothing & sure.any()))] = np.nan
     if tables.drawn is not None:
         found[2] = np.nan
     estimate, errors, privacy, low, high = found
     scale = f"linear predictor ({_SCALES[tables.family]})" if tables.family in _SCALES else _response(tables.response)
-    words = (confidence, scale, tables.statement, own, printed.against)
+    words = (confidence, scale, tables.statement, start, own, printed.against)
     return Profile(variable, at, estimate, errors, privacy, low, high, *words)
 
 
@@ -216,26 +228,43 @@ def _class(tables: Tables, against: str, label: object) -> str:
     return str(label)
 
 
-def _contrasts(tables: Tables, variable: str) -> tuple[Row, Matrix]:
-    """Return the grid, and for each of its points the weights over the coefficients of one linear predictor."""
+def _contrasts(tables: Tables, variable: str, reference: float | None = None) -> tuple[Row, Matrix, float]:
+    """Return the grid, for each of its points the weights over the coefficients of one linear predictor, and the place that they are compared with."""
     problem = _problem(tables, variable)
     if problem:
         raise UsageError(problem)
     assert tables.made is not None
     derived, names = tables.made.derived, tables.coded.names
     low, high = next(column.range for column in derived.needs if column.name == variable)
+    start = _middle(derived, variable, low, high) if reference is None else _inside(reference, variable, low, high)
     at = np.linspace(low, high, POINTS)
-    values = derived.matrix({column.name: at if column.name == variable else _any(column) for column in derived.needs})
+    places = np.append(at, start)
+    values = derived.matrix({column.name: places if column.name == variable else _any(column) for column in derived.needs})
     weights = np.zeros((POINTS, len(names)))
     for column in _own(tables, variable):
         own = values[:, derived.names.index(column.name)]
-        weights[:, names.index(column.name)] = own - own[0]
-    return at, weights
+        weights[:, names.index(column.name)] = own[:-1] - own[-1]
+    return at, weights, start
+
+
+def _middle(derived: Derived, variable: str, low: float, high: float) -> float:
+    """Return the place that a curve is compared with where nobody says one: where people put knots, or the middle of the range."""
+    knots = next((spline.knots for spline in derived.bases if spline.name == variable and spline.knots), ())
+    return float(middle_of(low, high, knots))
+
+
+def _inside(reference: object, variable: str, low: float, high: float) -> float:
+    """Return the place that somebody asked for; refused where it is no number inside the declared range."""
+    if isinstance(reference, bool) or not isinstance(reference, Real) or not low <= float(reference) <= high:
+        msg = f"reference is the value of {variable!r} that the curve is compared with, a number from {low:g} to {high:g}"
+        raise UsageError(msg)
+    return float(reference)
 
 
 def _any(column: Column) -> NDArray[Any]:
     """Return values of a column on which the curve of another one does not depend."""
-    return np.full(POINTS, column.centre) if column.categories is None else np.array([column.categories[0]] * POINTS, object)
+    size = POINTS + 1
+    return np.full(size, column.centre) if column.categories is None else np.array([column.categories[0]] * size, object)
 
 
 def _own(tables: Tables, variable: str) -> tuple[DerivedColumn, ...]:

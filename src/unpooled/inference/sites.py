@@ -150,9 +150,8 @@ def sites_of(study: Study, site_effects: str, formula: str, *, intercept: bool) 
 def spread_words(spread: float, used: int, sites: int) -> tuple[str, ...]:
     """Return sentences about the spread between sites: tau^2, the sites that it rests on, and whether they are few."""
     if math.isnan(spread):
-        return (
-            f"the noise hides the constants of all but {used} of {sites} sites, so nothing is known of the spread between them",
-        )
+        hidden = f"the noise hides the constants of all but {used} of {sites} sites, so nothing is known of the spread between them"
+        return (f"{hidden}: each site has a constant of its own here, as with site_effects = 'fixed'",)
     words = [f"constants of sites are drawn around a mean: tau^2 = {spread:.4g} (restricted maximum likelihood)"]
     if used < sites:
         words.append(f"tau^2 and the constant rest on {used} of {sites} sites: the noise hides the constants of the others")

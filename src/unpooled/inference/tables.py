@@ -129,12 +129,16 @@ class Tables:
     #: What the study asks for, where nothing else is asked here.
     reference: Mapping[str, str] = field(default_factory=dict)
     coding: str = TREATMENT
+    #: The commonest level or class of columns whose declared reference is rare, as the release shows them; of classes under the response's name.
+    common: Mapping[str, str] = field(default_factory=dict)
     #: Sentences about what the standard errors assume.
     assumed: tuple[str, ...] = ()
     #: The columns that the fit's formula makes of the declared ones; None without a formula.
     made: FormulaColumns | None = None
     #: What the fit cut off of rows and residuals, its tail in the units of the intercept; None where it cut nothing.
     cut: Clipping | None = None
+    #: Sentences about the columns of which most rows that were scaled down are likely long.
+    crowded: tuple[str, ...] = ()
     #: Columns of which nothing is told beside those of the table, nor of the constant.
     nuisance: tuple[str, ...] = ()
     #: How earlier models drew the estimates, which are then a posterior; None without any.
@@ -146,7 +150,7 @@ class Tables:
         """Return the lines of the table; ``reference``: levels that others are compared with, ``against``: the class."""
         if not isinstance(reference, Mapping | None):
             raise UsageError('reference is a mapping from columns to levels: reference={"ward": "b"}')
-        asked = {**self.reference, **{str(k): str(v) for k, v in (reference or {}).items()}}
+        asked = {**self.common, **self.reference, **{str(k): str(v) for k, v in (reference or {}).items()}}
         chosen = asked.pop(self.response, None) if self.classes else None
         found = printed_terms(self.coded, asked, coding or self.coding)
         if self.nuisance:
@@ -196,7 +200,7 @@ class Tables:
         """Return words for the base that the lines are compared with; ``without``: the lines that are not printed."""
         words = []
         if printed.classes:
-            words.append(f"log odds of each class against {printed.against!r}")
+            words.append(f"log odds of each class against {printed.against!r}{self._rare(self.response, printed.against)}")
         if printed.factors and printed.coding != TREATMENT:
             words.append("levels are compared with the mean of their column")
         elif (
@@ -206,9 +210,23 @@ class Tables:
         ):
             names = ", ".join(f"{factor.name} = {printed.references[factor.name]}" for factor in printed.factors)
             words.append(f"the intercept is that of a row with {names}, and 0 in every number")
+        if printed.coding == TREATMENT:
+            there = {factor.name: printed.references[factor.name] for factor in printed.factors}
+            words += [
+                f"{name} is compared with {level!r}{rare}"
+                for name, level in there.items()
+                if (rare := self._rare(name, level))
+            ]
         if self.nuisance:
             words.append(f"focus: {listed(list(self.nuisance))} and the intercept are nuisance, and have no line")
         return (*words, *self.assumed)
+
+    def _rare(self, name: str, base: str) -> str:
+        """Return words for why a column (or the response) is compared with its commonest level; empty where it is not."""
+        if self.common.get(name) != base or name in self.reference:
+            return ""
+        word = "against" if name == self.response and self.classes else "reference"
+        return f", the commonest: the first one declared is rare ({word} names another)"
 
     def cut_off(self, printed: PrintedTerms, lines: Sequence[SummaryTerm]) -> tuple[str, ...]:
         """Return the sentences about rows and residuals that were cut, and about the tail where a line without columns rests on it."""
@@ -216,7 +234,10 @@ class Tables:
             return ()
         constants = {name for name, term in zip(printed.names, printed.terms, strict=True) if not term}
         rests = any(line.term in constants and self.cut.tail[1] > TAIL_PART * line.std_error for line in lines)
-        return (*self.cut.sentences(curved=self.family != _STRAIGHT), *([self.cut.tail_sentence()] if rests else []))
+        return (
+            *self.cut.sentences(curved=self.family != _STRAIGHT, crowded=self.crowded),
+            *([self.cut.tail_sentence()] if rests else []),
+        )
 
     def summary(
         self,

@@ -121,14 +121,19 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
     spread = math.sqrt(max(squares, noise) / rounds.rows)
     whole = 2 / float(standard.width[-1])  # the declared range: a fit that stays inside it leaves no more
     clip = min(clip_of(farthest) * spread, whole) if spread else whole
-    clipping = yield from _cut_off(rounds, standard, settings, spread or whole, clip)
+    clipping, inside = yield from _cut_off(rounds, standard, settings, spread or whole, clip)
     clip = clipping.clip * (spread or whole)
     total = yield from rounds.total(RESIDUAL, (*settings, clip))
     gram, variance = rows.products_of(total, clip)
+    # Of what coefficients add to residuals a clip leaves the share that it does not cut.
+    for part, power in ((gram, 1), (variance, 2)):
+        part[:-1, -1] /= inside**power
+        part[-1, :-1] = part[:-1, -1]
     meat = None
     if MEAT in design.totals:
         total = yield from rounds.total(MEAT, (*settings, clip))
-        meat = rows.meat_of(total, clip)
+        scores, noises = rows.meat_of(total, clip)
+        meat = scores / inside**2, noises / inside**4
     if design.layout.intercept:
         start = start.copy()
         start[-1] += clipping.tail[0] / CONSTANT
@@ -145,7 +150,7 @@ def standardised(rounds: Rounds[Any]) -> Generator[list[Ask], Replies, LinearStu
         promise.holds,
     )
     released = replace(released, covariance=design.covariance, meat=meat)
-    moments = with_known_sites(released, alike=design.weighting is None)
+    moments = with_known_sites(released, alike=design.weighting is None and not rounds.gaps)
     return LinearStudy(plain(moments.posterior()), frame, moments)
 
 
@@ -188,20 +193,20 @@ def _drawn(rounds: Rounds[Any], standard: Standard) -> Generator[list[Ask], Repl
 
 def _cut_off(
     rounds: Rounds[Any], standard: Standard, settings: tuple[float, ...], spread: float, clip: float
-) -> Generator[list[Ask], Replies, Clipping]:
-    """Ask for the histogram of residuals; return the shares that the last round cuts off, and the mean that its clip takes away."""
+) -> Generator[list[Ask], Replies, tuple[Clipping, float]]:
+    """Ask for the histogram of residuals; return what the last round cuts off and the mean that its clip takes away, and the share of residuals inside."""
     design: LinearDesign = rounds.design
     rows = design.standard
     total = yield from rounds.total(CELLS, (*settings, spread))
     counts = rows.cells.decode(total, rounds.rows)
     clip = min(clip, counts.end() * spread)
     middle, width = float(standard.middle[-1]), float(standard.width[-1]) * spread
-    tail = (0.0, 0.0)
+    tail, (inside, variance) = (0.0, 0.0), counts.uncut(clip / spread)
     if design.layout.intercept and design.weighting is None:  # of rows that count alike
         ends = (1 - middle) / width, (1 + middle) / width
         mean, deviation = counts.missing_mean(clip / spread, ends)
-        tail = mean * spread, deviation * spread
-    return Clipping(counts.shortened, counts.beyond(clip / spread), rows.stretch, clip / spread, tail)
+        tail = mean * spread / inside, deviation * spread / inside
+    return Clipping(counts.shortened, counts.beyond(clip / spread), rows.stretch, clip / spread, tail, variance), inside
 
 
 # --- Linear direction ------------------------------------------------------------------------------------------------------

@@ -73,7 +73,11 @@ SiteEffectsWord: TypeAlias = Annotated[
 #: The levels that others are compared with, and how.
 ReferenceLevels: TypeAlias = Annotated[
     dict[str, str],
-    says("The level that the others of a column are compared with; else the first declared one.", {"ward": "b"}, study=True),
+    says(
+        "The level that the others of a column are compared with; else the first declared one, or the commonest where the release shows the first to be rare.",
+        {"ward": "b"},
+        study=True,
+    ),
 ]
 CodingWord: TypeAlias = Annotated[
     str,

@@ -13,6 +13,7 @@ from unpooled.linear.residuals import CELLS, Covariance
 from unpooled.linear.schedule import AMPLE, LENGTH_ROUNDS, afforded, stretch_of, with_ample
 from unpooled.linear.standard import FIRST_MOMENTS, RESIDUAL, SCALES, SPREAD, StandardRows, public_numbers, remembered
 from unpooled.privacy.sensitivity import moments_ball
+from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 from unpooled.totals.total import DESCENT, Adds, no_settings
 
@@ -59,6 +60,9 @@ class LinearDesign(Adds, Protocol):
     def covariance(self) -> Covariance: ...  # noqa: D102 - what standard errors assume
 
 
+_TUNED = table("regression")
+
+
 def noise_of(rows: StandardRows, strong: float, share: float, adjacency: Adjacency) -> float:
     """Return the deviation of the noise in a mean of z r, for typical rows and residuals that are clipped to one deviation."""
     return moments_ball(1.0, 1.0, adjacency) * rows.radius / (strong * math.sqrt(share))
@@ -72,7 +76,16 @@ def opened_rows(
         return schedule, standard
     noise = noise_of(standard, strong, schedule.products, adjacency)
     schedule = with_ample(schedule) if afforded(noise, standard.rows) >= AMPLE else schedule
-    return schedule, replace(standard, stretch=stretch_of(noise, standard.rows))
+    return schedule, replace(standard, stretch=min(stretch_of(noise, standard.rows), _unhidden(noise, standard)))
+
+
+def _unhidden(noise: float, rows: StandardRows) -> float:
+    """Return the bound on rows, in typical lengths and at least 1, up to which the noise of second moments hides no more than it may.
+
+    Its norm is the root of twice the columns times that of one entry, which grows with the square of the bound.
+    """
+    level = math.sqrt(2 * rows.width) * noise * rows.radius
+    return max(1.0, math.sqrt(_TUNED.hides / level)) if level else math.inf
 
 
 def gradients(schedule: Schedule, standard: StandardRows, adjacency: Adjacency) -> Iterator[Summed]:

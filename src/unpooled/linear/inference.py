@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from unpooled.errors import UsageError, listed
+from unpooled.inference.coding import commonest_levels
+from unpooled.inference.coordinates import crowded_columns
 from unpooled.inference.estimates import wald
 from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.results import Result
+from unpooled.inference.sites import SITE
 from unpooled.inference.summary import SummaryTable, SummaryTerm
 from unpooled.inference.tables import Anova, JointTest, Tables
 from unpooled.kernels import noisy as noisy_gram
@@ -20,6 +23,7 @@ from unpooled.kernels.posterior import drawn_to_model
 from unpooled.linear.residuals import ASSUMED, Covariance
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
+from unpooled.totals.whole_rows import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,6 +228,8 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
 # bootstrap), because their ratios are far from normal where the noise is large. THEORY.md of ``models/bayes``, section 10.
 
 DRAWS = table("printed").whole("draws")
+#: The part of what shortened rows lack in variance that may be wrong, where R^2 needs the variance of whole ones.
+UNSURE = table("printed").lengthened_unsure
 #: The family of a linear model, beside those of generalised ones.
 LINEAR = "linear"
 
@@ -337,10 +343,40 @@ class LinearTables(Tables):
         return Bootstrap(self._moments, np.random.default_rng(seed)).test(self.left_out(self.printed(), smaller))
 
 
+def _common(moments: FittedMoments) -> dict[str, str]:
+    """Return the columns whose declared reference is rare by the released means of their indicators, with their commonest level.
+
+    Rows of a refinement are shortened, those of rare levels most: its means are those of the release that centred the columns, whose noise is at least
+    that of the second moments.
+    """
+    layout, frame, coded = moments.layout, moments.frame, moments.layout.terms
+    if not layout.intercept:
+        return {}
+    (gram, variance), slopes = moments.xx, slice(None, -1)
+    counted = float(gram[-1, -1])
+    units = frame.widths[slopes] / float(frame.widths[-1]) / counted
+    means = frame.centres[slopes] + (0.0 if frame.refined else units * gram[slopes, -1])
+    levels = [k for k, term in enumerate(coded.terms) if term.cells]
+    unsure = float((units * np.sqrt(variance[slopes, -1]))[levels].max(initial=0.0))
+    shares = {coded.names[k]: float(means[k]) for k in levels}
+    if layout.sites is not None:  # the largest is known exactly
+        coded = replace(coded, factors=tuple(factor for factor in coded.factors if factor.name != SITE))
+    return commonest_levels(coded, shares, unsure)
+
+
+def _crowded(moments: FittedMoments) -> tuple[str, ...]:
+    """Return the sentences about columns of numbers whose values are near an end of a wide range, by what their rows were standardised with."""
+    layout, frame, joint = moments.layout, moments.frame, moments.covariance == Covariance.JOINT
+    if not joint and (frame.clipping is None or not frame.refined):
+        return ()
+    first = np.searchsorted(layout.coding.attribute, range(len(layout.features)))
+    return crowded_columns(layout.features, frame.centres[first], frame.widths[first], joint=joint)
+
+
 def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
     """Return the tables of released moments."""
     layout, clipping = moments.layout, moments.frame.clipping
-    weighted = () if layout.weighting is None else (ASSUMPTION,)
+    weighted, crowded = () if layout.weighting is None else (ASSUMPTION,), _crowded(moments)
     return LinearTables(
         moments.estimates(),
         layout.terms.with_constants(layout.constants),
@@ -350,9 +386,16 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         moments.statement,
         reference=reference,
         coding=coding,
-        assumed=(*weighted, ASSUMED[Covariance(moments.covariance)]),
+        common=_common(moments),
+        assumed=(
+            *sentence(layout.left_out),
+            *weighted,
+            ASSUMED[Covariance(moments.covariance)],
+            *(() if clipping else crowded),
+        ),
         made=layout.made,
         nuisance=moments.nuisance,
+        crowded=crowded,
         cut=None if clipping is None else clipping.in_units_of(moments.frame.response_width),
         moments=moments,
     )
@@ -391,35 +434,65 @@ class Bootstrap:
         return JointTest(f"F({rank})", observed / rank, rank, (1 + hits) / (DRAWS + 1), DRAWS)
 
     def r_squared(self, confidence: float) -> tuple[float, tuple[float, float]]:
-        """1 - residual variance over the variance of y, and the interval of the drawn release around it."""
-        n = self.moments.rows
-        released = np.nan_to_num(self.moments.frame.squares[1])
-        noise_error = math.hypot(self.noise * math.sqrt(2 / n), math.sqrt(max(float(released), 0.0)) / n)
-        first, second = self.rng.standard_normal((2, DRAWS))
-        noise = np.maximum(self.noise + noise_error * first, 0.0)
-        value, spread = self.moments.frame.variance
-        if math.isnan(value):  # only the moments tell how much the fitted values vary
-            explained, error = self._explained()
-            total, totals = explained + self.noise, np.maximum(explained + error * second, 0.0) + noise
-        else:
-            total, totals = value, value + math.hypot(value * math.sqrt(2 / n), math.sqrt(spread)) * second
-        square = min(max(1 - self.noise / total, 0.0), 1.0) if total > 0 else 0.0
-        found = np.clip(1 - noise / np.maximum(totals, 1e-300), 0.0, 1.0)
+        """Return 1 - residual variance over the variance of y, with an interval of the release and the rows drawn again (THEORY.md of ``bayes``, section 10).
+
+        Where the variance of y was released, the variance of the fitted values, that of the residuals and their sum are all known with noise: each
+        is mended by what the others say of it.
+        """
+        n, frame = self.moments.rows, self.moments.frame
+        explained, drift, noise = self._explained()
+        left = np.array([self.noise, explained])
+        spread = np.diag([max(float(np.nan_to_num(frame.squares[1])), 0.0) / n**2, noise])
+        if not frame.refined:  # the sum of y^2 was released: what is added to the fitted values is taken from the residuals
+            spread += noise * np.array([[1.0, -1.0], [-1.0, 0.0]])
+        value, unsure = frame.variance
+        if not math.isnan(value):  # else only the moments tell how much y varies
+            whole = spread.sum() + unsure
+            gain = spread.sum(axis=1) / whole if whole > 0 else np.zeros(2)
+            left = left + gain * (value - left.sum())
+            spread = spread - np.outer(gain, spread.sum(axis=0))
+        spread = spread + np.diag([2 * self.noise**2 / n, drift])
+        residual, fitted = np.maximum(left, [1e-300, 0.0]).tolist()
+        square = fitted / (fitted + residual)
+        drawn = self.rng.multivariate_normal(left, spread, DRAWS, method="svd")
+        residuals, fits = np.maximum(drawn, [1e-300, 0.0]).T
+        found = fits / (fits + residuals)
         low, high = (float(np.quantile(found, share)) for share in ((1 - confidence) / 2, (1 + confidence) / 2))
         return square, (min(low, square), max(high, square))
 
-    def _explained(self) -> tuple[float, float]:
-        """Return the variance of the fitted values, and its standard error."""
+    def _explained(self) -> tuple[float, float, float]:
+        """Return the variance of the fitted values of whole rows, and the variances that sampling and the release's noise give to this number.
+
+        A quadratic form of an estimate b with covariance V is too large by tr(GV), and varies by 2 tr((GV)^2) where b is nothing.
+        """
         moments, n = self.moments, self.moments.rows
-        b, k = self.coordinates, self.slopes
-        gram = self.gram[:k, :k] / n
+        known, frame, k = moments.known, moments.frame, self.slopes
+        b, gram = self.coordinates.copy(), self.gram[:k, :k] / n
         if moments.layout.intercept:  # about the means, weighted ones too; the constant may be of any length
             gram = gram - np.outer(self.gram[:k, -1], self.gram[:k, -1]) / self.gram[-1, -1] / n
-        explained = max(float(b[:k] @ gram @ b[:k]), 0.0)
-        slope = 2 * gram @ b[:k]
-        whole = self.sampling + self._covariance(b, moments.known.inverse)
-        fitted = float(slope @ whole[:k, :k] @ slope)
-        # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
-        squares = np.outer(b[:k] ** 2, b[:k] ** 2) * self.gram_variance[:k, :k]
-        release = (2 * float(squares.sum()) - float(np.trace(squares))) / n**2
-        return explained, math.sqrt(max(fitted, 0.0) + max(release, 0.0) + 2 * explained**2 / n)
+            b[-1] = -float(self.gram[-1, :k] @ b[:k]) / self.gram[-1, -1]
+        alone, added = self.sampling, self._covariance(self.coordinates, known.inverse)
+        drift, whole = gram @ alone[:k, :k], gram @ (alone + added)[:k, :k]
+        value = float(b[:k] @ gram @ b[:k]) - float(np.trace(whole))
+        size = max(value, 0.0)
+        slope = gram @ b[:k]
+        sampled = 4 * float(slope @ alone[:k, :k] @ slope) + 2 * float(np.trace(drift @ drift)) + 2 * size**2 / n
+        # Noise e of the cross moments and N of the Gram move it by 2 u'e + u'N c, to first order: u is b about the means, c is u - 2 (b - start).
+        u = known.vectors @ (known.vectors.T @ b)
+        pairs = np.outer(u, u - 2 * (self.coordinates - frame.start))
+        entries = 0.5 * self.gram_variance * np.square(pairs + pairs.T)
+        released = 4 * float(self.moments.xy[1] @ u**2) + float(entries.sum())
+        released -= float(self.gram_variance.diagonal() @ pairs.diagonal() ** 2)
+        released = released / n**2 + 2 * float(np.trace(whole @ whole) - np.trace(drift @ drift))
+        longer = self._longer(gram)
+        released = longer**2 * max(released, 0.0) + (UNSURE * (longer - 1) * size) ** 2
+        return longer * value, longer**2 * sampled, released
+
+    def _longer(self, gram: Matrix) -> float:
+        """Return how many times more whole rows vary than the shortened ones of a refinement: standardised columns have a variance of 1."""
+        moments = self.moments
+        if not moments.frame.refined or moments.layout.weighting is not None or not self.slopes:
+            return 1.0
+        at_sites = set(moments.layout.at_sites)
+        own = [value for at, value in enumerate(gram.diagonal().tolist()) if at not in at_sites]
+        return float(np.clip(1 / max(float(np.median(own)), 0.25), 1.0, 4.0)) if own else 1.0

@@ -33,6 +33,7 @@ from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 from unpooled.totals.total import Summed
 from unpooled.totals.weights import Weighting, weighting_of
+from unpooled.totals.whole_rows import leaving_out, needed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -77,6 +78,8 @@ class MomentsLayout:
     weighting: Weighting | None = None
     #: The sites that have a constant of their own; None: they share one.
     sites: SiteConstants | None = None
+    #: The declared columns whose missing values leave a row out.
+    left_out: tuple[Column, ...] = ()
 
     @classmethod
     def of(
@@ -94,6 +97,7 @@ class MomentsLayout:
         sites: SiteConstants | None = None,
     ) -> MomentsLayout:
         """Return the design of these declared columns, one of which is the response, for this many rows in all."""
+        asked, columns = columns, [needed(column) for column in columns]
         named = [column for column in columns if column.name == response]
         weighting = weighting_of(weights, {column.name: column for column in columns}, (response,), rows)
         features = tuple(column for column in columns if column.name not in {response, weights})
@@ -116,7 +120,8 @@ class MomentsLayout:
         if not intercept:  # without a constant nothing can be centred: ranges are made symmetric about 0
             features, named = tuple(symmetric(c) for c in features), [symmetric(named[0])]
         grid = integer_grid(rows, 2)
-        return cls(features, named[0], grid, geometry, norm, intercept, others, formula, sources, weighting, sites)
+        left_out = leaving_out(asked, {response, weights, *(column.name for column in sources or features)})
+        return cls(features, named[0], grid, geometry, norm, intercept, others, formula, sources, weighting, sites, left_out)
 
     @cached_property
     def coding(self) -> Coding:
@@ -150,7 +155,9 @@ class MomentsLayout:
     @property
     def declared(self) -> tuple[Column, ...]:
         """Return the declared columns that a row is made of: what new rows have, too."""
-        return tuple(column for column in self.sources or self.features if self.sites is None or column.name != SITE)
+        asked = {column.name: column for column in self.left_out}  # what new rows lack, the rows of a fit never did
+        held = (column for column in self.sources or self.features if self.sites is None or column.name != SITE)
+        return tuple(asked.get(column.name, column) for column in held)
 
     def is_site(self, feature: int) -> bool:
         """Return True if this feature is the column of sites."""

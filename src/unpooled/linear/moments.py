@@ -93,6 +93,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origins: tuple[ReleasedInput, ...] = ()
     #: Whether ranges were narrowed to multiples of noisy deviations.
     narrowed: bool = False
+    #: The declared columns whose missing values left a row out.
+    left_out: tuple[Column, ...] = ()
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -104,6 +106,7 @@ def parts_of(stored: StoredMoments) -> Parts:
     shape = stored.features, stored.response, stored.grid, geometry, stored.norm, stored.intercept
     weighting = None if stored.weights is None else Weighting(stored.weights, stored.rows)
     layout = MomentsLayout(*shape, formula=stored.formula, sources=stored.sources, weighting=weighting, sites=_sites(stored))
+    layout = replace(layout, left_out=stored.left_out)
     square = (layout.size + 1, layout.size + 1)
     frame = None if stored.frame is None else Coordinates.of(stored.frame)
     fits = frame is None or {frame.widths.size, frame.centres.size, frame.start.size} == {layout.size}
@@ -297,6 +300,11 @@ class Moments(Result):
         whole = self.gram[last, last] * self.frame.widths[last] ** 2 / self.frame.mean_weight
         return float(np.clip(whole, self.rows / 4, self.rows))
 
+    @property
+    def _per_row(self) -> float:
+        """Return the sampling variance of a row's score per unit of its second moments and of the residual variance."""
+        return self.weight / self.rows * self.frame.sampling
+
     @cached_property
     def known(self) -> KnownDirections:
         """Return the directions that the Gram determines, without those along which no row varies (THEORY.md, section 10)."""
@@ -381,7 +389,7 @@ class Moments(Result):
     def least_squares(self, noise_precision: float | str = ESTIMATE) -> tuple[Row, Matrix, float]:
         """Return (coefficients in coordinates, what their sampling covariance is times, residual variance) over the known directions."""
         noise = self._noise_variance(noise_precision)
-        sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
+        sampling = sampling_covariance(self.known, noise * self._per_row, self.meat)
         return self.frame.start + self.known.inverse @ self._cross, sampling, noise
 
     def met(self, coefficients: Row) -> Matrix:
@@ -431,7 +439,7 @@ class Moments(Result):
             noise = self.residual_variance()
         if prior is not None:
             mean = frame.start + self.known.inverse @ self._cross
-            sampling = sampling_covariance(self.known, noise * (self.weight / self.rows), self.meat)
+            sampling = sampling_covariance(self.known, noise * self._per_row, self.meat)
             return self._in_own_units(*behind_prior(self.known, mean, sampling + self.met(mean), prior), noise)
         return self._in_own_units(*self.behind_rows(noise), noise)
 
@@ -439,7 +447,7 @@ class Moments(Result):
         """Return the mean and covariance of the coefficients behind the rows, in coordinates, without a prior about 0."""
         found, spread = least_squares_state(self.noisy, self.frame.least)
         gram = noisy_gram.repaired(self._invertible, self.xx[1])
-        return self.frame.start + found, spread + noise * (self.weight / self.rows) * np.linalg.inv(gram)
+        return self.frame.start + found, spread + noise * self._per_row * np.linalg.inv(gram)
 
     def residual_variance(self) -> float:
         """Return the residual variance of the rounds' coefficients, which are nearly the rows' own; never below the noise of that number."""
@@ -524,7 +532,10 @@ class Moments(Result):
         meat = (None, None) if self.meat is None else tuple(Array.of(numbers) for numbers in self.meat)
         own = (frame, self.holds, d.formula, d.sources, weights, str(self.covariance), *meat, self.nuisance)
         stored = msgspec.structs.replace(
-            StoredMoments(*head, *released, *own), origins=self.known_origins, narrowed=self.narrowed
+            StoredMoments(*head, *released, *own),
+            origins=self.known_origins,
+            narrowed=self.narrowed,
+            left_out=d.left_out,
         )
         return with_stored_sites(stored, d.sites)
 

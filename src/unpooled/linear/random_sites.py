@@ -8,7 +8,7 @@ mixed model (Theorem B.18), and the noise of the sites' sums is no spread betwee
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,12 +76,18 @@ def tables_with_sites(moments: FittedMoments, reference: Mapping[str, str], codi
 
 
 def random_tables(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> RandomTables:
-    """Return the tables of released moments whose sites' constants are drawn around a mean."""
+    """Return the tables of released moments whose sites' constants are drawn around a mean; each with its own where fewer than two are determined."""
     whole = tables_of(moments, {name: level for name, level in reference.items() if name != SITE}, coding)
     coded = _others(whole.coded)
     estimates, spread, used = _around_mean(whole.estimates, whole.coded, coded, moments.frame.centres)
     sites = len(whole.coded.factor(SITE).levels)
     _, _, within = moments.least_squares()
+    within *= moments.frame.response_width**2 * moments.layout.largest
+    words = (*spread_words(spread, used, sites), *whole.assumed)
+    if used < POOLED:  # then the lines of constants of their own are all that can be printed
+        fixed = tables_of(moments, reference, coding)
+        own = {field.name: getattr(fixed, field.name) for field in fields(fixed)}
+        return RandomTables(**own | {"assumed": words, "within": within})
     return RandomTables(
         estimates,
         coded,
@@ -91,12 +97,14 @@ def random_tables(moments: FittedMoments, reference: Mapping[str, str], coding: 
         whole.statement,
         reference=whole.reference,
         coding=coding,
-        assumed=(*spread_words(spread, used, sites), *whole.assumed),
+        common=whole.common,
+        assumed=words,
         made=whole.made,
+        crowded=whole.crowded,
         cut=whole.cut,
         moments=moments,
         spread=spread,
-        within=within * moments.frame.response_width**2 * moments.layout.largest,
+        within=within,
     )
 
 

@@ -243,6 +243,38 @@ class ResidualCounts:
         middle = len(self.cuts)
         return self.both[middle + 1 :] if sign > 0 else self.both[:middle][::-1]
 
+    def uncut(self, clip: float) -> tuple[float, float]:
+        """Return (the share of residuals inside the clip, the mean square of clipped ones over the square of that share), in deviations of residuals.
+
+        The second is the sampling variance of slopes beside that of least squares. Both are those of normal residuals as far as the counts are noise.
+        """
+        if clip == math.inf:
+            return 1.0, 1.0
+        share, noise = self.beyond(clip)
+        told = _TUNED.inside_deviation**2 / (_TUNED.inside_deviation**2 + noise**2)
+        normal = math.erfc(clip / math.sqrt(2))
+        outside = normal + told * (share - normal)
+        beyond = (1 - clip**2) * normal + clip * math.sqrt(2 / math.pi) * math.exp(-(clip**2) / 2)
+        square = 1 - beyond - told * (self._excess(clip) - beyond)
+        inside = max(1 - outside, _TUNED.inside_least)
+        return inside, max(square / inside**2, _TUNED.efficiency_least)
+
+    def _excess(self, clip: float) -> float:
+        """Return what the squares of residuals beyond the clip have more than that of the clip, of all rows, counted outwards while noise does not hide it."""
+        starts, ends = np.array(self.cuts), np.array([*self.cuts[1:], math.inf])
+        near = np.clip(
+            clip, starts, ends
+        )  # inside a cell the density of a tail falls about like the inverse square of the distance
+        part = (1 / near - 1 / ends) / (1 / starts - 1 / ends)
+        squares = near * np.where(np.isinf(ends), near, ends) - clip**2
+        hidden, total = _TUNED.hidden * math.sqrt(2 * self.variance), 0.0
+        for sign in (1, -1):
+            for start, count, more in zip(self.cuts, self.side(sign).tolist(), (part * squares).tolist(), strict=True):
+                if start >= _TUNED.core and count < hidden:
+                    break
+                total += max(count, 0.0) * max(more, 0.0)
+        return total / self.rows
+
     def end(self) -> float:
         """Return where residuals end, if the noise of a count is so small that it says so exactly; else infinity."""
         if _TUNED.exact * math.sqrt(self.variance) > 1:

@@ -234,8 +234,11 @@ def clip_of(noise: float) -> float:
 
 
 def afforded(noise: float, rows: int) -> float:
-    """Return the typical lengths of a row at which the last round's noise is half the sampling error, for residuals clipped by ``clip_of``."""
-    return AFFORDED / (clip_of(noise) * noise * math.sqrt(rows)) if noise else math.inf
+    """Return the typical lengths of a row at which the last round's noise is half the sampling error, for residuals clipped by ``clip_of``.
+
+    Residuals are taken to be clipped at no less than ``open_clip``: longer rows make the noise of second moments larger, which hides lines.
+    """
+    return AFFORDED / (max(clip_of(noise), _TUNED.open_clip) * noise * math.sqrt(rows)) if noise else math.inf
 
 
 def clip_of_focus(noise: float) -> float:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 #: What a missing value becomes. refuse: an error before any charge; absent: it contributes zero;
 #: indicator: zero, and one more coded column says that it was missing.
-Missing = Literal["refuse", "absent", "indicator"]
+Missing = Literal["refuse", "complete", "absent", "indicator"]
+#: The rule by which rows without a value contribute nothing.
+COMPLETE = "complete"
 _RULES = get_args(Missing)  # once: there are many columns
 
 #: Days in each unit that a column of dates may count; a year is the calendar's mean one.
@@ -164,8 +166,9 @@ class Bounds:
         implies the range [-norm, norm] for every column, to which nothing is clipped; other ranges are clipped to first.
     categories : mapping from column name (or index) to its values, optional
         The declared categories of columns that are not numbers.
-    missing : {"refuse", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
-        What a missing value becomes: an error; nothing (the middle of the range); or nothing, and a coded column that says so.
+    missing : {"refuse", "complete", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
+        What a missing value becomes: an error; a row that is left out ("complete", for tables); nothing (the middle of the range); or nothing, and a
+        coded column that says so.
 
     """
 
@@ -350,7 +353,10 @@ _READ = 1 << 24
 _FEW = 2
 
 #: In these words whichever way a column is held.
-_MISSING = "column {!r} holds {}: declare missing = 'absent' or 'indicator', or clean the column"
+_MISSING = (
+    "column {!r} holds {}, and its declaration does not say what becomes of it: for a table declare missing = 'complete' (such rows are left out: right "
+    "unless missingness depends on the response), for predictions 'indicator', or clean the column"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -393,7 +393,7 @@ def run_in_process(
     draw = _name_of_draw(plan, tables)
     claim = None if budget is None else budget.claim(plan, draw)
     for card in plan.study.members:
-        ledger = Ledger.in_memory((roots or {}).get(card.name))
+        ledger = Ledger.in_memory((roots or {}).get(card.name) or _root_of(plan, card.name))
         keys = KeySource(ledger.root_key)
         parties[card.name] = Party(
             card.name,
@@ -422,6 +422,12 @@ def _name_of_draw(plan: Plan, tables: Mapping[str, Table]) -> str:
         return secrets.token_hex(32)
     held = [(name, table.digest.hex()) for name, table in sorted(tables.items())]
     return sha256(msgspec.json.encode((plan.hash, held))).hexdigest()
+
+
+def _root_of(plan: Plan, name: str) -> bytes | None:
+    """Return the root key of a member of a simulation, so that masks and shares are the same every time; None, for one that nobody knows, of real studies."""
+    seed = plan.study.simulation_seed
+    return None if seed is None else KeySource.simulation(seed).stream("root of a member", name).key
 
 
 def _shared(model: Model, plan: Plan) -> Model:

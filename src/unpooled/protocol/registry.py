@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from unpooled.errors import UsageError, listed
+from unpooled.privacy.bounds import COMPLETE
+from unpooled.privacy.declared import COLUMNS as SPLIT_COLUMNS
 from unpooled.privacy.declared import Parameter, parameters_of
 from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.messages import Ask, check_reply_type
@@ -416,6 +418,8 @@ class Model:
     covers_labels: frozenset[Unit] = frozenset()
     #: Whether a study of it may protect all rows of an id together.
     households: bool = False
+    #: Whether a study may leave out rows without a value that it needs: ``missing = "complete"``.
+    gaps: bool = False
     #: What becomes of its coefficients, :data:`RELEASED` or :data:`KEPT`: guards ask this, and no class or name. Empty: it says nothing of them.
     coefficients: str = ""
     #: Refuses, at a party and before anything is sent, data that a plan cannot use.
@@ -469,6 +473,16 @@ class Model:
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
             raise UsageError(msg)
+        gaps = sorted({column.name for card in study.parties for column in card.columns if column.missing == COMPLETE})
+        joint = study.parameters.get("split") == SPLIT_COLUMNS
+        if gaps and (joint or not self.gaps):
+            leaving = ", ".join(row.name for row in own_rows() if row.gaps)
+            whose = "a study of columns at several parties" if joint else f"model {study.row!r}"
+            msg = (
+                f'{whose} leaves no rows out: column {gaps[0]!r} declares missing = "complete", which is for rows at different parties and the models '
+                f'{leaving}; declare "absent" or "indicator", or leave such rows out at every party before'
+            )
+            raise UsageError(msg).at(column=gaps[0])
         plan = self.compile_plan(study)
         if others := sorted(set(study.trust) - set(self.roles)):
             has = f"the roles of its [trust] are {listed(list(self.roles))}" if self.roles else "it needs no trust"

@@ -17,6 +17,7 @@ from unpooled.totals.modes import collect
 from unpooled.totals.secure_sum import exchange_keys
 from unpooled.totals.total import COUNT, DESCENT, counting, of_units, rows_of
 from unpooled.totals.weights import WEIGHTS
+from unpooled.totals.whole_rows import moved as moved_by_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
@@ -48,19 +49,27 @@ def strength(study: Study, aggregation: Aggregation, weighting: Weighting | None
 
 
 def totals_of(
-    study: Study, vectors: Callable[[Adjacency], Iterable[Summed]], weighting: Weighting | None = None
+    study: Study,
+    vectors: Callable[[Adjacency], Iterable[Summed]],
+    weighting: Weighting | None = None,
+    *,
+    gaps: bool = False,
 ) -> dict[str, Summed]:
     """Return all totals of a plan by name and in order: the count of rows and the sum of weights where needed, then the model's own.
 
-    ``vectors`` gives the model's own for each adjacency; their shares are parts of what counts and weights leave of the budget.
+    ``vectors`` gives the model's own for each adjacency; their shares are parts of what counts and weights leave of the budget. With ``gaps`` rows may
+    contribute nothing to any of them (Theorem B.20).
     """
-    totals = {vector.name: vector for vector in counting(study)}
+    totals = {vector.name: vector for vector in counting(study, gaps=gaps)}
     if weighting is not None:
         totals[WEIGHTS] = of_units(study, dict.fromkeys(Adjacency, weighting.vector()))
     left = 1 - sum(vector.share for vector in totals.values())
     moved = {how: {vector.name: vector for vector in vectors(how)} for how in Adjacency}
     for name in moved[Adjacency.REPLACE]:
-        vector = of_units(study, {how: made[name] for how, made in moved.items()})
+        made_so = {how: made[name] for how, made in moved.items()}
+        if gaps:
+            made_so = {how: moved_by_gaps(vector, made_so, how) for how, vector in made_so.items()}
+        vector = of_units(study, made_so)
         totals[name] = replace(vector, share=vector.share * left)
     return totals
 
@@ -122,7 +131,12 @@ class Rounds(Generic[Summing]):
     @property
     def rows(self) -> int:
         """Return the number of rows of the parties in the last total."""
-        return rows_of(self.plan.study, self.participants, self.count)
+        return rows_of(self.plan.study, self.participants, self.count, gaps=self.gaps)
+
+    @property
+    def gaps(self) -> bool:
+        """Return True if rows may contribute nothing, so that a noisy count says how many do."""
+        return COUNT in self.design.totals and self.design.totals[COUNT].gaps
 
     @property
     def counted(self) -> float:

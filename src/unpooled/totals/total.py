@@ -135,6 +135,8 @@ class Summed:
     scale: float | None = None
     #: How many rounds it has, each a release of its own that gets an equal part of the share.
     count: int = 1
+    #: Whether rows may contribute nothing to any total: those without a value that the model needs.
+    gaps: bool = False
 
     def step(self, act: str) -> str:
         """Return the name of one of its steps."""
@@ -185,24 +187,29 @@ COUNT = "count"
 #: The totals of gradients, one for every round.
 DESCENT = "descent"
 #: Its share of the squared budget.
-_COUNT_SHARE = table("totals").count_share
+_TUNED = table("totals")
+_COUNT_SHARE = _TUNED.count_share
 
 
-def counting(study: Study) -> Iterator[Summed]:
-    """The number of rows that count, where an id may have several: nobody else knows it."""
-    if study.household_rows > 1:
+def counting(study: Study, *, gaps: bool = False) -> Iterator[Summed]:
+    """The number of rows that count, where an id may have several or rows may have ``gaps``: nobody else knows it."""
+    if study.household_rows > 1 or gaps:
         reach = {unit: Reach(1.0, 1) for unit in ROWWISE}
-        vector = Summed(COUNT, (Block(1, 1.0),), reach, 1, _COUNT_SHARE)
+        vector = Summed(COUNT, (Block(1, 1.0),), reach, 1, _COUNT_SHARE, gaps=gaps)
         yield of_units(study, dict.fromkeys(Adjacency, vector))  # a row more or less, however it changes
 
 
-def rows_of(study: Study, participants: Iterable[str], count: Total | None) -> int:
-    """Return the rows of these parties: as their cards say, or as a noisy count does, between one and all that could count of every id."""
+def rows_of(study: Study, participants: Iterable[str], count: Total | None, *, gaps: bool = False) -> int:
+    """Return the rows of these parties: as their cards say, or as a noisy count does, between one and all that could count of every id.
+
+    Where rows may have ``gaps``, the count is at least three deviations of its noise.
+    """
     cards = [study.card(name) for name in participants]
     most = sum(card.rows for card in cards)
     if count is None:
         return most
-    return round(min(max(float(count.values[0]), sum(card.people for card in cards)), most))
+    least = _TUNED.count_seen * float(count.deviations[0]) if gaps else sum(card.people for card in cards)
+    return round(min(max(float(count.values[0]), least), most))
 
 
 @dataclass(frozen=True, slots=True)

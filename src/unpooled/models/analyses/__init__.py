@@ -47,6 +47,7 @@ MODEL: Model = Model(
     coordinate,
     ResultReading(panels=panels, terms=terms, tables=tables, foot=foot, parts=parts, read_again=result_of),
     households=True,
+    gaps=True,
     check=_check,
     notes=_notes,
     more_steps=_steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from unpooled.errors import UsageError, listed
@@ -109,6 +109,7 @@ def _lines(plan: Plan, result: Any, term: str, confidence: float) -> tuple[tuple
             (),
             f"its fit has no standard errors (method {result.method!r}: {sum(c.rows for c in plan.study.parties)} rows are too few for this epsilon)",
         )
+    tables = replace(tables, common={})  # what is common differs between sites, and their lines have to be the same
     try:
         return tuple(t for t in tables.contrast(term, confidence=confidence).terms if t.identified and t.std_error > 0), ""
     except UsageError:

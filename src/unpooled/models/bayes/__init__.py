@@ -18,6 +18,7 @@ MODEL = Model(
     ResultReading(panels=panels, foot=foot, types=(BayesResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
     households=True,
+    gaps=True,
     template=TEMPLATE,
     roles=(AGGREGATION,),
     releases={

@@ -59,6 +59,7 @@ from unpooled.totals.modes import aggregation_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.total import Aggregation, Summed
 from unpooled.totals.weights import Weighting
+from unpooled.totals.whole_rows import whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -488,8 +489,8 @@ class BayesDesign:
     untabled: str = ""
 
     def seen(self, table: Table) -> Table:
-        """Return a party's table with the columns that the formula makes."""
-        return self.layout.seen(table)
+        """Return a party's rows that count, with the columns that the formula makes."""
+        return self.layout.seen(whole_rows(table, self.layout.left_out))
 
     def at_site(self, table: Table, party: str) -> Table:
         """Return a party's table with the column of sites, where they have constants of their own."""
@@ -602,7 +603,7 @@ def design_of(study: Study, method: str | None = None, grid: int | None = None) 
             return _moments(design, adjacency, estimates=method is None)
         return _rounds(design, adjacency)
 
-    return replace(design, totals=totals_of(study, vectors, layout.weighting))
+    return replace(design, totals=totals_of(study, vectors, layout.weighting, gaps=bool(layout.left_out)))
 
 
 def _spent(

@@ -449,7 +449,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
     ) -> LinearSummary:
         """Return the table to publish: estimates with standard errors, tests and intervals, free of charge; ``adjust="holm"`` for many tests.
 
-        Levels of a column are compared with its first declared one, with ``reference={"ward": "b"}``, or with their mean (``coding="sum"``).
+        Levels of a column are compared with its first declared one (with the commonest where the release shows that the first is rare), with
+        ``reference={"ward": "b"}``, or with their mean (``coding="sum"``).
         Estimates are generalised least squares, unbiased for tests of nothing: ``coef_``, which predicts, is shrunk and may differ.
         """
         return self._tables().summary(confidence, adjust, reference=reference, coding=coding)

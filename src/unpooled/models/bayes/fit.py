@@ -247,6 +247,9 @@ def _one_release(rounds: Rounds[BayesDesign]) -> Generator[list[Ask], Replies, t
     total = yield from rounds.total(MOMENTS, settings)
     moments = Moments.decode(layout, total, rounds.rows, plan.hash, str(plan.statement), holds=plan.statement.holds)
     moments = replace(moments, narrowed=bool(settings))
+    if rounds.gaps and rounds.count is not None and layout.intercept and layout.weighting is None:
+        one = layout.size - 1  # how many rows count is no public number
+        moments.variance[one, one] = float(rounds.count.deviations[0]) ** 2
     if squares is not None:
         moments.gram[-1, -1] = float(squares.values[0]) / layout.grid**2
         moments.variance[-1, -1] = (float(squares.deviations[0]) / layout.grid**2) ** 2

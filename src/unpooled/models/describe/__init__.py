@@ -89,6 +89,7 @@ MODEL = Model(
     ),
     outlook=outlook,
     households=True,
+    gaps=True,
     template=TEMPLATE,
     releases={
         "sums": "the number of values, their sum and their sum of squares in each column",

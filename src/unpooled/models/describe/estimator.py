@@ -110,14 +110,13 @@ class DescribedBounds(_Described):
 
     @property
     def bounds_(self) -> Bounds:
-        """Return ranges by name, missing values as "absent" where any were seen."""
+        """Return ranges by name. What becomes of missing values they do not say: ``dataclasses.replace(bounds, missing="complete")`` does."""
         return self.bounds([r.column for r in self.ranges_])
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """Return the bounds of some of the columns, with the price of all: they were released together."""
         chosen: dict[str | int, Any] = {r.column: (r.low, r.high) for r in self.ranges_ if r.column in set(columns)}
-        missing: dict[str | int, Any] = {r.column: "absent" for r in self.ranges_ if r.column in chosen and r.missing > 0}
-        return Bounds(chosen, missing=missing, paid=self.plan_.origins(BOUNDS_INPUT))
+        return Bounds(chosen, paid=self.plan_.origins(BOUNDS_INPUT))
 
     def range(self, column: str) -> tuple[float, float]:
         """Return (low, high) of one column, which carries its price to an estimator's ``y_bounds`` and the like."""

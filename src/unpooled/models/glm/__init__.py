@@ -18,6 +18,7 @@ MODEL = Model(
     ResultReading(panels=panels, foot=foot, types=(GlmResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
     households=True,
+    gaps=True,
     template=TEMPLATE,
     roles=(AGGREGATION,),
     releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},

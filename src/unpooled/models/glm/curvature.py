@@ -348,6 +348,8 @@ class Contrasts(GlmShape):
 
     rates: Row = field(default_factory=lambda: np.full(2, 0.5))
     labels: tuple[str, ...] = ()
+    #: The deviation of the noise of a released rate.
+    unsure: float = 0.0
 
     @cached_property
     def _basis(self) -> tuple[Row, Matrix]:
@@ -572,7 +574,8 @@ def shape_of(design: GlmDesign, total: Total, rows: int, counted: float) -> GlmS
         return Intervals(design, table.rate, (max(1.0, met), met), table)
     if isinstance(base, ClassRates) and isinstance(family, Softmax):
         rates = base.rates(total, rows)
-        return Contrasts(design, 0.0, family.rates_units(rates), rates, family.labels)
+        unsure = float(total.deviations.max()) / rows
+        return Contrasts(design, 0.0, family.rates_units(rates), rates, family.labels, unsure)
     mean, rate = base.decode(total, counted)
     assert isinstance(family, RowFamily)
     return GlmShape(design, rate, family.units(mean), mean=mean)

@@ -128,6 +128,8 @@ class GlmSchedule:
     #: As ``LONG``, of this study's Newton step, and the same for the rows of its second moments.
     long: float = LONG
     stretch: float = LONG
+    #: Whether pulls of two classes are balanced: where noise counts.
+    balanced: bool = False
 
     @property
     def passes(self) -> int:
@@ -189,13 +191,14 @@ def schedule_of(
     meat: float = 0.0,
     calibrates: bool = False,
     drawn: bool = False,
+    balances: bool = False,
     errors_from: float = WORTH_ERRORS,
 ) -> GlmSchedule:
     """Return the rounds of this method, or of the one that serves a study of this k best.
 
     ``tailed``: a response may be far from its mean; ``wider``: above 1 a dispersion is estimated, and pulls have this many times the bound; ``meat``: the share of the squared budget that a sandwich covariance takes; ``rows``: of the study;
     ``drawn``: there are earlier models; ``calibrates``: the response is one of two classes whose probabilities a histogram along the score tells;
-    ``errors_from``: the k from which on standard errors are worth their part.
+    ``balances``: pulls of its classes may be balanced; ``errors_from``: the k from which on standard errors are worth their part.
     """
     if method is GlmMethod.MEAN:
         return GlmSchedule(method)
@@ -223,7 +226,7 @@ def schedule_of(
         return _toward(k, coefficients, max_passes)
     left = max_passes - calibrates
     if method is GlmMethod.NEWTON:
-        found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat)
+        found = _refined(k, coefficients, left, rows=rows, tailed=tailed, wider=wider, meat=meat, balances=balances)
     else:
         found = _along_gradients(k, coefficients, left - 2, tailed=tailed)
     return found.calibrated(k, drawn=drawn) if calibrates else found
@@ -250,11 +253,12 @@ def _step(coefficients: int) -> float:
 
 
 def _refined(
-    k: float, coefficients: int, max_passes: int, *, rows: int, tailed: bool, wider: float, meat: float
+    k: float, coefficients: int, max_passes: int, *, rows: int, tailed: bool, wider: float, meat: float, balances: bool
 ) -> GlmSchedule:
     """Return rounds of gradients and the Newton steps after them."""
     rounds = _rounds(k, max_passes - _BESIDE - (meat > 0))
     shares = _TUNED.shares("dispersed_shares") if wider > 1 else _TUNED.shares("newton_shares")
+    shares = _TUNED.shares("balanced_shares") if balances else shares
     base, scales, descent, cells, score, information = (shares[name] * (1 - meat) for name in _NEWTON)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
     afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _TUNED.most_deviations)
@@ -284,6 +288,7 @@ def _refined(
         step=_step(coefficients),
         long=long,
         stretch=stretch,
+        balanced=balances and afforded < AMPLE,
     )
 
 

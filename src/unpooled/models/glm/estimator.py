@@ -258,6 +258,10 @@ class _GlmPredictions(Tabled, Followed, StudyEstimator):
         u = self.linear_predictor(X, exposure, offset, sites=sites)
         if self.family == SURVIVAL:
             return u
+        if _has_classes(self) and np.isnan(u).any():
+            raise DataError(
+                "a row lacks a value that the model needs and has no most likely class: predict_proba gives nan for it"
+            )
         if self.family == MULTINOMIAL:
             return np.asarray(self.classes_[u.argmax(axis=1)])
         if self.family in TWO_CLASSES:

@@ -10,7 +10,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from unpooled.families import RowFamily
-from unpooled.inference.coordinates import Clipping
+from unpooled.families.logistic import Logistic
+from unpooled.inference.coding import commonest, commonest_levels
+from unpooled.inference.coordinates import Clipping, crowded_columns
 from unpooled.inference.estimates import Estimates, wald_lines
 from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import (
@@ -21,6 +23,7 @@ from unpooled.inference.priors import (
     posterior_of,
     told_of,
 )
+from unpooled.inference.sites import SITE
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.posterior import drawn_to_model
 from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds, believed_slopes, score_posterior
@@ -72,6 +75,8 @@ class GlmFit(Rounds[GlmDesign]):
     #: What a request begins with: means and deviations of the columns, or the slopes along which the rounds are.
     standard: Standard | None = None
     head: tuple[float, ...] = ()
+    #: The deviation of the noise of a released mean of a coded column.
+    unsure: float = 0.0
 
     def begun(self, total: Total) -> None:
         """Take what the first total tells: sums of responses and of what they are exposed to, of the parties that take part."""
@@ -85,6 +90,30 @@ class GlmFit(Rounds[GlmDesign]):
                 float(total.deviations[0]) / design.base.grid / self.rows,
             )
 
+    @property
+    def common(self) -> dict[str, str]:
+        """Return the commonest level, or class, of columns whose declared reference is rare by the released shares."""
+        layout, shape, found = self.design.layout, self.shape, {}
+        if isinstance(shape, Contrasts):
+            label = commonest(shape.labels, shape.rates.tolist(), shape.labels[0], shape.unsure)
+            found = {} if label is None else {self.design.parameters.response: label}
+        if self.standard is None or self.design.schedule.exact or not layout.intercept:
+            return found
+        coded = replace(layout.terms, factors=tuple(f for f in layout.terms.factors if f.name != SITE))
+        shares = dict(zip(coded.names, self.standard.middle.tolist(), strict=False))
+        return found | commonest_levels(coded, shares, self.unsure)
+
+    @property
+    def crowded(self) -> tuple[str, ...]:
+        """Return the sentences about columns of numbers whose released mean is near an end of a wide range."""
+        layout = self.design.layout
+        if self.standard is None or self.design.schedule.exact:
+            return ()
+        first = np.searchsorted(layout.coding.attribute, range(len(layout.features)))
+        widths = layout.half_widths[first]
+        means = layout.centres[first] + widths * self.standard.middle[first]
+        return crowded_columns(layout.features, means, widths * self.standard.width[first])
+
     def standardised(self) -> Generator[list[Ask], Replies, None]:
         """Ask for the means and deviations of the columns; a study without noise takes the declared ones."""
         design = self.design
@@ -93,6 +122,7 @@ class GlmFit(Rounds[GlmDesign]):
         else:
             total = yield from self.total(SCALES)
             self.standard = design.scales.decode(total, self.rows)
+            self.unsure = float(total.deviations[: design.scales.count].max(initial=0.0)) / design.layout.grid / self.rows
         self.head = self.standard.settings
 
     def at(self, start: Row) -> tuple[float, ...]:
@@ -567,6 +597,9 @@ def _step(
     """
     back, inverse = fit.back, known.inverse
     scores = dispersion * (known.information - np.diag(fit.penalty))
+    family = fit.design.family
+    if isinstance(family, Logistic) and family.balanced:
+        scores = dispersion * _of_balanced(family, noisy_gram.psd_part(known.information), start)
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
     sampling = inverse @ scores @ inverse
@@ -583,6 +616,21 @@ def _step(
     return Estimates.of(
         fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still, fit.shape.are_slopes
     )
+
+
+def _of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
+    """Return the second moments of balanced scores, from the information at these coefficients, as of rows that are normal under its weights.
+
+    A record's score has a times the weight that it has in the information, a function of its linear predictor alone.
+    """
+    whole = float(information[-1, -1]) / CONSTANT**2
+    middle = information[-1] / CONSTANT / whole
+    spread = information / whole - np.outer(middle, middle)
+    deviation = math.sqrt(max(float(start @ spread @ start), 1e-12))
+    along = spread @ start / deviation
+    level, tilt, bend = family.balance(float(middle @ start), deviation)
+    found = level * information / whole + tilt * (np.outer(middle, along) + np.outer(along, middle))
+    return np.asarray(whole * noisy_gram.psd_part(found + bend * np.outer(along, along)))
 
 
 def _result(
@@ -632,4 +680,6 @@ def _result(
         shape.table if isinstance(shape, Intervals) else None,
         lines,
         None if drawing is None else drawing.drawn,
+        fit.common,
+        fit.crowded,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from unpooled.errors import UsageError
 from unpooled.families import Response
+from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed
@@ -68,6 +69,7 @@ from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
+from unpooled.totals.whole_rows import leaving_out, needed, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,8 +121,8 @@ class GlmDesign:
     untabled: str = ""
 
     def seen(self, table: Table) -> Table:
-        """Return a party's table with the columns that the formula makes."""
-        return self.layout.seen(table)
+        """Return a party's rows that count, with the columns that the formula makes."""
+        return self.layout.seen(whole_rows(table, self.layout.left_out))
 
     def at_site(self, table: Table, party: str) -> Table:
         """Return a party's table with the column of sites, where they have constants of their own."""
@@ -325,6 +327,7 @@ def _schedule(
         meat=meat,
         calibrates=calibrates,
         drawn=bool(parameters.prior),
+        balances=_balances(parameters, responses),
         errors_from=WORTH_ERRORS if goal is Goal.PREDICTIONS else min(WORTH_ERRORS, WORTH_LINES),
     )
     large = method is GlmMethod.AUTO and _entries(responses, len(layout.coding.attribute) + 1) > MOST_ENTRIES
@@ -351,7 +354,7 @@ def design_of(study: Study) -> GlmDesign:
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)
-    responses = responses_of(parameters, {column.name: column for column in first.columns}, rows)
+    responses = responses_of(parameters, {column.name: needed(column) for column in first.columns}, rows)
     _check_rows(parameters, responses)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
     features = tuple(column for column in first.columns if column.name not in responses.names)
@@ -366,6 +369,8 @@ def design_of(study: Study) -> GlmDesign:
         formula=parameters.formula,
         sites=sites_of(study, parameters.site_effects, parameters.formula, intercept=parameters.fit_intercept),
     )
+    used = {*responses.names, *(column.name for column in layout.declared)}
+    layout = replace(layout, left_out=leaving_out(first.columns, used))
     check_formula(parameters.formula, tuple(name for name in (parameters.response, parameters.event) if name))
     responses = _shifted(parameters, layout, responses)
     check_prior(parameters, layout, responses)
@@ -378,6 +383,8 @@ def design_of(study: Study) -> GlmDesign:
     effective = _effective(responses, _columns(layout))
     prospect = Prospect(study, aggregation, responses.weighting, effective, WORTH_LINES)
     schedule = _schedule(parameters, responses, layout, prospect, rows, meat)
+    if schedule.balanced:
+        responses = replace(responses, family=Logistic(balanced=True))
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
     if not schedule.meat:
@@ -385,7 +392,18 @@ def design_of(study: Study) -> GlmDesign:
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
     said = untabled(Goal(parameters.goal), prospect) if parameters.method == GlmMethod.AUTO and not layout.sites else ""
     design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters, said)
-    return replace(design, totals=totals_of(study, lambda adjacency: _totals(design, adjacency), responses.weighting))
+    return replace(
+        design,
+        totals=totals_of(
+            study, lambda adjacency: _totals(design, adjacency), responses.weighting, gaps=bool(layout.left_out)
+        ),
+    )
+
+
+def _balances(parameters: Parameters, responses: Responses) -> bool:
+    """Return True where pulls of two classes may be balanced: of a fit with a constant, without an offset and a penalty."""
+    plain = not (parameters.ridge or responses.shifted)
+    return isinstance(responses.family, Logistic) and plain and parameters.fit_intercept
 
 
 def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from unpooled.families.logistic import Logistic
 from unpooled.inference import profiles
 from unpooled.inference.coordinates import Clipping
 from unpooled.inference.estimates import CONSTANT_TERM, Estimates
@@ -20,6 +21,7 @@ from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
+from unpooled.totals.whole_rows import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +69,10 @@ class GlmResult(msgspec.Struct, frozen=True):
     lines: tuple[tuple[float, float], ...] = ()
     #: How earlier models drew the fit; None without any.
     drawn: DrawnTo | None = None
+    #: The commonest level or class, as it was released, of columns whose declared reference is rare; of classes under the response's name.
+    common: dict[str, str] = {}
+    #: Sentences about the columns of which most rows that were scaled down are likely long.
+    crowded: tuple[str, ...] = ()
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -129,19 +135,31 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
         result.classes,
         reference=given.reference,
         coding=given.coding,
+        common=result.common,
         assumed=tuple(_assumed(plan, result)),
         made=layout.made,
         cut=result.clipping,
+        crowded=result.crowded,
         drawn=result.drawn,
     )
+
+
+#: The target of a table whose pulls are balanced.
+BALANCED = (
+    "target: records count by one over twice the larger of the chances of their two classes, which halves the noise: the same coefficients where the "
+    "log odds are linear in the columns, else those of the fit so weighted"
+)
 
 
 def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
+    yield from sentence(design.layout.left_out)
     if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance]
+    if isinstance(design.family, Logistic) and design.family.balanced:
+        yield BALANCED
     if result.family == POISSON and result.dispersion > _DISPERSED:
         yield (
             f"the variance of the counts is {result.dispersion:.3g} times their mean, and the standard errors hold that. Where it grows with the square "

@@ -260,6 +260,9 @@ class _PooledLogistic(Tabled, StackEstimator):
         result = self._run(study, tables).outcome.result
         self.__dict__.pop("released_", None)
         self._columns, self._newton, self.method_ = declared.columns, result.newton, self._said(study)
+        self._common = {
+            RESPONSE if name == study.parameters["response"] else name: level for name, level in result.common.items()
+        }
         self._lines = result.lines
         # Of several classes they stand class after class.
         self.coef_ = np.array([c.value for c in result.coefficients]).reshape(max(len(result.classes), 1), -1)
@@ -321,6 +324,7 @@ class _PooledLogistic(Tabled, StackEstimator):
             RESPONSE,
             str(self.plan_.statement),
             classes=self.plan_.design.responses.response.categories if several else (),
+            common=self._common,
         )
 
 

@@ -15,6 +15,7 @@ MODEL = Model(
     ResultReading(printed=printed, render=render, panels=panels, types=(Contingency,), terms=terms, foot=foot),
     outlook=outlook,
     households=True,
+    gaps=True,
     template=TEMPLATE,
     releases={"table": "the count of rows, or the sum of values, in each cell of the table"},
     notes=notes,

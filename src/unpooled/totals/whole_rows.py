@@ -1,0 +1,101 @@
+"""Complete cases: rows without a value that the model needs contribute nothing to any total, and how many rows do contribute is a total of its own.
+
+Let a release move by D when a record is replaced and by Z when its whole contribution vanishes. If rows that are not whole contribute nothing, it moves by
+at most the larger of D and Z under replace (both rows whole: D; one of them: Z; none: 0), by Z under zero-out, and one value moves what its record moves,
+for it decides whether the row counts (Theorem B.20).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from unpooled.privacy.bounds import COMPLETE, Coding
+from unpooled.privacy.mechanisms import Reach
+from unpooled.privacy.table import BLOCK_ROWS, Table
+from unpooled.privacy.unit import Adjacency, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.privacy.bounds import Column
+    from unpooled.totals.total import Summed
+
+
+def needed(column: Column) -> Column:
+    """Return the column as the rows that count have it: never missing, where rows without it are left out."""
+    return msgspec.structs.replace(column, missing="refuse") if column.missing == COMPLETE else column
+
+
+def leaving_out(columns: Sequence[Column], used: set[str]) -> tuple[Column, ...]:
+    """Return the columns that a model uses and whose gaps leave a row out."""
+    return tuple(column for column in columns if column.missing == COMPLETE and column.name in used)
+
+
+def sentence(columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return what a table says of rows that were left out, in a tuple that is empty where none could be."""
+    if not columns:
+        return ()
+    names = ", ".join(column.name for column in columns)
+    said = (
+        f"rows without a value of {names} are left out, and n is a noisy count of the others: right if, given the other columns, whether a row is whole "
+        "does not depend on the response"
+    )
+    return (said,)
+
+
+def moved(vector: Summed, made: Mapping[Adjacency, Summed], adjacency: Adjacency) -> Summed:
+    """Return a vector over whole rows, with how far each unit moves it, given the vectors over all rows under each adjacency (Theorem B.20)."""
+    rows = [each.reach[Unit.RECORD] for each in made.values()]
+    either = Reach(max(row.distance for row in rows), max(row.coordinates for row in rows))
+    record = either if adjacency is Adjacency.REPLACE else made[adjacency].reach[Unit.RECORD]
+    return replace(vector, reach={**vector.reach, Unit.RECORD: record, Unit.ATTRIBUTE: either})
+
+
+def whole_rows(table: Table, columns: tuple[Column, ...]) -> Table:
+    """Return the table of the rows that have a declared value of each of these columns; of none: the table itself."""
+    if not columns or isinstance(table, WholeRows):
+        return table
+    # One view of a table, so that what is remembered of it in one round is found in the next. The table holds it: both go together.
+    views: dict[tuple[Column, ...], Table] = vars(table).setdefault("_whole_rows", {})
+    if columns not in views:
+        views[columns] = WholeRows(table, columns)
+    return views[columns]
+
+
+class WholeRows(Table):
+    """Another table's rows that have a declared value of some columns. Its public number of rows is that of all of them."""
+
+    def __init__(self, table: Table, columns: tuple[Column, ...]) -> None:
+        self._raw, self._columns_needed = table, columns
+        self.names, self.n_rows, self.household = table.names, table.n_rows, table.household
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return the numbers that the table gives to the ids of these rows."""
+        kept = [self._kept(block) for block in self._raw.blocks(self._read)]
+        return self._raw.owners[np.concatenate(kept)] if kept else self._raw.owners[:0]
+
+    @property
+    def _read(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self._columns_needed)
+
+    def _kept(self, block: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+        """Return which rows of a block of these columns are whole: missing values and undeclared categories are none."""
+        return np.asarray(Coding(self._columns_needed, 1).code(block)[1].all(axis=1))
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns of the whole rows, at most ``rows`` rows at a time."""
+        read = tuple(dict.fromkeys((*names, *self._read)))  # each once
+        for block in self._raw.blocks(read, rows):
+            held = dict(zip(read, block, strict=True))
+            kept = self._kept([held[name] for name in self._read])
+            yield tuple(held[name][kept] for name in names)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return np.concatenate([block[0] for block in self.blocks((name,))])

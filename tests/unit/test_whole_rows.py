@@ -1,0 +1,258 @@
+"""Complete cases: rows without a needed value count nowhere, fits are those of the whole rows, no unit moves a total farther than planned, and who may not."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import PARTIES, approve, command
+from sklearn.linear_model import LogisticRegression
+
+import unpooled
+from unpooled import Bounds, PrivateGLM, PrivateLinearRegression
+from unpooled.audit.replay import replay
+from unpooled.errors import DataError, UsageError
+from unpooled.linear.moments import Moments
+from unpooled.models import load
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.mechanisms import Reach
+from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.table import BoundedTable, Table
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals import rounds
+from unpooled.totals.total import COUNT, Summed
+from unpooled.totals.whole_rows import WholeRows, leaving_out, moved, needed, whole_rows
+
+N = 2000
+RNG = np.random.default_rng(0)
+X1 = RNG.normal(size=N)
+X2 = 0.5 * X1 + math.sqrt(0.75) * RNG.normal(size=N)
+WARD = RNG.choice(["a", "b"], N).astype(object)
+Y = X1 + X2 + (WARD == "b") + RNG.normal(size=N)
+ILL = (RNG.logistic(size=N) < X1 + X2).astype(int)
+WARD[RNG.random(N) < 0.1] = None
+FRAME = pd.DataFrame({"x1": X1, "x2": np.where(RNG.random(N) < 0.3, np.nan, X2), "ward": WARD})
+WHOLE = ~(FRAME["x2"].isna() | FRAME["ward"].isna()).to_numpy()
+BOUNDS = Bounds({"x1": (-4, 4), "x2": (-8, 8), "ward": ["a", "b"]}, missing={"x2": "complete", "ward": "complete"})
+FEW = (Column("a", -1, 1, missing="complete"), Column("g", categories=("u", "v"), missing="complete"), Column("y", -1, 1))
+
+
+def linear(**given: Any) -> PrivateLinearRegression:
+    about = {"bounds": BOUNDS, "y_bounds": (-9, 9), "epsilon": math.inf, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PrivateLinearRegression(**{**about, **given}).fit(FRAME, Y)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_without_a_value_or_with_an_undeclared_category_are_left_out() -> None:
+    table = Table({"a": [0.0, np.nan, 1.0, 0.5], "g": ["u", "u", "w", "v"], "y": [1.0, 2.0, 3.0, 4.0]})
+    found = whole_rows(table, FEW[:2])
+    assert found["y"].tolist() == [1.0, 4.0]
+    assert found.n_rows == 4  # the public number
+    assert found.owners.tolist() == [0, 3]
+    assert [block[0].tolist() for block in found.blocks(("y",), 2)] == [[1.0], [4.0]]
+    assert whole_rows(table, FEW[:2]) is found  # one view, in which rounds find what they remember
+    assert whole_rows(found, FEW[:2]) is found
+    assert whole_rows(table, ()) is table
+
+
+def test_ids_of_whole_rows_stay_with_them() -> None:
+    table = BoundedTable(Table({"a": [0.0, np.nan, 1.0], "y": [1.0, 2.0, 3.0]}), ["p", "p", "q"], 2)
+    found = WholeRows(table, FEW[:1])
+    assert found["y"].tolist() == [1.0, 3.0]
+    assert found.owners.tolist() == [0, 1]
+
+
+def test_only_columns_that_the_model_uses_leave_rows_out() -> None:
+    assert leaving_out(FEW, {"a", "y"}) == FEW[:1]
+    assert needed(FEW[0]).missing == "refuse"
+    assert needed(FEW[2]) is FEW[2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = PrivateLinearRegression(bounds=BOUNDS, y_bounds=(-9, 9), epsilon=math.inf).fit(
+            FRAME.assign(y=Y), formula="y ~ x1"
+        )
+    assert fit.moments_.rows == N
+    assert COUNT not in fit.plan_.design.totals
+
+
+# --- fits ------------------------------------------------------------------------------------------------------------------
+
+
+def test_without_noise_it_is_least_squares_of_the_whole_rows() -> None:
+    design = np.column_stack([X1, X2, WARD == "b", np.ones(N)])[WHOLE].astype(float)
+    found = linear().summary()
+    assert [t.estimate for t in found.terms] == pytest.approx(np.linalg.lstsq(design, Y[WHOLE], rcond=None)[0], abs=1e-4)
+    left = Y[WHOLE] - design @ np.linalg.lstsq(design, Y[WHOLE], rcond=None)[0]
+    errors = np.sqrt(np.linalg.inv(design.T @ design).diagonal() * (left @ left) / (WHOLE.sum() - 4))
+    assert [t.std_error for t in found.terms] == pytest.approx(errors, rel=1e-3)
+    assert linear().moments_.rows == WHOLE.sum()
+
+
+def test_without_noise_it_is_the_likelihood_of_the_whole_rows() -> None:
+    fit = PrivateGLM("logistic", epsilon=math.inf, bounds=BOUNDS, classes=(0, 1)).fit(FRAME, ILL)
+    design = np.column_stack([X1, X2, WARD == "b"])[WHOLE].astype(float)
+    wanted = LogisticRegression(C=1e10, tol=1e-10).fit(design, ILL[WHOLE])
+    assert [t.estimate for t in fit.summary().terms][:3] == pytest.approx(wanted.coef_[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["refinement", "moments", "gradient", "focus"])
+def test_every_way_to_fit_finds_the_slopes_of_the_whole_rows(method: str) -> None:
+    given = {"focus": ["x1"]} if method == "focus" else {"method": method}
+    fit = linear(epsilon=200.0, **given)
+    assert fit.coef_[:2] == pytest.approx([1, 1], abs=0.25)
+    count = fit.plan_.design.totals[COUNT]
+    assert count.gaps
+
+
+def test_the_table_says_so_and_a_saved_one_too(tmp_path: Path) -> None:
+    fit = linear(epsilon=20.0, method="refinement")
+    words = "rows without a value of x2, ward are left out, and n is a noisy count of the others"
+    assert words in str(fit.summary())
+    fit.moments_.save(tmp_path / "moments")
+    assert words in str(Moments.load(tmp_path / "moments").summary())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logistic = PrivateGLM("logistic", epsilon=20.0, bounds=BOUNDS, classes=(0, 1), method="newton").fit(FRAME, ILL)
+    assert words in str(logistic.summary())
+
+
+def test_new_rows_without_a_value_have_no_prediction() -> None:
+    fit = linear()
+    assert (np.isnan(fit.predict(FRAME)) == ~WHOLE).all()
+    logistic = PrivateGLM("logistic", epsilon=math.inf, bounds=BOUNDS, classes=(0, 1)).fit(FRAME, ILL)
+    assert (np.isnan(logistic.predict_proba(FRAME)[:, 1]) == ~WHOLE).all()
+    with pytest.raises(DataError, match="no most likely class"):
+        logistic.predict(FRAME)
+    assert logistic.predict(FRAME[WHOLE]).size == WHOLE.sum()
+
+
+def test_a_study_of_next_to_no_whole_rows_prints_no_line() -> None:
+    frame = FRAME.assign(x2=np.where(RNG.random(N) < 0.995, np.nan, X2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = PrivateLinearRegression(epsilon=5.0, bounds=BOUNDS, y_bounds=(-9, 9), goal="table", random_state=0).fit(
+            frame, Y
+        )
+    assert fit.moments_.rows < 100
+    assert not [t for t in fit.summary().terms if t.term in {"x1", "x2"}]
+
+
+def test_sites_with_constants_and_rows_of_three_hospitals() -> None:
+    sites = np.array(["p", "q", "r"])[np.arange(N) % 3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = PrivateLinearRegression(
+            epsilon=30.0, bounds=BOUNDS, y_bounds=(-9, 9), site_effects="fixed", random_state=0, method="refinement"
+        ).fit(FRAME, Y, sites=sites)
+    found = {t.term: t for t in fit.summary().terms}
+    assert abs(found["x2"].estimate - 1) < 4 * found["x2"].std_error
+    assert abs(fit.moments_.rows - WHOLE.sum()) < 60
+
+
+# --- reach -----------------------------------------------------------------------------------------------------------------
+
+
+def test_one_value_moves_what_its_record_does() -> None:
+    made = {
+        how: Summed("t", (), {Unit.RECORD: Reach(far, 3), Unit.ATTRIBUTE: Reach(0.5, 1)}, 1)
+        for how, far in ((Adjacency.REPLACE, 2.0), (Adjacency.ZERO_OUT, 3.0))
+    }
+    for how, record in ((Adjacency.REPLACE, 3.0), (Adjacency.ZERO_OUT, 3.0)):
+        found = moved(made[how], made, how).reach
+        assert found == {Unit.RECORD: Reach(record, 3), Unit.ATTRIBUTE: Reach(3.0, 3)}
+
+
+def small(model: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table]]:
+    rng = np.random.default_rng(1)
+    response = Column("y", -1, 1, missing="complete") if model == "bayes" else Column("y", categories=("n", "j"))
+    columns = (*FEW[:2], response)
+    tables = {
+        name: Table(
+            {
+                "a": np.where(rng.random(6) < 0.3, np.nan, rng.uniform(-1, 1, 6)),
+                "g": np.array(["u", "v", None], dtype=object)[rng.integers(0, 3, 6)],
+                "y": rng.uniform(-1, 1, 6)
+                if model == "bayes"
+                else np.array(["n", "j"], dtype=object)[rng.integers(0, 2, 6)],
+            }
+        )
+        for name in ("p", "q")
+    }
+    own = {"response": "y", "max_passes": 9}
+    own |= {"method": "refinement"} if model == "bayes" else {"family": "logistic", "method": "newton"}
+    cards = tuple(Card(name, 6, columns) for name in tables)
+    trust = {"aggregation": "trusted"}
+    return Study(model, cards, 1.0, 1e-5, unit=unit, adjacency=adjacency, trust=trust, parameters=own, derived=()), tables
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("model", ["bayes", "glm"])
+def test_studies_are_audited_in_every_unit(model: str, adjacency: str) -> None:
+    """Theorem B.20: pairs of data in which rows become whole, or lose a value."""
+    for unit in ROWWISE:
+        asked, tables = small(model, str(unit), adjacency)
+        report = replay(load(model), asked, tables, registry=load, rounds=3)
+        assert report.passed, str(report)
+
+
+@pytest.mark.slow
+def test_a_value_that_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, tables = small("bayes", "attribute", "replace")
+    assert replay(load("bayes"), asked, tables, registry=load, rounds=3).passed
+    monkeypatch.setattr(rounds, "moved_by_gaps", lambda vector, *_: vector)
+    assert not replay(load("bayes"), asked, tables, registry=load, rounds=3).passed
+
+
+# --- who may not -----------------------------------------------------------------------------------------------------------
+
+
+def test_other_models_and_columns_of_several_parties_refuse_it() -> None:
+    bounds, frame = Bounds({"x1": (-4, 4), "x2": (-40, 40)}, missing="complete"), FRAME[["x1", "x2"]]
+    with pytest.raises(UsageError, match=r"model 'pls' leaves no rows out.*bayes, glm"):
+        unpooled.PrivatePLSRegression(n_components=1, bounds=bounds, y_bounds=(-9, 9)).fit(frame, Y)
+    with pytest.raises(UsageError, match="columns at several parties leaves no rows out"):
+        PrivateLinearRegression(
+            bounds=bounds, y_bounds=(-9, 9), parties={"p": ["x1"], "q": ["x2"]}, response_at="p", method="moments"
+        ).fit(frame.assign(y=Y), "y")
+
+
+def test_what_nobody_declared_is_refused_with_the_rules_that_there_are() -> None:
+    with pytest.raises(DataError, match=r"for a table declare missing = 'complete' .*for predictions 'indicator'"):
+        PrivateLinearRegression(bounds={"x1": (-4, 4), "x2": (-40, 40), "ward": ["a", "b"]}, y_bounds=(-9, 9)).fit(FRAME, Y)
+
+
+@pytest.mark.slow
+def test_a_study_of_files_leaves_rows_out(tmp_path: Path) -> None:
+    half = N // 2
+    for name, at in (("north", slice(0, half)), ("south", slice(half, N))):
+        (tmp_path / name).mkdir()
+        FRAME.assign(y=np.where(RNG.random(N) < 0.02, np.nan, Y))[at].to_csv(tmp_path / name / "data.csv", index=False)
+        columns = ["x1=-4:4", "x2=-40:40;complete", "ward=a,b;complete", "y=-9:9;complete"]
+        command(
+            tmp_path,
+            *("party", "init", str(tmp_path / name / "data.csv"), "--name", name, "--folder", str(tmp_path / name)),
+            *(word for column in columns for word in ("--column", column)),
+            *("--epsilon", "20", "--delta", "1e-5"),
+        )
+    (tmp_path / "study.toml").write_text(
+        '[study]\nmodel = "bayes"\n\n[parameters]\nresponse = "y"\nmethod = "refinement"\n\n[privacy]\nepsilon = 10.0\ndelta = 1e-5\n\n'
+        '[[party]]\ncard = "north/north.card.toml"\n\n[[party]]\ncard = "south/south.card.toml"\n'
+    )
+    assert "count" in command(tmp_path, "plan", "study.toml")
+    approve(tmp_path)
+    command(tmp_path, "run", "study.toml", *PARTIES)
+    found = json.loads(command(tmp_path, "result", "study.run", "--json"))
+    assert "rows without a value of x2, ward, y are left out" in json.dumps(found)
+    line = next(term for term in found["terms"] if term["term"] == "x2")
+    assert abs(line["estimate"] - 1) < 5 * line["std_error"]
