@@ -122,7 +122,7 @@ def main(full: bool) -> None:  # noqa: ARG001 - one size
         lines.append(row)
     head = ("rows, epsilon", "errors", *(f"{arm}: {what}" for arm in ARMS for what in ("printed", "error", "coverage")))
     write_table(
-        "regression/shares",
+        "regression/refinement",
         "Shares of a refinement, and its clip",
         head,
         lines,

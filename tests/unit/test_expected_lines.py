@@ -74,13 +74,13 @@ def test_played_errors_are_those_of_whole_fits() -> None:
 
 
 def test_the_epsilon_and_the_rows_of_a_line_that_is_wanted_give_it() -> None:
-    asked = study(3000, 1.0)
+    asked = study(10_000, 1.0)
     found = load("glm").outlook(asked)
-    epsilon, rows = found.for_line("arm: new - usual", 0.2)
+    epsilon, rows = found.for_line("arm: new - usual", 0.1)
     assert 1.0 < epsilon < 10.0
-    assert rows > 3000
+    assert rows > 10_000
     again = {line.term: line for line in load("glm").outlook(study(int(rows), 1.0), quick=True, lines=True).lines}
-    assert again["arm: new - usual"].std_error == pytest.approx(0.2, rel=0.25)
+    assert again["arm: new - usual"].std_error == pytest.approx(0.1, rel=0.25)
     assert found.for_line("arm: new - usual", 1e-6)[0] == math.inf
     with pytest.raises(UsageError, match="no line 'weight' is expected"):
         found.for_line("weight", 0.1)
