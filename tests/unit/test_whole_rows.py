@@ -126,6 +126,16 @@ def test_the_table_says_so_and_a_saved_one_too(tmp_path: Path) -> None:
     assert words in str(logistic.summary())
 
 
+@pytest.mark.parametrize("rule", ["absent", "indicator"])
+def test_a_table_in_which_gaps_count_as_something_says_what_that_does(rule: str) -> None:
+    bounds = Bounds({"x1": (-4, 4), "x2": (-8, 8), "ward": ["a", "b"]}, missing={"x2": rule, "ward": "complete"})
+    words = "missing values of x2 count as the middle of the range or as a level of their own"
+    assert words in str(linear(bounds=bounds).summary())
+    logistic = PrivateGLM("logistic", epsilon=math.inf, bounds=bounds, classes=(0, 1)).fit(FRAME, ILL)
+    assert words in str(logistic.summary())
+    assert "missing values" not in str(linear().summary())
+
+
 def test_new_rows_without_a_value_have_no_prediction() -> None:
     fit = linear()
     assert (np.isnan(fit.predict(FRAME)) == ~WHOLE).all()

@@ -23,7 +23,7 @@ from unpooled.kernels.posterior import drawn_to_model
 from unpooled.linear.residuals import ASSUMED, Covariance
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
-from unpooled.totals.whole_rows import sentence
+from unpooled.totals.whole_rows import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -388,7 +388,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         coding=coding,
         common=_common(moments),
         assumed=(
-            *sentence(layout.left_out),
+            *sentences(layout.left_out, layout.declared),
             *weighted,
             ASSUMED[Covariance(moments.covariance)],
             *(() if clipping else crowded),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from unpooled.errors import listed
 from unpooled.privacy.bounds import COMPLETE, Coding
 from unpooled.privacy.mechanisms import Reach
 from unpooled.privacy.table import BLOCK_ROWS, Table
@@ -37,16 +38,21 @@ def leaving_out(columns: Sequence[Column], used: set[str]) -> tuple[Column, ...]
     return tuple(column for column in columns if column.missing == COMPLETE and column.name in used)
 
 
-def sentence(columns: Sequence[Column]) -> tuple[str, ...]:
-    """Return what a table says of rows that were left out, in a tuple that is empty where none could be."""
-    if not columns:
-        return ()
-    names = ", ".join(column.name for column in columns)
-    said = (
-        f"rows without a value of {names} are left out, and n is a noisy count of the others: right if, given the other columns, whether a row is whole "
-        "does not depend on the response"
-    )
-    return (said,)
+def sentences(left_out: Sequence[Column], declared: Sequence[Column]) -> tuple[str, ...]:
+    """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else."""
+    said = []
+    if left_out:
+        said.append(
+            f"rows without a value of {listed([column.name for column in left_out])} are left out, and n is a noisy count of the others: right if, given the "
+            "other columns, whether a row is whole does not depend on the response"
+        )
+    filled = [column.name for column in declared if column.missing in {"absent", "indicator"}]
+    if filled:
+        said.append(
+            f"missing values of {listed(filled)} count as the middle of the range or as a level of their own: where many are missing, slopes of columns that "
+            'are related are not those of complete data, and intervals do not say so (missing = "complete" leaves such rows out)'
+        )
+    return tuple(said)
 
 
 def moved(vector: Summed, made: Mapping[Adjacency, Summed], adjacency: Adjacency) -> Summed:

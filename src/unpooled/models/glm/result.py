@@ -21,7 +21,7 @@ from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
-from unpooled.totals.whole_rows import sentence
+from unpooled.totals.whole_rows import sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -154,7 +154,7 @@ BALANCED = (
 def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
-    yield from sentence(design.layout.left_out)
+    yield from sentences(design.layout.left_out, design.layout.declared)
     if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance]
