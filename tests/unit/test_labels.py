@@ -161,7 +161,7 @@ def plain_code(column: Column, raw: np.ndarray, grid: int) -> tuple[np.ndarray, 
     present = out.any(axis=1)
     if column.missing == "refuse" and not present.all():
         raise DataError(
-            "column 'c' holds a value outside its declared categories or missing: declare missing = 'absent' or 'indicator', or clean the column"
+            "column 'c' holds a value outside its declared categories or missing, and its declaration does not say what becomes of it: for a table declare missing = 'complete' (such rows are left out: right unless missingness depends on the response), for predictions 'indicator', or clean the column"
         )
     return (np.column_stack([out, grid * ~present]) if column.missing == "indicator" else out), present[:, None]
 

@@ -90,7 +90,7 @@ def test_ranges_hold_the_data_and_little_more() -> None:
         assert r.high <= 3 * known.max()
     assert found.ranges_[2].missing == pytest.approx(0.2, abs=0.05)
     assert "clipped" in str(found)
-    assert found.bounds_.columns(["x0", "x1", "x2"])[2].missing == "absent"
+    assert found.bounds_.columns(["x0", "x1", "x2"])[2].missing == "refuse"  # what becomes of them the release does not say
 
 
 def test_too_little_to_be_seen_is_said_so() -> None:
