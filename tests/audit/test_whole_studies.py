@@ -32,6 +32,7 @@ from unpooled.protocol import party
 from unpooled.study.several import Study as Together
 from unpooled.testing import wholes
 from unpooled.testing.wholes import ATOMS, Play, Scene, hold
+from unpooled.totals import rounds
 from unpooled.totals import total as totals
 
 pytestmark = pytest.mark.filterwarnings("ignore::unpooled.UtilityWarning", "ignore::unpooled.BudgetWarning")
@@ -47,6 +48,38 @@ def test_no_whole_program_breaks_a_promise_and_many_nearly_attain_one() -> None:
     assert sum(one.largest > 0.9 for one in released) >= 0.15 * count
     assert max(one.largest for one in released) <= 1 + 1e-6
     assert {one.whole.name for one in released} >= set(wholes.PROGRAMS) - {"paid"}
+
+
+def left_out(name: str, unit: str, adjacency: str, sites: int) -> wholes.Held:
+    """A fit in which rows without a z are left out, as the person is in some of the changed populations."""
+    rows = (2,) * sites if unit == "household" else (1,) * sites
+    trust, alone = "trusted" if sites > 1 else "distributed", "z" if unit == "attribute" else ""
+    scene = Scene(3, unit=unit, adjacency=adjacency, sites=sites, rows=rows, trust=trust, alone=alone)
+    return hold(
+        wholes.WholeProgram(
+            "one", scene, lambda play: wholes.void(play.fitted(ATOMS[name](scene, play.frame, epsilon=1.0))), 3
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["gaps", "gaps in moments", "gaps of classes"])
+def test_rows_that_are_left_out_keep_every_promise(name: str) -> None:
+    """Theorem B.20."""
+    for unit, adjacency, sites in (
+        ("record", "replace", 1),
+        ("record", "zero-out", 2),
+        ("attribute", "replace", 2),
+        ("household", "replace", 2),
+    ):
+        found = left_out(name, unit, adjacency, sites)
+        assert not found.refused
+        assert not found.violations
+        assert found.largest > 0.4
+
+
+def test_a_value_whose_gap_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "moved_by_gaps", lambda vector, *_: vector)
+    assert left_out("gaps", "attribute", "replace", 2).violations
 
 
 # --- broken on purpose -------------------------------------------------------------------------------------------------------------

@@ -468,7 +468,10 @@ def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
         for card in (world / "one/one.card.toml", world / "two/two.card.toml"):
             card.write_text(card.read_text().replace("low = -5.0", kind))
         printed = command(world, "party", "check", "study.toml", "--config", "one/party.toml", code=2)
-        assert "holds a missing value, and its declaration does not say what becomes of it: for a table declare missing = 'complete'" in printed
+        assert (
+            "holds a missing value, and its declaration does not say what becomes of it: for a table declare missing = 'complete'"
+            in printed
+        )
     made = ("party", "init", "one/data.npz", "--name", "new", "--folder", "new")
     assert "declare at least one column of data.npz" in command(world, *made, code=2)
     assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id", "--new-budget")

@@ -218,6 +218,16 @@ def _effect(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     return model.fit(frame.select("x", "z", "g", "y"), **_rows(scene, frame))
 
 
+def _with_gaps(atom: Atom) -> Atom:
+    """Return the fit in which a row whose z is at its upper end or beyond has no z, and is left out."""
+
+    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
+        bounds = api.Bounds(BOUNDS, missing={"z": "complete"})
+        return atom(scene, frame.with_columns(z=pl.when(pl.col("z") < 1).then(pl.col("z"))), bounds=bounds, **given)
+
+    return call
+
+
 #: What can be fitted to rows, by name.
 ATOMS: dict[str, Atom] = {
     "describe": _describe,
@@ -232,6 +242,9 @@ ATOMS: dict[str, Atom] = {
     "gradient": _regression("gradient", max_passes=4),
     "weights": _regression("refinement", max_passes=4, weights_bounds=(0.0, 1.0)),
     "site effects": _regression("moments", site_effects="fixed"),
+    "gaps": _with_gaps(_regression("refinement", max_passes=4)),
+    "gaps in moments": _with_gaps(_regression("moments")),
+    "gaps of classes": _with_gaps(_glm("logistic", method="newton")),
     "logistic": _glm("logistic"),
     "newton": _glm("logistic", method="newton"),
     "poisson": _glm("poisson"),
