@@ -266,3 +266,36 @@ def test_a_study_of_files_leaves_rows_out(tmp_path: Path) -> None:
     assert "rows without a value of x2, ward, y are left out" in json.dumps(found)
     line = next(term for term in found["terms"] if term["term"] == "x2")
     assert abs(line["estimate"] - 1) < 5 * line["std_error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson", "gamma", "survival"])
+def test_responses_may_be_missing_in_every_family(family: str) -> None:
+    """Theorem B.20: pairs of data in which a response goes missing, or a time, or whether there was an event."""
+    rng = np.random.default_rng(0)
+    levels = {"logistic": ("n", "j"), "multinomial": ("n", "j", "k")}.get(family, ())
+    low = 0.5 if family == "gamma" else 0.0
+    columns = [
+        *FEW[:2],
+        Column("y", categories=levels, missing="complete") if levels else Column("y", low, 5.0, missing="complete"),
+    ]
+    more: dict[str, Any] = {}
+    if family == "survival":
+        columns.append(Column("e", categories=("0", "1"), missing="complete"))
+        more = {"event": "e", "cuts": [1.0, 2.0]}
+
+    def drawn(words: tuple[str, ...]) -> np.ndarray:
+        return np.array([*words, None], dtype=object)[rng.integers(0, len(words) + 1, 6)]
+
+    def values() -> dict[str, Any]:
+        numbers = rng.integers(1, 5, 6).astype(float)
+        own = {"a": rng.uniform(-1, 1, 6), "g": drawn(("u", "v")), "e": drawn(("0", "1"))}
+        own["y"] = drawn(levels) if levels else np.where(rng.random(6) < 0.3, np.nan, numbers)
+        return {column.name: own[column.name] for column in columns}
+
+    tables = {name: Table(values()) for name in ("p", "q")}
+    cards = tuple(Card(name, 6, tuple(columns)) for name in tables)
+    own = {"response": "y", "family": family, "method": "newton", "max_passes": 9, **more}
+    asked = Study("glm", cards, 1.0, 1e-5, trust={"aggregation": "trusted"}, parameters=own, derived=())
+    report = replay(load("glm"), asked, tables, registry=load, rounds=2)
+    assert report.passed, str(report)
