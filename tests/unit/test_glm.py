@@ -302,20 +302,21 @@ def test_pulls_are_balanced_where_noise_counts_and_the_table_says_so() -> None:
     own: dict[str, Any] = {"bounds": (-1, 1), "classes": (0, 1), "method": "newton", "delta": 1e-5, "random_state": 1}
 
     def balanced(**changes: Any) -> bool:
-        return PrivateGLM("logistic", **{**own, "epsilon": 2.0, **changes}).plan(4000, 3).design.family.balanced
+        return PrivateGLM("logistic", **{**own, "epsilon": 1.0, **changes}).plan(4000, 3).design.family.balanced
 
     assert balanced()
     assert not any(
         balanced(**changes)
         for changes in (
             {"epsilon": math.inf},
+            {"epsilon": 8.0},
             {"epsilon": 1e4},
             {"method": "gradient"},
             {"ridge": 0.1},
             {"fit_intercept": False},
         )
     )
-    text = str(PrivateGLM("logistic", **own, epsilon=2.0).fit(X, y).summary())
+    text = str(PrivateGLM("logistic", **own, epsilon=1.0).fit(X, y).summary())
     assert "target: records count by one over twice the larger" in text
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -258,14 +258,14 @@ def _refined(
     """Return rounds of gradients and the Newton steps after them."""
     rounds = _rounds(k, max_passes - _BESIDE - (meat > 0))
     shares = _TUNED.shares("dispersed_shares") if wider > 1 else _TUNED.shares("newton_shares")
-    shares = _TUNED.shares("balanced_shares") if balances else shares
     base, scales, descent, cells, score, information = (shares[name] * (1 - meat) for name in _NEWTON)
     # The noise of a coordinate of the score is 2 long sqrt(D) q / (mu sqrt share), its sampling deviation sqrt(n w).
     afforded = AFFORDED * k * math.sqrt(coefficients * score / rows) / (2 * _TUNED.most_deviations)
-    steps, wide = 1, opened(afforded)
-    if afforded >= AMPLE:
-        shares = _TUNED.shares("ample_shares")
+    steps, wide, balanced = 1, opened(afforded), balances and afforded < _TUNED.balanced_below
+    if balanced or afforded >= AMPLE:
+        shares = _TUNED.shares("balanced_shares") if balanced else _TUNED.shares("ample_shares")
         base, scales, descent, cells, score, information = (shares[name] * (1 - meat) for name in _NEWTON)
+    if afforded >= AMPLE:
         steps = _TUNED.whole("ample_steps")
         # Where bounds on pulls grow with the mean, rows count for more.
         wide *= wider if wider > 1 or tailed else _TUNED.ample_longer
@@ -288,7 +288,7 @@ def _refined(
         step=_step(coefficients),
         long=long,
         stretch=stretch,
-        balanced=balances and afforded < AMPLE,
+        balanced=balanced,
     )
 
 
