@@ -53,6 +53,7 @@ def linear(**given: Any) -> PrivateLinearRegression:
 # --- rows ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_rows_without_a_value_or_with_an_undeclared_category_are_left_out() -> None:
     table = Table({"a": [0.0, np.nan, 1.0, 0.5], "g": ["u", "u", "w", "v"], "y": [1.0, 2.0, 3.0, 4.0]})
     found = whole_rows(table, FEW[:2])
@@ -172,6 +173,7 @@ def test_sites_with_constants_and_rows_of_three_hospitals() -> None:
 # --- reach -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_one_value_moves_what_its_record_does() -> None:
     made = {
         how: Summed("t", (), {Unit.RECORD: Reach(far, 3), Unit.ATTRIBUTE: Reach(0.5, 1)}, 1)
@@ -227,6 +229,7 @@ def test_a_value_that_is_taken_to_move_its_own_column_alone_is_caught(monkeypatc
 # --- who may not -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_other_models_and_columns_of_several_parties_refuse_it() -> None:
     bounds, frame = Bounds({"x1": (-4, 4), "x2": (-40, 40)}, missing="complete"), FRAME[["x1", "x2"]]
     with pytest.raises(UsageError, match=r"model 'pls' leaves no rows out.*bayes, glm"):
