@@ -278,7 +278,8 @@ def test_a_study_renders_its_coefficients() -> None:
     assert "intervals of 90%" in text
     assert "rows of one, two" in text
     assert "standard errors assume independent rows" in text
-    assert text.count("\n") == 7
+    assert "missing values of g count as the middle of the range or as a level of their own" in text
+    assert text.count("\n") == 8
     assert result.coefficients[0].value == pytest.approx(1.0, abs=0.15)
     assert result.moments == Moments.of(result.moments).stored()
 
