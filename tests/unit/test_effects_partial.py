@@ -16,7 +16,7 @@ from unpooled.errors import PlanMismatch, UsageError
 from unpooled.linear.standard import SCALES, Standard
 from unpooled.models.effects import MODEL, partial
 from unpooled.models.effects.outlook import play
-from unpooled.models.effects.partial import RELATIONS, RESIDUALS, SCORES, Scores
+from unpooled.models.effects.partial import RELATIONS, RESIDUALS, SCORES, PartialScores
 from unpooled.models.effects.partial_fit import Relations, _coordinates, _middle
 from unpooled.models.effects.plan import STATISTICS
 from unpooled.privacy.sensitivity import column_moments, partialled_scores
@@ -52,7 +52,7 @@ def _moved(vector: Any, one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm((one - other) / widths))
 
 
-def _score_rows(scores: Scores) -> list[np.ndarray]:
+def _score_rows(scores: PartialScores) -> list[np.ndarray]:
     """Sums of single rows at the ends of what they can be, and of others, bounded or not."""
     ends = [np.array([value]) for value in (-9.0, -1.0, -0.4, 0.0, 0.3, 1.0, 1e300, math.nan)]
     return [scores.added_up(h, q) for h, q in itertools.product(ends, ends)]
@@ -61,7 +61,7 @@ def _score_rows(scores: Scores) -> list[np.ndarray]:
 @pytest.mark.guarantee
 @pytest.mark.parametrize("adjacency", [REPLACE, ZERO])
 def test_no_row_moves_the_score_sums_farther_than_their_reach(adjacency: Adjacency) -> None:
-    scores = Scores(SCORES, 500)
+    scores = PartialScores(SCORES, 500)
     vector, rows = scores.vector(1.0, adjacency), _score_rows(scores)
     reach = vector.reach[Unit.RECORD].distance
     pairs = itertools.combinations(rows, 2) if adjacency is REPLACE else ((row, np.zeros_like(row)) for row in rows)
@@ -72,7 +72,7 @@ def test_no_row_moves_the_score_sums_farther_than_their_reach(adjacency: Adjacen
 
 def test_scores_longer_than_their_treatment_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Controls: rows that are not cut, and a bound that forgets the squares, break the test above."""
-    scores = Scores(SCORES, 500)
+    scores = PartialScores(SCORES, 500)
     vector = scores.vector(1.0, ZERO)
     rows = _score_rows(scores)
     monkeypatch.setattr(partial, "partialled_scores", lambda *_: 1.0)

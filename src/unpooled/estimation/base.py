@@ -410,6 +410,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         A missing value is the middle of its range, where it contributed nothing to the fit; where such rows were left out of it, all of the row is nan.
         ``sites``: labels, where sites have constants.
         """
+        check_is_fitted(self)
         left_out = tuple(column for column in self._columns if column.missing == COMPLETE)
         if left_out:
             new = self._new(X)

@@ -54,7 +54,7 @@ class Scored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Scores:
+class PartialScores:
     """Sums of (h q, h^2, (h q)^2): h is what is left of a row's treatment, q what is left of its outcome, in parts of their bounds."""
 
     name: str
@@ -159,9 +159,9 @@ class PartialRows:
         return SignedCells()
 
     @property
-    def scores(self) -> Scores:
+    def scores(self) -> PartialScores:
         """Return the score sums."""
-        return Scores(SCORES, self.standard.rows)
+        return PartialScores(SCORES, self.standard.rows)
 
     def totals(self, shares: dict[str, float], adjacency: Adjacency) -> Iterator[Summed]:
         """Yield what is added up, for these shares by name."""
