@@ -295,6 +295,11 @@ def test_the_variance_of_balanced_scores_follows_from_the_information(base: floa
     assert np.sqrt(inverse.diagonal()).max() > 1.03 * true.max()
 
 
+def test_an_information_that_noise_hides_stays_as_it_is() -> None:
+    nothing = np.zeros((3, 3))
+    assert np.array_equal(_of_balanced(Logistic(balanced=True), nothing, np.ones(3)), nothing)
+
+
 def test_pulls_are_balanced_where_noise_counts_and_the_table_says_so() -> None:
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, (4000, 3))

@@ -297,6 +297,18 @@ def test_the_noise_of_a_submodel_is_that_of_a_simulation() -> None:
     assert small.frame.squares[0] == pytest.approx(exact)
 
 
+def test_a_submodel_takes_the_clips_variance_for_what_the_whole_model_left_alone() -> None:
+    """What the clip left of residuals is .8 of least squares' variance; what the columns left out add to them was never clipped."""
+    whole = fitted("refinement", epsilon=50.0).moments_
+    clipping = msgspec.structs.replace(whole.frame.clipping, variance=0.8)
+    whole = replace(whole, standard=replace(whole.frame, clipping=clipping))
+    small = whole.submodel(["age"])
+    left, more = whole.least_squares()[2], small.least_squares()[2]
+    assert more > 1.2 * left
+    assert small.frame.sampling * more == pytest.approx(0.8 * left + (more - left))
+    assert whole.submodel(list(NAMES)).frame.sampling == pytest.approx(0.8, rel=0.02)
+
+
 def test_a_prior_about_the_rounds_is_the_law_of_two_draws() -> None:
     """The unshrunk estimates with their errors, and coefficients drawn from the prior, as one normal law (Theorem B.8)."""
     moments, rng, draws = fitted("refinement", epsilon=3.0).moments_, np.random.default_rng(6), 200_000

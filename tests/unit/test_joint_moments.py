@@ -103,6 +103,21 @@ def test_a_transcript_gives_the_same_bits_again_and_every_member_the_same_replie
 
 
 @pytest.mark.guarantee
+def test_a_seed_opens_nothing_that_a_recorded_run_seals() -> None:
+    """A simulation repeats itself, but where its messages are recorded its masks and shares come from keys that nobody knows."""
+    cards, tables = world(3)
+    study = msgspec.structs.replace(study_of(cards), simulation_seed=7)
+    plan = MODEL.compile(study)
+
+    def replies(record: Transcript | None) -> tuple[Any, list[Any]]:
+        found = run_in_process(MODEL, plan, tables, Policy.in_process(), lambda _: MODEL, transcript=record).outcome.result
+        return found, [] if record is None else [entry.reply for entry in record.entries]
+
+    assert replies(None)[0] == replies(None)[0]
+    assert replies(Transcript())[1] != replies(Transcript())[1]
+
+
+@pytest.mark.guarantee
 def test_every_party_debits_the_joint_release_once_and_the_helper_nothing() -> None:
     cards, tables = world(3)
     study = study_of(cards)

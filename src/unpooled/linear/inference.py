@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
@@ -209,7 +210,7 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
         squares=(float(squares), float(spread)),
     )
     # Scores of the whole model's residuals say little of a smaller one, whose residuals hold what was left out.
-    return replace(
+    smaller = replace(
         moments,
         layout=replace(layout, features=features),
         gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
@@ -218,6 +219,13 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
         covariance=Covariance.JOINT if moments.covariance == Covariance.JOINT else Covariance.MODEL,
         meat=None,
     )
+    clipping = frame.clipping
+    if clipping is None or clipping.variance is None:
+        return smaller
+    # The clip changed the variance of what the whole model leaves, not that of what the columns left out add to it.
+    part = min(moments.least_squares()[2] / max(smaller.least_squares()[2], 1e-300), 1.0)
+    clipping = msgspec.structs.replace(clipping, variance=1 + part * (clipping.variance - 1))
+    return replace(smaller, standard=replace(frame, clipping=clipping))
 
 
 # --- Inference -------------------------------------------------------------------------------------------------------------

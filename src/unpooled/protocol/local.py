@@ -393,7 +393,9 @@ def run_in_process(
     draw = _name_of_draw(plan, tables)
     claim = None if budget is None else budget.claim(plan, draw)
     for card in plan.study.members:
-        ledger = Ledger.in_memory((roots or {}).get(card.name) or _root_of(plan, card.name))
+        ledger = Ledger.in_memory(
+            (roots or {}).get(card.name) or (None if transcript is not None else _root_of(plan, card.name))
+        )
         keys = KeySource(ledger.root_key)
         parties[card.name] = Party(
             card.name,
@@ -425,7 +427,10 @@ def _name_of_draw(plan: Plan, tables: Mapping[str, Table]) -> str:
 
 
 def _root_of(plan: Plan, name: str) -> bytes | None:
-    """Return the root key of a member of a simulation, so that masks and shares are the same every time; None, for one that nobody knows, of real studies."""
+    """Return the root key of a member of a simulation, so that masks and shares are the same every time; None, for one that nobody knows, of real studies.
+
+    Not where messages are recorded: a reader of the transcript who knows the seed would open what it seals.
+    """
     seed = plan.study.simulation_seed
     return None if seed is None else KeySource.simulation(seed).stream("root of a member", name).key
 
