@@ -77,6 +77,16 @@ def test_rows_that_are_left_out_keep_every_promise(name: str) -> None:
         assert found.largest > 0.4
 
 
+@pytest.mark.parametrize("name", ["typical", "typical of classes"])
+def test_values_that_are_far_from_typical_keep_every_promise(name: str) -> None:
+    """Theorem B.21."""
+    for unit, adjacency, sites in (("record", "replace", 1), ("record", "zero-out", 2), ("attribute", "replace", 2)):
+        found = left_out(name, unit, adjacency, sites)
+        assert not found.refused
+        assert not found.violations
+        assert found.largest > 0.35
+
+
 def test_a_value_whose_gap_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "moved_by_gaps", lambda vector, *_: vector)
     assert left_out("gaps", "attribute", "replace", 2).violations

@@ -23,7 +23,7 @@ from unpooled.products import moments as coordinator
 from unpooled.products import sums as sides
 from unpooled.products.sums import CONSTANT_STEPS, JointShape, RowPart
 from unpooled.protocol import messages as shortened
-from unpooled.protocol.local import drive, in_process
+from unpooled.protocol.local import drive, in_process, run_in_process
 from unpooled.protocol.messages import Commitment, Dropped, Masked, Sealed, encode, open_envelope
 from unpooled.protocol.transcript import Transcript
 

@@ -109,6 +109,17 @@ test_that("missing values are refused until they are declared", {
   expect_length(predict(fit, d[1:5, ]), 5)
 })
 
+test_that("what is typical of a column is said among the further arguments", {
+  skip_without_command()
+  d <- people()
+  fit <- unpooled_lm(y ~ age + ward, d, bounds = known, y_bounds = c(-5, 12), typical = list(age = c(50, 15)))
+  expect_identical(fit$nobs, 3000L)
+  expect_error(
+    unpooled_lm(y ~ age + ward, d, bounds = known, y_bounds = c(-5, 12), typical = list(age = 50)), "two numbers",
+    class = "unpooled_usage"
+  )
+})
+
 test_that("sites may be a list of frames", {
   skip_without_command()
   d <- people()

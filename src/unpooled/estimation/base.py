@@ -250,6 +250,11 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
             raise UsageError(msg).at(column=own.name)
         return own.range
 
+    def _known(self, response: Column) -> Column:
+        """Return the column of a response with the typical values that the bounds declare of it."""
+        own = self._of_response()
+        return response if own is None or own.typical is None else msgspec.structs.replace(response, typical=own.typical)
+
     def _classes_of_response(self, given: Sequence[object] | None) -> Sequence[object] | None:
         """Return the classes that are declared of the response: by themselves, or among the bounds of all columns."""
         own = self._of_response()
@@ -619,7 +624,7 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
         """Return a response with the range that is given of it, or read off the data."""
         bounds = Bounds.given(given, None if y is None else Table({name: y}), warn=self._warns and self.bounds is not None)
         (response,) = replace(bounds, missing="refuse").columns([name])
-        return response
+        return self._known(response)
 
     def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Vector]:  # noqa: ANN401 - an array, a frame or a sparse matrix
         """Return features, declarations and responses."""

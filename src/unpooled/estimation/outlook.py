@@ -114,9 +114,21 @@ def made_up_features(
             columns[column.name] = np.array(column.categories, dtype=object)[places]
             values[:] = (places - places.mean()) / max(places.std(), 1e-9)
         else:
-            values[:] = np.clip(values, -ranges, ranges)
-            columns[column.name] = np.clip(column.centre + column.half_width * values / ranges, *column.range)
+            columns[column.name] = in_range(column, values, ranges)
+            middle, deviation = usually(column, ranges)
+            values[:] = (columns[column.name] - middle) / deviation
     return columns, rows
+
+
+def usually(column: Column, ranges: float) -> tuple[float, float]:
+    """Return the centre and deviation of a made-up column: the typical ones, else half its range is this number of deviations."""
+    return column.typical or (column.centre, column.half_width / ranges)
+
+
+def in_range(column: Column, values: Matrix, ranges: float) -> Matrix:
+    """Return standardised values as those of a column, cut to its range."""
+    middle, deviation = usually(column, ranges)
+    return np.asarray(np.clip(middle + deviation * values, *column.range))
 
 
 def _of_formula(
@@ -166,7 +178,7 @@ def made_up_rows(
         effects[rng.permutation(len(features))[relevant:]] = 0.0
     signal = rows @ effects
     y = math.sqrt(r2) * signal / max(float(signal.std()), 1e-9) + math.sqrt(1 - r2) * rng.normal(size=count)
-    columns[response.name] = np.clip(response.centre + response.half_width * y / ranges, *response.range)
+    columns[response.name] = in_range(response, y, ranges)
     return Table(columns)
 
 

@@ -109,13 +109,15 @@ class CountedScales(Scales):
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> NDArray[np.int64]:
         numbers, marks, grid = self._numbers, self.marks, float(self.layout.grid)
         middle = len(CUTS)
+        places = [*numbers, *range(self.count, self.count + self.responses)]
         cells = np.zeros((len(numbers) + self.responses, 2 * middle + 1), dtype=np.int64)
         levels = np.zeros(len(marks), dtype=np.int64)
         for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
             for k, values in enumerate([*(coded[:, at] for at in numbers), *response[: self.responses]]):
                 cuts = np.array(self.cuts if k < len(numbers) else CUTS) * grid
-                place = np.searchsorted(cuts, np.abs(values), side="right")
-                cells[k] += np.bincount(middle + np.where(values < 0, -place, place), minlength=2 * middle + 1)
+                own = self.in_usual(places[k], values)
+                place = np.searchsorted(cuts, np.abs(own), side="right")
+                cells[k] += np.bincount(middle + np.where(own < 0, -place, place), minlength=2 * middle + 1)
             levels += np.count_nonzero(coded[:, marks], axis=0)
         return np.concatenate([cells.ravel(), levels])
 
@@ -123,7 +125,7 @@ class CountedScales(Scales):
         """Return what is believed of each number: with one bound for all, after asking all whether they are alike or of any size."""
         columns = list(zip(counts, noise, strict=True))
         if not self.steep:
-            return [_normal(*column, rows, USUAL)[0] for column in columns]
+            return [_normal(*column, rows, self._law(at))[0] for at, column in zip(self._numbers, columns, strict=True)]
         each = [[_normal(*column, rows, law) for column in columns] for law in (ALIKE.of(len(columns)), STEEP)]
         first, second = (sum(evidence for _, evidence in found) for found in each)
         alike = 1 / (1 + math.exp(min(second - first, 700.0)))
@@ -133,6 +135,17 @@ class CountedScales(Scales):
         ]
         # A deviation that counts leave open is rather large: short rows arrive late, long ones never.
         return [(mean, math.sqrt(square), *rest, square, spread) for mean, _, *rest, square, spread in mixed]
+
+    def _law(self, at: int) -> Law:
+        """Return what is believed of a column or response before its counts: typical values where they were declared."""
+        expected = float(self.expected[at])
+        return USUAL if math.isnan(expected) else replace(USUAL, deviation=math.sqrt(expected))
+
+    def _in_half_ranges(self, at: int, law: tuple[float, ...]) -> tuple[float, ...]:
+        """Return a law of the usual part of a column in half ranges."""
+        centre, unit = (float(numbers[at]) for numbers in self.usual)
+        mean, deviation, error, square, spread = law
+        return centre + unit * mean, unit * deviation, unit * error, unit**2 * square, unit**2 * spread
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations of the normal law that the counts suggest with what is believed before them."""
@@ -145,10 +158,12 @@ class CountedScales(Scales):
         split = size * (len(numbers) + self.responses)
         counts, noise = total.values[:split].reshape(-1, size), total.deviations[:split].reshape(-1, size)
         laws = self._laws(counts[: len(numbers)], noise[: len(numbers)], rows)
+        laws = [self._in_half_ranges(at, law) for at, law in zip(numbers, laws, strict=True)]
         # Every response has a range of its own.
-        own = [
-            _normal(*column, rows, USUAL)[0] for column in zip(counts[len(numbers) :], noise[len(numbers) :], strict=True)
-        ]
+        last, own = len(numbers), []
+        for k in range(self.responses):
+            law, _ = _normal(counts[last + k], noise[last + k], rows, self._law(self.count + k))
+            own.append(self._in_half_ranges(self.count + k, law))
         middle, width = np.zeros(self.count), np.ones(self.count)
         middle[numbers], width[numbers] = np.array(laws).reshape(-1, 5).T[:2]
         if marks:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.linear.layout import MomentsLayout
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.table import Table
     from unpooled.totals.total import Total
 
@@ -146,7 +147,7 @@ class Standard:
     middle: Floats
     width: Floats
     noise: float
-    #: Variance of the response about its mean, and the deviation of that number's noise, in coded units.
+    #: Variance of the response about its mean, and the deviation of that number's noise, in coded units; nan where nothing tells it.
     variance: tuple[float, float]
 
     @classmethod
@@ -177,6 +178,44 @@ class Scales:
     def _released(self) -> NDArray[np.intp]:
         """Return the places of these columns among the coded features."""
         return np.setdiff1d(np.arange(len(self.layout.coding.attribute)), self.layout.at_sites)
+
+    @cached_property
+    def _numbers_known(self) -> dict[int, Column]:
+        """Return the columns and responses with typical values, by their places among those that are added up."""
+        layout, marks = self.layout, set(self.marks)
+        columns = [layout.features[k] for k in np.array(layout.coding.attribute, dtype=np.intp)[self._released].tolist()]
+        columns += [layout.response, *layout.others] if self.response else []
+        return {at: column for at, column in enumerate(columns) if column.typical is not None and at not in marks}
+
+    @cached_property
+    def usual(self) -> tuple[Floats, Floats]:
+        """Return (middle, half width), in half ranges, of the part in which most values of each column and response lie; (0, 1) without typical values."""
+        count = self.count + self.layout.responses * self.response
+        middle, width = np.zeros(count), np.ones(count)
+        for at, column in self._numbers_known.items():
+            centre, half = column.usual
+            middle[at], width[at] = (centre - column.centre) / column.half_width, half / column.half_width
+        return middle, width
+
+    @cached_property
+    def expected(self) -> Floats:
+        """Return the variances that typical values say, in units of the usual part; nan without."""
+        found = np.full(self.usual[0].size, np.nan)
+        for at, column in self._numbers_known.items():
+            assert column.typical is not None
+            found[at] = (column.typical[1] / column.usual[1]) ** 2
+        return found
+
+    def in_usual(self, at: int, values: Floats) -> Floats:
+        """Return coded values of one column in units of its usual part, cut to it, so that they are in [-grid, grid] as before (Theorem B.21).
+
+        A value that is missing stays 0: where a mark says that it is, nothing else of its column may move.
+        """
+        if (column := self._numbers_known.get(at)) is None:
+            return values
+        grid, (middle, width) = float(self.layout.grid), (numbers[at] for numbers in self.usual)
+        found = np.trunc(np.clip((values - middle * grid) / width, -grid, grid))
+        return np.where(values == 0, 0.0, found) if column.missing in {"absent", "indicator"} else found
 
     @property
     def weight(self) -> float:
@@ -210,7 +249,10 @@ class Scales:
     def _added_up(self, blocks: Iterable[tuple[Any, ...]]) -> Ints:
         total = np.zeros(2 * (self.count + self.response), dtype=np.int64)
         for coded, *response in coded_rows(self.layout, blocks) if self.response else feature_rows(self.layout, blocks):
-            rows = np.column_stack([coded[:, self._released], *response]).astype(np.int64)
+            rows = np.column_stack([coded[:, self._released], *response])
+            for at in self._numbers_known:
+                rows[:, at] = self.in_usual(at, rows[:, at])
+            rows = rows.astype(np.int64)
             total += np.concatenate([rows.sum(axis=0), (rows * rows).sum(axis=0)])
         return total
 
@@ -248,10 +290,23 @@ class Scales:
         variance = second - middle**2
         if marks and self.layout.intercept:
             variance[marks] = np.clip(first[marks], 0.0, 1.0) * (1 - np.clip(first[marks], 0.0, 1.0))
-        width = np.sqrt(np.clip(variance, np.maximum(second_noise, _TUNED.narrowest**2), 1.0))
+        # Typical values are what is believed before; without any, a variance is taken for at least the deviation of its noise.
+        expected = self.expected
+        doubt = (_TUNED.typical_doubt * expected) ** 2
+        variance = np.where(
+            np.isnan(expected), variance, (doubt * variance + second_noise**2 * expected) / (doubt + second_noise**2)
+        )
+        least = np.maximum(np.fmin(second_noise, expected), _TUNED.narrowest**2)
+        width = np.sqrt(np.clip(variance, least, 1.0))
         noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
-        spread = float(first_noise[-1]), (float(np.clip(variance[-1], 0.0, 1.0)), noise)
-        return Standard(*with_indicators(middle, width, self.layout.at_sites), *spread)
+        own = (float(np.clip(variance[-1], 0.0, 1.0)), noise)
+        between, unit = self.usual
+        if (
+            self.response and p - 1 in self._numbers_known
+        ):  # cut to its usual part, a response's squares say nothing of its variance
+            own = math.nan, math.nan
+        middle, width = between + unit * middle, unit * width
+        return Standard(*with_indicators(middle, width, self.layout.at_sites), float(first_noise[-1] * unit[-1]), own)
 
 
 @dataclass(frozen=True)

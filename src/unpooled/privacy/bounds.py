@@ -23,6 +23,7 @@ from unpooled.errors import DataError, PrivacyLeakWarning, UsageError, listed, w
 from unpooled.privacy.origin import origins_of
 from unpooled.privacy.table import BLOCK_ROWS
 from unpooled.privacy.unit import real
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 Missing = Literal["refuse", "complete", "absent", "indicator"]
 #: The rule by which rows without a value contribute nothing.
 COMPLETE = "complete"
+#: Half the part of a range that is usual, in typical deviations: values beyond count as its ends where columns are standardised, and nowhere else.
+USUAL = table("rows").usual
 _RULES = get_args(Missing)  # once: there are many columns
 
 #: Days in each unit that a column of dates may count; a year is the calendar's mean one.
@@ -51,7 +54,8 @@ _DATES = re.compile(rf"({'|'.join(_DAYS)}) since (\d{{4}}-\d{{2}}-\d{{2}})")
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The public declaration of one column: a range or a list of categories, and the rule for missing values.
 
-    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years).
+    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years). ``typical`` is the centre and
+    the standard deviation that its values are known to have, from elsewhere and never from these data: noise then follows them and not the range.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     categories: tuple[str, ...] | None = None
     missing: Missing = "refuse"
     dates: str = ""
+    typical: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -72,6 +77,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return f"unknown rule for missing values; choose one of {', '.join(_RULES)}"
         if self.dates and (self.categories is not None or self.calendar is None):
             return f'dates are counted in a range: dates = "days since 2015-01-01" (or {", ".join(_DAYS)}), with low and high so counted'
+        if self.typical is not None and self.categories is not None:
+            return "typical values are those of numbers: a column of categories has none"
         if self.categories is not None:
             if self.low is not None or self.high is not None:
                 return "declare a range (low, high) or categories, not both"
@@ -82,7 +89,25 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return "no bounds: declare low and high, or categories"
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.half_width > 0):
             return "low must be smaller than high, both finite"
+        return self._untypical()
+
+    def _untypical(self) -> str | None:
+        """Return what is wrong with the typical values; None where nothing is."""
+        if self.typical is None:
+            return None
+        centre, deviation = self.typical
+        if not (self.range[0] <= centre <= self.range[1] and 0 < deviation <= self.half_width and self.usual[1] > 0):
+            return "typical is (centre, deviation): a centre inside the range, and a deviation that is positive and at most half its width"
         return None
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """Return (middle, half width) of the part of the range in which most values lie: so many typical deviations about the typical centre, else all of it."""
+        if self.typical is None:
+            return self.centre, self.half_width
+        centre, deviation = self.typical
+        low, high = max(self.range[0], centre - USUAL * deviation), min(self.range[1], centre + USUAL * deviation)
+        return low / 2 + high / 2, high / 2 - low / 2
 
     @property
     def calendar(self) -> tuple[date, float] | None:
@@ -169,6 +194,9 @@ class Bounds:
     missing : {"refuse", "complete", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
         What a missing value becomes: an error; a row that is left out ("complete", for tables); nothing (the middle of the range); or nothing, and a
         coded column that says so.
+    typical : mapping from column name (or index) to (centre, deviation), optional
+        What values of a column of numbers are known to be like, from a textbook or an earlier study, never from these data. A range that is only
+        possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, never the guarantee or their coverage.
 
     """
 
@@ -177,13 +205,14 @@ class Bounds:
     norm: float | None = None
     categories: Mapping[str | int, Sequence[object]] | None = None
     missing: Missing | Mapping[str | int, Missing] = "refuse"
+    typical: Mapping[str | int, tuple[float, float]] | None = None
     #: Private releases that these bounds come from (``describe(bounds=True)``): their price belongs to every later statement.
     paid: tuple[Any, ...] = ()
 
     @property
     def origins(self) -> tuple[Any, ...]:
         """Return the releases that these bounds come from; none where they were declared."""
-        return (*self.paid, *origins_of(self.low, self.high))
+        return (*self.paid, *origins_of(self.low, self.high, self.typical))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,11 +221,11 @@ class Bounds:
 
     def without(self, name: str) -> Bounds:
         """Return the declarations of all columns but one, where they are made by name."""
-        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing)
-        low, high, categories, missing = (
+        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing, self.typical)
+        low, high, categories, missing, typical = (
             {key: value for key, value in own.items() if key != name} if isinstance(own, Mapping) else own for own in parts
         )
-        return replace(self, low=low, high=high, categories=categories, missing=missing)
+        return replace(self, low=low, high=high, categories=categories, missing=missing, typical=typical)
 
     def of(self, name: str) -> Column | None:
         """Return the declaration of one column, where it is made by name."""
@@ -236,7 +265,7 @@ class Bounds:
             msg = "norm must be a positive finite number"
             raise UsageError(msg)
         known = {*names, *range(len(names))}
-        for mapping in (self.low, self.high, self.categories, self.missing):
+        for mapping in (self.low, self.high, self.categories, self.missing, self.typical):
             unknown = [key for key in mapping if key not in known] if isinstance(mapping, Mapping) else []
             if unknown:
                 msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
@@ -245,6 +274,8 @@ class Bounds:
         low = _per_column("low", self.low if self.low is not None or self.norm is None else -self.norm, names)
         high = _per_column("high", self.high if self.high is not None or self.norm is None else self.norm, names)
         columns = tuple(self._column(i, name, low[i], high[i]) for i, name in enumerate(names))
+        if self.norm is not None and self.typical:
+            raise UsageError("declare typical values of columns with ranges of their own, or a row norm, not both")
         if self.norm is not None and any(column.categories for column in columns):
             msg = "declare categories or a row norm, not both: a one-hot row has its own norm"
             raise UsageError(msg)
@@ -255,20 +286,31 @@ class Bounds:
             return mapping.get(name, mapping.get(i))
 
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
-        categories = entry(self.categories or {})
+        categories, typical = entry(self.categories or {}), self._typical(name, entry(self.typical or {}))
         if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
             if categories is not None or (isinstance(self.high, Mapping) and high is not None):
                 msg = f"column {name!r} is declared twice: give it one range or one list of categories"
                 raise UsageError(msg).at(column=name)
             if (days := _days_of(low)) is not None:
-                return Column(name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}")
+                return Column(name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}", typical=typical)
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
             else:
                 categories = low
         if categories is not None:
-            return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing)
-        return Column(name, _end(name, low), _end(name, high), missing=missing)
+            return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing, typical=typical)
+        return Column(name, _end(name, low), _end(name, high), missing=missing, typical=typical)
+
+    @staticmethod
+    def _typical(name: str, said: Any) -> tuple[float, float] | None:  # noqa: ANN401 - whatever a caller wrote
+        """Return the typical values of a column as a caller wrote them."""
+        if said is None:
+            return None
+        pair: list[Any] = list(said) if isinstance(said, Sequence | np.ndarray) else []
+        if len(pair) != 2 or not all(not isinstance(n, bool) and isinstance(n, Real) and math.isfinite(n) for n in pair):  # noqa: PLR2004
+            msg = f"column {name!r}: typical is two numbers, (centre, deviation)"
+            raise UsageError(msg).at(column=name)
+        return float(pair[0]), float(pair[1])
 
     @classmethod
     def given(

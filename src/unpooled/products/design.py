@@ -204,7 +204,8 @@ class PartScales(Scales):
         for places in self._indicated:
             middle[places] += (1 - middle[places].sum()) / places.size
         noise = total.deviations[middle.size :] / float(self.layout.grid) ** 2 / rows
-        width = np.maximum(found.width, np.sqrt(np.minimum(_TUNED.surely * noise, 1.0)))
+        most = np.fmin(self.expected, 1.0)
+        width = np.maximum(found.width, self.usual[1] * np.sqrt(np.minimum(_TUNED.surely * noise, most)))
         for places in self._marked:
             width[places] = self._within(middle, width, places)[places]
         return replace(found, middle=middle, width=width)

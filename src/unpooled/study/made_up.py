@@ -46,7 +46,7 @@ class Truth:
 
     def __str__(self) -> str:
         return (
-            f"every number is normal around the middle of its range, and half a range is {self.ranges:g} standard deviations; a number with the "
+            f"every number is normal around the middle of its range, and half a range is {self.ranges:g} standard deviations, or as it is typical where that is declared; a number with the "
             "range 0 to 1 is 0 or 1, and the categories of a column are equally frequent; every two columns have a correlation of "
             f"{self.correlation:g} before they are cut to these; a tenth of the values that may be missing is"
         )
@@ -58,9 +58,10 @@ class Truth:
 
     def number(self, column: Column, score: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return numbers of this column in the order of the scores."""
-        if column.range == (0.0, 1.0):
+        if column.range == (0.0, 1.0) and column.typical is None:
             return (score > 0).astype(np.float64)
-        return column.centre + column.half_width * np.clip(score / self.ranges, -1.0, 1.0)
+        middle, deviation = column.typical or (column.centre, column.half_width / self.ranges)
+        return np.asarray(np.clip(middle + deviation * score, *column.range))
 
 
 def made_up(

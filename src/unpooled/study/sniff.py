@@ -312,25 +312,36 @@ def declared(texts: Sequence[str], names: Sequence[str]) -> tuple[Column, ...]:
     return tuple(found)
 
 
+#: Before the typical centre and deviation of a column.
+_TYPICAL = "typical="
+
+
 def declaration(text: str) -> Column:
     """Return one declaration."""
     name, _, rest = text.partition("=")
-    rule, _, missing = rest.partition(";")
-    how = missing or "refuse"
+    rule, *said = rest.split(";")
+    how = next((word for word in said if not word.startswith(_TYPICAL)), "") or "refuse"
+    typical = next((word.removeprefix(_TYPICAL) for word in said if word.startswith(_TYPICAL)), "")
     try:
+        known = tuple(float(number) for number in typical.split(",")) if typical else None
+        if known is not None and len(known) != 2:  # noqa: PLR2004
+            msg = (
+                f"--column {text!r}: typical is two numbers, as in NAME=0:500;{_TYPICAL}12,8 (centre and standard deviation)"
+            )
+            raise UsageError(msg).at(column=name)
         if ":" in rule:
             low, high = rule.split(":")
             first, last = day(low), day(high)
             if first and last:
                 days = float((last - first).days)
-                return Column(name, 0.0, days, missing=how, dates=f"days since {first}")  # type: ignore[arg-type]
-            return Column(name, float(low), float(high), missing=how)  # type: ignore[arg-type]
+                return Column(name, 0.0, days, missing=how, dates=f"days since {first}", typical=known)  # type: ignore[arg-type]
+            return Column(name, float(low), float(high), missing=how, typical=known)  # type: ignore[arg-type]
         if "," in rule:
-            return Column(name, categories=tuple(part.strip() for part in rule.split(",")), missing=how)  # type: ignore[arg-type]
+            return Column(name, categories=tuple(part.strip() for part in rule.split(",")), missing=how, typical=known)  # type: ignore[arg-type]
     except ValueError as error:
         if isinstance(error, UsageError):
             raise
-    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;absent or ;indicator for missing values)"
+    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;absent or ;indicator for missing values, ;{_TYPICAL}12,8 for what is typical)"
     raise UsageError(msg)
 
 
@@ -348,6 +359,10 @@ def template(party: PartySection, sniffed: Sniffed, budget: Target) -> str:
         lines += [
             '# missing = "complete"           # rows without it are left out of tables; or "refuse", "absent", "indicator"'
         ]
+        if not kind.startswith(("text", "true")):
+            lines += [
+                "# typical = [0.0, 1.0]           # centre and standard deviation, if they are known from elsewhere (never from this file)"
+            ]
     text = write_party(party, (), budget, sniffed.form, template="\n".join(lines) + "\n")
     return f"# The party {party.name!r}: what it declares of its data, and what it allows. docs/studies.md explains every key.\n{text}"
 

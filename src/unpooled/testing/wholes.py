@@ -228,6 +228,15 @@ def _with_gaps(atom: Atom) -> Atom:
     return call
 
 
+def _typically(atom: Atom) -> Atom:
+    """Return the fit to columns whose values are declared to lie in the lower part of their range, where those of the person need not lie."""
+
+    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
+        return atom(scene, frame, bounds=api.Bounds(BOUNDS, typical={"x": (0.1, 0.05), "z": (0.2, 0.02)}), **given)
+
+    return call
+
+
 #: What can be fitted to rows, by name.
 ATOMS: dict[str, Atom] = {
     "describe": _describe,
@@ -244,6 +253,8 @@ ATOMS: dict[str, Atom] = {
     "site effects": _regression("moments", site_effects="fixed"),
     "gaps": _with_gaps(_regression("refinement", max_passes=4)),
     "gaps in moments": _with_gaps(_regression("moments")),
+    "typical": _typically(_regression("refinement", max_passes=4)),
+    "typical of classes": _typically(_glm("logistic", method="newton")),
     "gaps of classes": _with_gaps(_glm("logistic", method="newton")),
     "logistic": _glm("logistic"),
     "newton": _glm("logistic", method="newton"),

@@ -20,6 +20,7 @@ from unpooled.estimation.outlook import (
     Range,
     check_range,
     drawn,
+    in_range,
     in_words,
     made_up_features,
     without_prior,
@@ -211,4 +212,4 @@ def _outcome(design: EffectDesign, latent: np.ndarray, ranges: float, rng: np.ra
         mean = (high - low) / 6 * np.exp(latent / 3)
         counts = rng.poisson(np.minimum(mean, high)).astype(np.float64)
         return {response.name: np.clip(counts if low <= 0 else mean * rng.gamma(4, 1 / 4, latent.size), low, high)}
-    return {response.name: np.clip(response.centre + response.half_width * latent / ranges, low, high)}
+    return {response.name: in_range(response, latent, ranges)}

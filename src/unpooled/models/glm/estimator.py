@@ -464,7 +464,7 @@ class PrivateGLM(Earlier, _GlmPredictions):
             low = float(y.min()) if self.family in POSITIVE else 0.0
             given = (low, max(float(y.max()), low + 1.0))
             Bounds.given(None, Table({RESPONSE: y}), warn=self._warns and self.bounds is not None)
-        return replace(Bounds.given(given, None), missing="refuse").columns([RESPONSE])[0]
+        return self._known(replace(Bounds.given(given, None), missing="refuse").columns([RESPONSE])[0])
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         assert declared.response is not None
