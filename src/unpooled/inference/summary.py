@@ -67,6 +67,11 @@ class SummaryTerm:
 _SURE = ("std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high")
 #: Why a line is missing.
 NOT_DETERMINED = "not determined, so not printed (no row varies along it, or the noise exceeds what the data say of it): "
+#: What that means for the lines that are there.
+UNADJUSTED = (
+    "the lines that are printed are not adjusted for it. If its declared range is only possible, declare what is typical of it; else leave it out, ask "
+    "for fewer columns, or spend more"
+)
 
 #: The note under a table of a fit with earlier models.
 CREDIBLE = "intervals are credible: they hold what the rows and the earlier models say together, so there are no p-values"
@@ -85,7 +90,10 @@ def untold(factors: Sequence[Categories]) -> list[str]:
 def notes(not_determined: Iterable[str]) -> list[str]:
     """Which lines are not printed and why; nothing where all are."""
     names = list(not_determined)
-    return [NOT_DETERMINED + listed(names)] if names else []
+    if not names:
+        return []
+    constants = all(name.startswith("(") for name in names)
+    return [NOT_DETERMINED + listed(names), *([] if constants else [UNADJUSTED])]
 
 
 def cells_of(
