@@ -90,7 +90,7 @@ print(summary(fit))""",
     ),
     Ordinary(
         "A clinic and a laboratory, 1,400 patients, epsilon 2",
-        "A linear regression of blood pressure on columns of the same patients at two places. Neither may show the other a value. The ranges are the usual ones of each test. The truth is -6 for the new treatment, and .15 for crp.",
+        "A linear regression of blood pressure on columns of the same patients at two places. Neither may show the other a value. The ranges are what is possible, and what is typical of people like these is declared with them, from an earlier study. The truth is -6 for the new treatment, and .15 for crp.",
         """[study]
 model = "bayes"
 
@@ -110,23 +110,27 @@ delta = 1e-6
             "clinic": (
                 1400,
                 (
-                    Column("age", 18.0, 100.0),
+                    Column("age", 18.0, 100.0, typical=(60.0, 15.0)),
                     Column("treatment", categories=("usual", "new")),
-                    Column("pressure", 80.0, 200.0),
+                    Column("pressure", 80.0, 200.0, typical=(130.0, 15.0)),
                 ),
             ),
-            "laboratory": (1400, (Column("crp", 0.0, 100.0), Column("hba1c", 3.0, 15.0))),
+            "laboratory": (1400, (Column("crp", 0.0, 100.0, typical=(10.0, 8.0)), Column("hba1c", 3.0, 15.0, typical=(6.0, 1.0)))),
         },
         """known = {"age": (18, 100), "treatment": ["usual", "new"], "crp": (0, 100), "hba1c": (3, 15)}
+typical = {"age": (60, 15), "crp": (10, 8), "hba1c": (6, 1), "pressure": (130, 15)}
 parties = {"clinic": ["age", "treatment"], "laboratory": ["crp", "hba1c"]}
-model = unpooled.PrivateLinearRegression(epsilon=2.0, delta=1e-6, parties=parties, response_at="clinic", bounds=known, y_bounds=(80, 200),
-                                         method="moments", random_state=0)
+bounds = unpooled.Bounds(known | {"pressure": (80, 200)}, typical=typical)
+model = unpooled.PrivateLinearRegression(epsilon=2.0, delta=1e-6, parties=parties, response_at="clinic", bounds=bounds, method="moments",
+                                         random_state=0)
 model.fit(patients, "pressure")
 print(model.summary())""",
         """known <- list(age = c(18, 100), treatment = c("usual", "new"), crp = c(0, 100), hba1c = c(3, 15))
+typical <- list(age = c(60, 15), crp = c(10, 8), hba1c = c(6, 1), pressure = c(130, 15))
 parties <- list(clinic = c("age", "treatment"), laboratory = c("crp", "hba1c"))
 fit <- unpooled_lm(pressure ~ age + treatment + crp + hba1c, data = patients, parties = parties, response_at = "clinic",
-                   epsilon = 2, delta = 1e-6, bounds = c(known, list(pressure = c(80, 200))), method = "moments", random_state = 0)
+                   epsilon = 2, delta = 1e-6, bounds = c(known, list(pressure = c(80, 200))), typical = typical,
+                   method = "moments", random_state = 0)
 print(summary(fit))""",
     ),
 )

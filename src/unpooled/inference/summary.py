@@ -69,8 +69,8 @@ _SURE = ("std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high"
 NOT_DETERMINED = "not determined, so not printed (no row varies along it, or the noise exceeds what the data say of it): "
 #: What that means for the lines that are there.
 UNADJUSTED = (
-    "the lines that are printed are not adjusted for it. If its declared range is only possible, declare what is typical of it; else leave it out, ask "
-    "for fewer columns, or spend more"
+    "the lines that are printed are not adjusted for what has none. If a range is only possible, declare what is typical of that column; else leave it "
+    "out, ask for fewer columns, or spend more"
 )
 
 #: The note under a table of a fit with earlier models.
