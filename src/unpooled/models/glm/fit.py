@@ -30,6 +30,7 @@ from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
 from unpooled.models.glm import rows as glm_rows
+from unpooled.models.glm.completeness_fit import Fitted, Resting, fit_completeness
 from unpooled.models.glm.curvature import Contrasts, Intervals, shape_of
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
@@ -77,6 +78,11 @@ class GlmFit(Rounds[GlmDesign]):
     head: tuple[float, ...] = ()
     #: The deviation of the noise of a released mean of a coded column.
     unsure: float = 0.0
+    #: The model of which rows are whole, once it is fitted, and how the coefficients rest on it; None where there is none.
+    whole: Fitted | None = None
+    resting: Resting | None = None
+    #: About what the whole rows alone would have as coefficients, in the data's own units.
+    alone: Row | None = None
 
     def begun(self, total: Total) -> None:
         """Take what the first total tells: sums of responses and of what they are exposed to, of the parties that take part."""
@@ -127,7 +133,15 @@ class GlmFit(Rounds[GlmDesign]):
 
     def at(self, start: Row) -> tuple[float, ...]:
         """Return the numbers that a request over standardised rows carries."""
-        return (*self.head, *self.shape.sent(start), *self.units)
+        return (*self.head, *self.shape.sent(start), *self.units, *(() if self.whole is None else self.whole.tilt.settings))
+
+    def fit_whole(self) -> Generator[list[Ask], Replies, None]:
+        """Fit the model of which rows are whole, where the study has one; the coefficients then begin from a base rate without its offset."""
+        if self.design.completeness is None:
+            return
+        self.whole = yield from fit_completeness(self)
+        link = Logistic().link(self.shape.rate) - self.whole.shift
+        self.shape = replace(self.shape, rate=float(Logistic().mean(np.array(link))))
 
     @property
     def back(self) -> Matrix:
@@ -408,6 +422,7 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     if design.directions is not None:
         return (yield from _along(fit, design.directions))
     yield from fit.standardised()
+    yield from fit.fit_whole()
     if design.schedule.method is GlmMethod.DIRECTION:
         start, lines = yield from direction_and_scale(fit)
         return _result(fit, _natural(fit, start), lines=lines)
@@ -517,6 +532,8 @@ def _newton(
             again = yield from cutting.converged(start)
             if not again:
                 break
+    if fit.whole is not None:
+        fit.resting = yield from Resting.asked(fit, fit.whole, start)
     longer = 0.0
     if not exact and design.family.multiplies and design.layout.intercept:
         ratio, known, move = _at_new_level(fit, gram, variance, score, move, noise)
@@ -602,13 +619,18 @@ def _step(
         scores = dispersion * _of_balanced(family, noisy_gram.psd_part(known.information), start)
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
+    noise = fit.shape.met(estimate - start, known.variance, noises)
+    if fit.resting is not None:
+        scores, noise = fit.resting.known(scores), noise + fit.resting.added
     sampling = inverse @ scores @ inverse
-    met = inverse @ fit.shape.met(estimate - start, known.variance, noises) @ inverse
+    met = inverse @ noise @ inverse
     if tail[1]:
         estimate = estimate.copy()
         estimate[-1] += tail[0] / CONSTANT
         met[-1, -1] += (tail[1] / CONSTANT) ** 2
     own, alone = back @ estimate, back @ sampling @ back.T
+    if fit.resting is not None:
+        fit.alone = own + back @ fit.resting.alone(inverse)
     covariance = alone + back @ met @ back.T
     lost = np.zeros((own.size, known.lost.size))
     lost[known.lost, np.arange(known.lost.size)] = 1.0
@@ -682,4 +704,5 @@ def _result(
         None if drawing is None else drawing.drawn,
         fit.common,
         fit.crowded,
+        None if fit.whole is None else fit.whole.result(fit, fit.alone),
     )
