@@ -30,8 +30,8 @@ from unpooled.kernels import rows as row_kernels
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import CONSTANT
 from unpooled.models import fitted, load
+from unpooled.models.glm.curvature import of_balanced
 from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
-from unpooled.models.glm.fit import _of_balanced
 from unpooled.models.glm.plan import STATISTICS
 from unpooled.models.glm.rows import BaseRate, DirectionRows, Directions, GlmRows, Responses, ScoreCells, ShortRows
 from unpooled.privacy.bounds import Column
@@ -287,7 +287,7 @@ def test_the_variance_of_balanced_scores_follows_from_the_information(base: floa
     p = 1 / (1 + np.exp(-(Z @ b)))
     weight, a = np.minimum(p, 1 - p) / 2, 1 / (2 * np.maximum(p, 1 - p))
     information, scores = (Z.T @ (Z * w[:, None]) for w in (weight, weight * a))
-    found = _of_balanced(Logistic(balanced=True), information, b)
+    found = of_balanced(Logistic(balanced=True), information, b)
     inverse = np.linalg.inv(information)
     errors, true = (np.sqrt((inverse @ middle @ inverse).diagonal()) for middle in (found, scores))
     assert errors == pytest.approx(true, rel=0.01)

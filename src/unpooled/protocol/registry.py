@@ -475,7 +475,9 @@ class Model:
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
             raise UsageError(msg)
-        leaves = {column.name: column.missing for card in study.parties for column in card.columns if column.missing in LEAVING_OUT}
+        leaves = {
+            column.name: column.missing for card in study.parties for column in card.columns if column.missing in LEAVING_OUT
+        }
         gaps, modelled = sorted(leaves), sorted(name for name, rule in leaves.items() if rule == MODELLED)
         joint = study.parameters.get("split") == SPLIT_COLUMNS
         if modelled and (joint or not self.completeness):

@@ -150,7 +150,7 @@ class MarkedRows(Table):
             held = dict(zip(read, block, strict=True))
             if WHOLE in names:
                 present = Coding(self._columns_needed, 1).code([held[name] for name in own])[1]
-                held[WHOLE] = present.all(axis=1).astype(np.float64)
+                held[WHOLE] = np.asarray(present.all(axis=1), dtype=np.float64)
             yield tuple(held[name] for name in names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:

@@ -23,7 +23,11 @@ MODEL = Model(
     completeness=True,
     template=TEMPLATE,
     roles=(AGGREGATION,),
-    releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS, **COMPLETENESS_WORDS},
+    releases={
+        "moments": "sums of products of all columns with each other and with the response",
+        **ROUNDS,
+        **COMPLETENESS_WORDS,
+    },
     coefficients=RELEASED,
     saved=("unpooled.models.glm.estimator:PrivateGLM",),
     says="a regression for yes or no, counts, rates or times until an event",

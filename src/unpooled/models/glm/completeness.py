@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -229,7 +229,12 @@ class Tilt:
         own, (low, high) = self.completeness, self.ends
         columns = rows[:, own.places] / grid
         level, slope = without[1] - without[0], without[1] * high - without[0] * low
-        parts = [columns * level[:, None], columns[:, own.multiplied] * slope[:, None], slope[:, None], CONSTANT * level[:, None]]
+        parts = [
+            columns * level[:, None],
+            columns[:, own.multiplied] * slope[:, None],
+            slope[:, None],
+            CONSTANT * level[:, None],
+        ]
         return np.concatenate(parts, axis=1, dtype=np.float64) / self.unit
 
 
@@ -240,7 +245,11 @@ def standardised(y: Floats, middle: float, width: float) -> Floats:
 
 def tilt_of(completeness: Completeness, numbers: Floats) -> Tilt:
     """Return the model of completeness that a request carries; refuse another count of numbers, or wild ones. No sensitivity depends on them."""
-    if numbers.size != completeness.size + 3 or not (np.abs(numbers) <= _LARGEST).all() or not (numbers[1:3] >= 1 / _LARGEST).all():
+    if (
+        numbers.size != completeness.size + 3
+        or not (np.abs(numbers) <= _LARGEST).all()
+        or not (numbers[1:3] >= 1 / _LARGEST).all()
+    ):
         msg = f"a request over whole rows carries {completeness.size + 3} finite numbers on which rows are whole, the second and third positive"
         raise PlanMismatch(msg)
     middle, width, unit = numbers[:3].tolist()
@@ -286,7 +295,9 @@ class CompletenessRows(GlmRows):
         exact = 1 << ((53 - math.ceil(math.log2(largest**2 * (self.width + 1)))) // 2)
         return min(super().grid, exact)
 
-    def marked(self, table: Table, standard: tuple[Floats, Floats], of_class: tuple[float, float]) -> Iterator[tuple[Floats, Floats]]:
+    def marked(
+        self, table: Table, standard: tuple[Floats, Floats], of_class: tuple[float, float]
+    ) -> Iterator[tuple[Floats, Floats]]:
         """(rows on the grid as floats that hold integers, columns of whether they are whole and of no offset), block by block.
 
         ``table`` marks which rows are whole. ``standard`` has the means and deviations of all columns of the study, ``of_class`` what standardises
@@ -344,8 +355,8 @@ class Influence:
         rows, (one, other) = self.rows, self._longest
         total = np.zeros((rows.width, self.completeness.size), dtype=np.int64)
         step = max(1, (1 << 53) // self.longest)
-        for part, _, weight, square in rows.pulls(blocks, start, units):
-            weight = weight / units[1]
+        for part, _, heavy, square in rows.pulls(blocks, start, units):
+            weight = heavy / units[1]
             derived = tilt.derivatives(part, float(rows.grid))
             first, second = np.empty(part.shape, order="F"), np.empty(derived.shape, order="F")
             length = np.zeros(square.size)
@@ -386,13 +397,20 @@ class WholeRowsModel(msgspec.Struct, frozen=True):
     def sentences(self, response: str, compared: tuple[str, float, float] | None = None) -> tuple[str, ...]:
         """Return the lines under the table; ``compared``: a term, about what the whole rows alone say of it, and what the table says."""
         response = "the response" if response == "(response)" else response
-        by = f"{response}" + (f" and by {listed(list(self.by))}" if self.by else "") + ", which are never missing" * bool(self.by)
-        products = "with products of the two" if self.products else "without products"
-        beside = f" Complete cases alone: {compared[0]} about {compared[1]:.3g} (here {compared[2]:.3g})." if compared else ""
-        return (
-            f"{self.whole:,} +- {self.unsure:.0f} of {self.rows:,} rows have {listed(list(self.columns))}; the others count only for which rows are whole, which "
-            f"is modelled by {by}{f', {products}' if self.by else ''}: {response} {self.response:.3g} +- {self.error:.2g} in log odds{' at the middle of the others' if self.products else ''}. Right if, given these, whether a row "
-            f"is whole does not depend on the missing values themselves.{beside}",
+        by = (
+            f"{response}"
+            + (f" and by {listed(list(self.by))}" if self.by else "")
+            + ", which are never missing" * bool(self.by)
         )
-
-
+        products = "with products of the two" if self.products else "without products"
+        where = " at the middle of the others" if self.products else ""
+        by += f", {products}" if self.by else ""
+        compares = (
+            f" Complete cases alone: {compared[0]} about {compared[1]:.3g} (here {compared[2]:.3g})." if compared else ""
+        )
+        said = (
+            f"{self.whole:,} +- {self.unsure:.0f} of {self.rows:,} rows have {listed(list(self.columns))}; the others count only for which rows are whole, "
+            f"which is modelled by {by}: {response} {self.response:.3g} +- {self.error:.2g} in log odds{where}. Right if, given these, whether a row is whole "
+            f"does not depend on the missing values themselves.{compares}"
+        )
+        return (said,)

@@ -15,13 +15,13 @@ from unpooled.families.logistic import Logistic
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.completeness import INFLUENCE, INFORMATION, ROUNDS, SCORE, Tilt, WholeRowsModel
-from unpooled.models.glm.curvature import curvature
+from unpooled.models.glm.curvature import curvature, of_balanced
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, SHORT
 from unpooled.schedules import table
 from unpooled.totals.rounds import descend
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from numpy.typing import NDArray
 
@@ -61,6 +61,17 @@ class Fitted:
         first, second = (self.tilt.gamma[-1] * CONSTANT + y * self.tilt.gamma[-2] for y in self.tilt.ends)
         return float(np.logaddexp(0.0, -first) - np.logaddexp(0.0, -second))
 
+    def along(self, start: Row) -> Row:
+        """Return coefficients whose linear predictor is about that of these with the offset: of first order about the mean of all columns."""
+        own, gamma = self.completeness, self.tilt.gamma
+        found = start.copy()
+        for y, sign in zip(self.tilt.ends, (-1, 1), strict=True):
+            line = own.along(gamma, y)
+            without = 1 / (1 + math.exp(min(max(float(line[-1]) * CONSTANT, -30.0), 30.0)))
+            found[:-1] += sign * without * line[:-1]
+        found[-1] += self.shift / CONSTANT
+        return found
+
     def result(self, fit: GlmFit, alone: Row | None) -> WholeRowsModel:
         """Return what is told of which rows are whole; ``alone``: about what the whole rows alone would have as coefficients."""
         own, gamma, (low, high) = self.completeness, self.tilt.gamma, self.tilt.ends
@@ -69,7 +80,9 @@ class Fitted:
         names = dict.fromkeys(own.coding.names)
         of_response = np.zeros(own.size)
         of_response[-2] = high - low
-        if fit.design.schedule.exact:  # columns are coded and not standardised: a row at the middle of them is no row of zeros
+        if (
+            fit.design.schedule.exact
+        ):  # columns are coded and not standardised: a row at the middle of them is no row of zeros
             of_response[own.places.size : -2] = (high - low) * own.middle[own.multiplied]
         return WholeRowsModel(
             tuple(column.name for column in own.columns),
@@ -89,11 +102,11 @@ def fit_completeness(fit: GlmFit) -> Generator[list[Ask], Replies, Fitted]:
     design, exact, own = fit.design, fit.design.schedule.exact, fit.design.completeness
     assert own is not None
     rows = sum(fit.plan.study.card(name).rows for name in fit.participants)
-    rarest, family = _RAREST, Logistic()
+    rarest, family = _RAREST, Logistic(balanced=design.schedule.balanced)
     rate = float(np.clip(fit.rows / rows, rarest[0], 1 - rarest[0]))
     of_class = float(np.clip(fit.shape.rate, rarest[1], 1 - rarest[1]))
     class_width = (0.5, 0.5) if exact else (of_class, math.sqrt(of_class * (1 - of_class)))
-    units = (1.0, 0.25 if exact else rate * (1 - rate))
+    units = (1.0, 0.25) if exact else family.units(rate)
     carried = (*units, 1.0, *class_width)
     gamma = np.zeros(own.size)
     gamma[-1] = family.link(rate) / CONSTANT
@@ -106,7 +119,8 @@ def fit_completeness(fit: GlmFit) -> Generator[list[Ask], Replies, Fitted]:
     size, still = math.inf, own.still(fit.still)
     for index in range(design.schedule.steps):
         total = yield from fit.total(SCORE, at(gamma), index)
-        score, noise = (part * units[0] for part in design.long_marked.gradient_of(total))
+        score, noise = design.long_marked.gradient_of(total)
+        score, noise = score * units[0], noise * units[0]
         total = yield from fit.total(INFORMATION, at(gamma), index)
         gram, variance = (part * units[1] ** power for power, part in enumerate(design.long_marked.information_of(total), 1))
         known = curvature(gram, variance, np.zeros(own.size), still)
@@ -119,7 +133,10 @@ def fit_completeness(fit: GlmFit) -> Generator[list[Ask], Replies, Fitted]:
             break
     met = noisy_gram.noise_covariance(np.outer(move, move), variance, np.full(score.size, noise**2))
     privacy = known.inverse @ met @ known.inverse
-    return Fitted(Tilt(own, *class_width, _unit(own, gamma, class_width), gamma), known.inverse, privacy)
+    sampling = known.inverse
+    if family.balanced:
+        sampling = sampling @ of_balanced(family, noisy_gram.psd_part(known.information), gamma) @ sampling
+    return Fitted(Tilt(own, *class_width, _unit(own, gamma, class_width), gamma), sampling, privacy)
 
 
 def _unit(own: Completeness, gamma: Row, of_class: tuple[float, float]) -> float:
@@ -133,7 +150,7 @@ def _unit(own: Completeness, gamma: Row, of_class: tuple[float, float]) -> float
 
 
 def _descent(
-    fit: GlmFit, own: Completeness, start: Row, at: object, curvature_of_one: float
+    fit: GlmFit, own: Completeness, start: Row, at: Callable[[Row], tuple[float, ...]], curvature_of_one: float
 ) -> Generator[list[Ask], Replies, Row]:
     """Take the plan's rounds as those of the coefficients are taken: steps along noisy gradients, pulled to where they began as far as their noise says."""
     schedule, rows, step = fit.design.schedule, fit.design.short_marked, np.ones(own.size)
@@ -147,7 +164,7 @@ def _descent(
         pull = (noise / once) ** 2 / schedule.whole_rounds * (own.size - 1) / PRIOR
         return np.asarray(length / (1 + pull) * (gradient / once - pull * (current - began)))
 
-    return (yield from descend(fit, at, move, start, schedule.whole_rounds, name=ROUNDS))  # type: ignore[arg-type]
+    return (yield from descend(fit, at, move, start, schedule.whole_rounds, name=ROUNDS))
 
 
 @dataclass(frozen=True)

@@ -262,7 +262,9 @@ def with_completeness_of(k: float, coefficients: int, max_passes: int, rows: int
     """Return the rounds of a table whose rows may be incomplete by a model, with those of that model: a third of the passes are its own."""
     rounds = _rounds(k, (max_passes - _BESIDE) // 3)
     others = max(1, max_passes - rounds - 3)
-    return schedule_of(GlmMethod.NEWTON, k * math.sqrt(_WHOLE["others"]), coefficients, others, rows=rows).with_completeness(rounds)
+    return schedule_of(
+        GlmMethod.NEWTON, k * math.sqrt(_WHOLE["others"]), coefficients, others, rows=rows, balances=True
+    ).with_completeness(rounds)
 
 
 def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) -> GlmSchedule:

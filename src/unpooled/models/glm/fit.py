@@ -31,7 +31,7 @@ from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.completeness_fit import Fitted, Resting, fit_completeness
-from unpooled.models.glm.curvature import Contrasts, Intervals, shape_of
+from unpooled.models.glm.curvature import Contrasts, Intervals, of_balanced, shape_of
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
@@ -142,6 +142,11 @@ class GlmFit(Rounds[GlmDesign]):
         self.whole = yield from fit_completeness(self)
         link = Logistic().link(self.shape.rate) - self.whole.shift
         self.shape = replace(self.shape, rate=float(Logistic().mean(np.array(link))))
+
+    def rest_on_whole(self, start: Row) -> Generator[list[Ask], Replies, None]:
+        """Ask how the score at these coefficients rests on the model of which rows are whole, where there is one."""
+        if self.whole is not None:
+            self.resting = yield from Resting.asked(self, self.whole, start)
 
     @property
     def back(self) -> Matrix:
@@ -532,8 +537,7 @@ def _newton(
             again = yield from cutting.converged(start)
             if not again:
                 break
-    if fit.whole is not None:
-        fit.resting = yield from Resting.asked(fit, fit.whole, start)
+    yield from fit.rest_on_whole(start)
     longer = 0.0
     if not exact and design.family.multiplies and design.layout.intercept:
         ratio, known, move = _at_new_level(fit, gram, variance, score, move, noise)
@@ -616,7 +620,8 @@ def _step(
     scores = dispersion * (known.information - np.diag(fit.penalty))
     family = fit.design.family
     if isinstance(family, Logistic) and family.balanced:
-        scores = dispersion * _of_balanced(family, noisy_gram.psd_part(known.information), start)
+        along = start if fit.whole is None else fit.whole.along(start)
+        scores = dispersion * of_balanced(family, noisy_gram.psd_part(known.information), along)
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
     noise = fit.shape.met(estimate - start, known.variance, noises)
@@ -638,21 +643,6 @@ def _step(
     return Estimates.of(
         fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still, fit.shape.are_slopes
     )
-
-
-def _of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
-    """Return the second moments of balanced scores, from the information at these coefficients, as of rows that are normal under its weights.
-
-    A record's score has a times the weight that it has in the information, a function of its linear predictor alone.
-    """
-    whole = float(information[-1, -1]) / CONSTANT**2
-    middle = information[-1] / CONSTANT / whole
-    spread = information / whole - np.outer(middle, middle)
-    deviation = math.sqrt(max(float(start @ spread @ start), 1e-12))
-    along = spread @ start / deviation
-    level, tilt, bend = family.balance(float(middle @ start), deviation)
-    found = level * information / whole + tilt * (np.outer(middle, along) + np.outer(along, middle))
-    return np.asarray(whole * noisy_gram.psd_part(found + bend * np.outer(along, along)))
 
 
 def _result(

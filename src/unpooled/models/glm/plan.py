@@ -224,7 +224,8 @@ class GlmDesign:
         return Influence(self.long, self.completeness)
 
     def _marked(self, part: float, stretch: float = 1.0) -> CompletenessRows:
-        exact, whole = self.schedule.exact, Responses(Column("whole", categories=("no", "yes")), Logistic())
+        exact, family = self.schedule.exact, Logistic(balanced=self.schedule.balanced)
+        whole = Responses(Column("whole", categories=("no", "yes")), family)
         stretch = 1.0 if exact else stretch
         rows = CompletenessRows(
             self.layout, self.rows, 1.0, whole, exact, self.completeness, self.responses, stretch=stretch
