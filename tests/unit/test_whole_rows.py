@@ -251,7 +251,7 @@ def test_a_study_of_files_leaves_rows_out(tmp_path: Path) -> None:
     for name, at in (("north", slice(0, half)), ("south", slice(half, N))):
         (tmp_path / name).mkdir()
         FRAME.assign(y=np.where(RNG.random(N) < 0.02, np.nan, Y))[at].to_csv(tmp_path / name / "data.csv", index=False)
-        columns = ["x1=-4:4", "x2=-40:40;complete", "ward=a,b;complete", "y=-9:9;complete"]
+        columns = ["x1=-4:4", "x2=-8:8;complete", "ward=a,b;complete", "y=-9:9;complete"]
         command(
             tmp_path,
             *("party", "init", str(tmp_path / name / "data.csv"), "--name", name, "--folder", str(tmp_path / name)),

@@ -330,7 +330,7 @@ def declaration(text: str) -> Column:
     except ValueError as error:
         if isinstance(error, UsageError):
             raise
-    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;absent or ;indicator for missing values)"
+    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;model, ;absent or ;indicator for missing values)"
     raise UsageError(msg)
 
 
@@ -346,7 +346,7 @@ def template(party: PartySection, sniffed: Sniffed, budget: Target) -> str:
         lines += ["", "# [[columns]]", f"# {tomli_w.dumps({'name': column}).strip()}    # {kind}"]
         lines += [f"# {line}" for line in _wanted(kind)]
         lines += [
-            '# missing = "complete"           # rows without it are left out of tables; or "refuse", "absent", "indicator"'
+            '# missing = "complete"           # rows without it are left out of tables; or "refuse", "model", "absent", "indicator"'
         ]
     text = write_party(party, (), budget, sniffed.form, template="\n".join(lines) + "\n")
     return f"# The party {party.name!r}: what it declares of its data, and what it allows. docs/studies.md explains every key.\n{text}"

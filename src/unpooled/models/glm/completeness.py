@@ -172,7 +172,7 @@ def check_model(column: Column, family: str, method: str, *, logistic: str, newt
         msg = f"{rule}, which is for family {logistic!r}, and this one is {family!r}: {remedy}"
         raise UsageError(msg).at(column=column.name)
     if method not in newton:
-        msg = f"{rule}, which is for tables: method {newton[-1]!r}, not {method!r}. Or {remedy}"
+        msg = f"{rule}, which is for tables: method {str(newton[-1])!r}, not {str(method)!r}. Or {remedy}"
         raise UsageError(msg).at(column=column.name)
 
 

@@ -187,8 +187,7 @@ class Resting:
 
         Each part is at most what there is, so that noise leaves no score without a variance.
         """
-        told = self.matrix @ self.fitted.sampling @ self.matrix.T
-        told = told - self.noise**2 * float(self.fitted.sampling.trace()) * np.eye(len(told))
+        told = self._met(self.fitted.sampling)
         values, vectors = np.linalg.eigh(scores)
         kept = values > 1e-12 * max(float(values[-1]), 1e-300)
         root = vectors[:, kept] * np.sqrt(values[kept])
@@ -197,10 +196,16 @@ class Resting:
         taken = root @ axes
         return np.asarray((taken * (1 - np.clip(parts, 0.0, _MOST_KNOWN))) @ taken.T)
 
+    def _met(self, covariance: Matrix) -> Matrix:
+        """Return what this covariance of the model of completeness is in the score: with noise in K its expectation would be larger by the noise's variance times the trace."""
+        return np.asarray(
+            self.matrix @ covariance @ self.matrix.T - self.noise**2 * covariance.trace() * np.eye(len(self.matrix))
+        )
+
     @property
     def added(self) -> Matrix:
         """Return what the noise of the model of completeness adds to the covariance of the score."""
-        return np.asarray(self.matrix @ self.fitted.privacy @ self.matrix.T)
+        return noisy_gram.psd_part(self._met(self.fitted.privacy))
 
     def alone(self, inverse: Matrix) -> Row:
         """Return about how far the coefficients of the whole rows alone are from those that were found: to first order in how the response matters."""
