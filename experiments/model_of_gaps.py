@@ -26,7 +26,7 @@ from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 
 DELTA = 1e-5
-RUNS = {2000: (40, 200), 20_000: (25, 100)}
+RUNS = {2000: (200, 1000), 20_000: (100, 500)}
 ROWS, EPSILONS = (2000, 20_000), (1.0, 3.0)
 CAUSES = ("nothing", "x1", "y", "x1 + y", "x1 y")
 RULES = ("complete", "model")

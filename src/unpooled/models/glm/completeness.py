@@ -115,11 +115,6 @@ class Completeness:
         """Return its coefficients: columns, products, the response, the constant."""
         return self.places.size + self.multiplied.size + 2
 
-    @property
-    def of_response(self) -> NDArray[np.intp]:
-        """Return the places of the coefficients without which completeness does not depend on the response."""
-        return np.arange(self.places.size, self.size - 1)
-
     def along(self, gamma: Floats, y: float) -> Floats:
         """Return the coefficients of the study's own rows whose linear predictor is the log odds of being whole at this standardised response."""
         start = np.zeros(self.layout.size)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
 from unpooled.families.logistic import Logistic
 from unpooled.kernels import noisy as noisy_gram
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _TUNED = table("glm")
 #: The share of whole rows, and of the second class, are never taken for nearer to 0 or 1 than this.
 _RAREST = 0.02, 0.05
+#: Nodes and weights of a standard normal.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 #: Of the variance of a score no more than this is taken to be that of the model of completeness.
 _MOST_KNOWN = 0.95
 
@@ -61,15 +65,22 @@ class Fitted:
         first, second = (self.tilt.gamma[-1] * CONSTANT + y * self.tilt.gamma[-2] for y in self.tilt.ends)
         return float(np.logaddexp(0.0, -first) - np.logaddexp(0.0, -second))
 
-    def along(self, start: Row) -> Row:
-        """Return coefficients whose linear predictor is about that of these with the offset: of first order about the mean of all columns."""
-        own, gamma = self.completeness, self.tilt.gamma
-        found = start.copy()
+    def linear(self, information: Matrix) -> Row:
+        """Return the coefficients of the line that is nearest to the offset, for rows that are normal under the weights of their second moments.
+
+        The offset is a function of the log odds of being whole in the one class less the same of those in the other, each a line.
+        """
+        own, found = self.completeness, np.zeros(information.shape[0])
+        whole = float(information[-1, -1]) / CONSTANT**2
+        middle = information[-1] / CONSTANT / whole
+        spread = information / whole - np.outer(middle, middle)
         for y, sign in zip(self.tilt.ends, (-1, 1), strict=True):
-            line = own.along(gamma, y)
-            without = 1 / (1 + math.exp(min(max(float(line[-1]) * CONSTANT, -30.0), 30.0)))
-            found[:-1] += sign * without * line[:-1]
-        found[-1] += self.shift / CONSTANT
+            line = own.along(self.tilt.gamma, y)
+            mean = float(line @ middle)
+            odds = mean + math.sqrt(max(float(line @ spread @ line), 0.0)) * _NODES
+            slope, level = float(_WEIGHTS @ expit(-odds)), float(_WEIGHTS @ -np.logaddexp(0.0, -odds))
+            found += sign * slope * line
+            found[-1] += sign * (level - slope * mean) / CONSTANT
         return found
 
     def result(self, fit: GlmFit, alone: Row | None) -> WholeRowsModel:
@@ -142,8 +153,8 @@ def fit_completeness(fit: GlmFit) -> Generator[list[Ask], Replies, Fitted]:
 def _unit(own: Completeness, gamma: Row, of_class: tuple[float, float]) -> float:
     """Return the typical size of one derivative of an offset, by which rows of them are divided: that of a row at the mean of all columns."""
     tilt = Tilt(own, *of_class, 1.0, gamma)
-    (low, high), constant = tilt.ends, gamma[-1] * CONSTANT
-    first, second = (1 / (1 + math.exp(min(max(constant + y * float(gamma[-2]), -30.0), 30.0))) for y in (low, high))
+    low, high = tilt.ends
+    first, second = (float(expit(-gamma[-1] * CONSTANT - y * gamma[-2])) for y in (low, high))
     level, slope = second - first, second * high - first * low
     square = own.places.size * level**2 + (own.multiplied.size + 1) * slope**2
     return math.sqrt(max(square / own.size, 1e-4))
@@ -206,8 +217,3 @@ class Resting:
     def added(self) -> Matrix:
         """Return what the noise of the model of completeness adds to the covariance of the score."""
         return noisy_gram.psd_part(self._met(self.fitted.privacy))
-
-    def alone(self, inverse: Matrix) -> Row:
-        """Return about how far the coefficients of the whole rows alone are from those that were found: to first order in how the response matters."""
-        of_response = self.fitted.completeness.of_response
-        return np.asarray(inverse @ self.matrix[:, of_response] @ self.fitted.tilt.gamma[of_response])

@@ -617,10 +617,11 @@ def _step(
     ``tail`` is what is added to the linear predictor for residuals beyond their bound, and its deviation.
     """
     back, inverse = fit.back, known.inverse
+    offset = np.zeros(start.size) if fit.whole is None else fit.whole.linear(noisy_gram.psd_part(known.information))
     scores = dispersion * (known.information - np.diag(fit.penalty))
     family = fit.design.family
     if isinstance(family, Logistic) and family.balanced:
-        along = start if fit.whole is None else fit.whole.along(start)
+        along = start + offset
         scores = dispersion * of_balanced(family, noisy_gram.psd_part(known.information), along)
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
@@ -635,7 +636,7 @@ def _step(
         met[-1, -1] += (tail[1] / CONSTANT) ** 2
     own, alone = back @ estimate, back @ sampling @ back.T
     if fit.resting is not None:
-        fit.alone = own + back @ fit.resting.alone(inverse)
+        fit.alone = own + back @ offset
     covariance = alone + back @ met @ back.T
     lost = np.zeros((own.size, known.lost.size))
     lost[known.lost, np.arange(known.lost.size)] = 1.0

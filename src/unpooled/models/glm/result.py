@@ -180,7 +180,7 @@ def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     yield from sentences(design.layout.left_out, design.layout.declared)
     if design.responses.weighting is not None:
         yield ASSUMPTION
-    yield ASSUMED[design.covariance]
+    yield ASSUMED[design.covariance].partition(" (")[0] if result.whole is not None else ASSUMED[design.covariance]
     if isinstance(design.family, Logistic) and design.family.balanced:
         yield BALANCED
     if result.family == POISSON and result.dispersion > _DISPERSED:
