@@ -188,7 +188,7 @@ def test_the_table_says_what_is_modelled_and_what_whole_rows_alone_say(tmp_path:
 
 
 def test_products_are_for_budgets_that_tell_of_them() -> None:
-    for epsilon, products in ((3.0, False), (50.0, True)):
+    for epsilon, products in ((1.0, False), (50.0, True)):
         fit = logistic(epsilon=epsilon)
         assert fit.plan_.design.completeness.products is products
         assert ("with products of the two" if products else "without products") in str(fit.summary())

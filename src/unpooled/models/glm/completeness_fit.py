@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.models.glm.completeness import Completeness
-    from unpooled.models.glm.fit import GlmFit
+    from unpooled.models.glm.plan import GlmDesign
     from unpooled.protocol.messages import Ask
     from unpooled.protocol.registry import Replies
+    from unpooled.totals.rounds import Rounds
     from unpooled.totals.total import Total
 
     Row = NDArray[np.float64]
@@ -83,7 +84,7 @@ class Fitted:
             found[-1] += sign * (level - slope * mean) / CONSTANT
         return found
 
-    def result(self, fit: GlmFit, alone: Row | None) -> WholeRowsModel:
+    def result(self, fit: Rounds[GlmDesign], alone: Row | None) -> WholeRowsModel:
         """Return what is told of which rows are whole; ``alone``: about what the whole rows alone would have as coefficients."""
         own, gamma, (low, high) = self.completeness, self.tilt.gamma, self.tilt.ends
         covariance = self.sampling + self.privacy
@@ -108,14 +109,20 @@ class Fitted:
         )
 
 
-def fit_completeness(fit: GlmFit) -> Generator[list[Ask], Replies, Fitted]:
-    """Fit the model of which rows are whole: rounds from the share of whole rows on, and a Newton step; without noise steps to convergence."""
+def fit_completeness(
+    fit: Rounds[GlmDesign], head: tuple[float, ...], class_rate: float, still_rows: Matrix
+) -> Generator[list[Ask], Replies, Fitted]:
+    """Fit the model of which rows are whole: rounds from the share of whole rows on, and a Newton step; without noise steps to convergence.
+
+    ``head`` has the released means and deviations of the columns, ``class_rate`` is the share of the second class among whole rows, and along the columns
+    of ``still_rows`` no row of the study varies.
+    """
     design, exact, own = fit.design, fit.design.schedule.exact, fit.design.completeness
     assert own is not None
     rows = sum(fit.plan.study.card(name).rows for name in fit.participants)
     rarest, family = _RAREST, Logistic(balanced=design.schedule.balanced)
     rate = float(np.clip(fit.rows / rows, rarest[0], 1 - rarest[0]))
-    of_class = float(np.clip(fit.shape.rate, rarest[1], 1 - rarest[1]))
+    of_class = float(np.clip(class_rate, rarest[1], 1 - rarest[1]))
     class_width = (0.5, 0.5) if exact else (of_class, math.sqrt(of_class * (1 - of_class)))
     units = (1.0, 0.25) if exact else family.units(rate)
     carried = (*units, 1.0, *class_width)
@@ -123,11 +130,11 @@ def fit_completeness(fit: GlmFit) -> Generator[list[Ask], Replies, Fitted]:
     gamma[-1] = family.link(rate) / CONSTANT
 
     def at(current: Row) -> tuple[float, ...]:
-        return (*fit.head, *current.tolist(), *carried)
+        return (*head, *current.tolist(), *carried)
 
     if design.schedule.whole_rounds:
         gamma = yield from _descent(fit, own, gamma, at, rows * units[1] / units[0])
-    size, still = math.inf, own.still(fit.still)
+    size, still = math.inf, own.still(still_rows)
     for index in range(design.schedule.steps):
         total = yield from fit.total(SCORE, at(gamma), index)
         score, noise = design.long_marked.gradient_of(total)
@@ -161,7 +168,7 @@ def _unit(own: Completeness, gamma: Row, of_class: tuple[float, float]) -> float
 
 
 def _descent(
-    fit: GlmFit, own: Completeness, start: Row, at: Callable[[Row], tuple[float, ...]], curvature_of_one: float
+    fit: Rounds[GlmDesign], own: Completeness, start: Row, at: Callable[[Row], tuple[float, ...]], curvature_of_one: float
 ) -> Generator[list[Ask], Replies, Row]:
     """Take the plan's rounds as those of the coefficients are taken: steps along noisy gradients, pulled to where they began as far as their noise says."""
     schedule, rows, step = fit.design.schedule, fit.design.short_marked, np.ones(own.size)
@@ -187,11 +194,13 @@ class Resting:
     noise: float
 
     @classmethod
-    def asked(cls, fit: GlmFit, fitted: Fitted, start: Row) -> Generator[list[Ask], Replies, Resting]:
-        """Ask for the derivative at these coefficients."""
-        total = yield from fit.total(INFLUENCE, fit.at(start))
+    def asked(
+        cls, fit: Rounds[GlmDesign], fitted: Fitted, settings: tuple[float, ...], units: tuple[float, float]
+    ) -> Generator[list[Ask], Replies, Resting]:
+        """Ask for the derivative at the coefficients of these settings; ``units``: most of a pull, and of a weight."""
+        total = yield from fit.total(INFLUENCE, settings)
         own = fit.design.influence
-        return cls(fitted, *own.decode(total, fit.units[:2], fitted.tilt.unit))
+        return cls(fitted, *own.decode(total, units, fitted.tilt.unit))
 
     def known(self, scores: Matrix) -> Matrix:
         """Return second moments of scores less what the fit of the model of completeness takes of them: K H^-1 K', without its noise (Theorem G.12).

@@ -139,14 +139,14 @@ class GlmFit(Rounds[GlmDesign]):
         """Fit the model of which rows are whole, where the study has one; the coefficients then begin from a base rate without its offset."""
         if self.design.completeness is None:
             return
-        self.whole = yield from fit_completeness(self)
+        self.whole = yield from fit_completeness(self, self.head, self.shape.rate, self.still)
         link = Logistic().link(self.shape.rate) - self.whole.shift
         self.shape = replace(self.shape, rate=float(Logistic().mean(np.array(link))))
 
     def rest_on_whole(self, start: Row) -> Generator[list[Ask], Replies, None]:
         """Ask how the score at these coefficients rests on the model of which rows are whole, where there is one."""
         if self.whole is not None:
-            self.resting = yield from Resting.asked(self, self.whole, start)
+            self.resting = yield from Resting.asked(self, self.whole, self.at(start), self.units[:2])
 
     @property
     def back(self) -> Matrix:
