@@ -152,6 +152,21 @@ def test_columns_that_are_left_out_plainly_are_columns_of_the_model() -> None:
     assert "rows without a value of ward are left out" in str(fit.summary())
 
 
+def test_all_columns_may_have_gaps() -> None:
+    """Then the response alone says which rows are whole, in slopes that are those of complete cases."""
+    bounds = Bounds({"x1": (-4, 4), "x2": (-4, 4)}, missing="model")
+    both = np.column_stack([X1, X2])
+    whole = RNG.random(N) > expit(-1.5 + 1.5 * ILL)
+    wanted, _ = directly(np.empty((N, 0)), both, ILL.astype(float), whole)
+    frame = pd.DataFrame({"x1": X1, "x2": np.where(whole, X2, np.nan)})
+    fit = logistic(frame, bounds=bounds)
+    assert [lines(fit)[name].estimate for name in ("x1", "x2", "(intercept)")] == pytest.approx(wanted, abs=1e-5)
+    assert "which is modelled by the response: the response" in str(fit.summary())
+    noisy = lines(logistic(frame, bounds=bounds, epsilon=8.0))
+    assert abs(noisy["x2"].estimate - wanted[1]) < 5 * noisy["x2"].std_error
+
+
+@pytest.mark.guarantee
 @pytest.mark.parametrize("epsilon", [3.0, 30.0])
 def test_with_noise_the_slopes_are_those_of_complete_data(epsilon: float) -> None:
     found = lines(logistic(epsilon=epsilon))
