@@ -39,6 +39,8 @@ SAID = {
     "B.13": r"Counts of columns in cells move by the root of the sum of 2 a column (1 under zero-out), and 1 more for marks of missing values.",
     "B.15": r"Sums and sums of squares that parties release of their own columns, with one scale of noise, cost a person what one release of all costs.",
     "B.14": "Errors of nuisance coefficients and of relations between columns enter the score of a focus as their product alone.",
+    "G.12": "Whole rows have the log odds of all rows plus an offset from the model of which rows are whole; the covariance that follows from both scores.",
+    "G.13": r"A sum of products $a c'$ of two rows with $\vert a \vert \vert c \vert \le B$ moves by at most $B$ under zero-out and by $2B$ under replace.",
     "G.11": r"Counts of (class, cell of any score) move by at most $\sqrt{2}$ under replace, 1 under zero-out, $m \sqrt{2}$ for an id of $m$ rows.",
     "S.16": r"Counts of (class, cell of a released score) at $K$ parties: a record and a label pay for all of them, one value for its party's alone.",
     "S.17": r"Calibrated evidence of equal correlation $\rho$ adds up with the factor $1/(1 + \rho (K^\ast - 1))$, $K^\ast$ between 1 and $K$.",

@@ -30,8 +30,8 @@ from unpooled.kernels import rows as row_kernels
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import CONSTANT
 from unpooled.models import fitted, load
+from unpooled.models.glm.curvature import of_balanced
 from unpooled.models.glm.declared import WORTH_ERRORS, WORTH_SLOPES, GlmMethod, GlmSchedule, schedule_of
-from unpooled.models.glm.fit import _of_balanced
 from unpooled.models.glm.plan import STATISTICS
 from unpooled.models.glm.rows import BaseRate, DirectionRows, Directions, GlmRows, Responses, ScoreCells, ShortRows
 from unpooled.privacy.bounds import Column
@@ -287,7 +287,7 @@ def test_the_variance_of_balanced_scores_follows_from_the_information(base: floa
     p = 1 / (1 + np.exp(-(Z @ b)))
     weight, a = np.minimum(p, 1 - p) / 2, 1 / (2 * np.maximum(p, 1 - p))
     information, scores = (Z.T @ (Z * w[:, None]) for w in (weight, weight * a))
-    found = _of_balanced(Logistic(balanced=True), information, b)
+    found = of_balanced(Logistic(balanced=True), information, b)
     inverse = np.linalg.inv(information)
     errors, true = (np.sqrt((inverse @ middle @ inverse).diagonal()) for middle in (found, scores))
     assert errors == pytest.approx(true, rel=0.01)
@@ -297,7 +297,7 @@ def test_the_variance_of_balanced_scores_follows_from_the_information(base: floa
 
 def test_an_information_that_noise_hides_stays_as_it_is() -> None:
     nothing = np.zeros((3, 3))
-    assert np.array_equal(_of_balanced(Logistic(balanced=True), nothing, np.ones(3)), nothing)
+    assert np.array_equal(of_balanced(Logistic(balanced=True), nothing, np.ones(3)), nothing)
 
 
 def test_pulls_are_balanced_where_noise_counts_and_the_table_says_so() -> None:
@@ -686,8 +686,8 @@ def test_requests_carry_what_the_plan_says() -> None:
     p, d = len(plan.design.layout.coding.attribute), plan.design.layout.size
     good = (*[0.0] * p, *[1.0] * p, *[0.1] * d, 1.0, 1.0, 1.0)
     for name, statistic in STATISTICS.items():
-        if name in {"moments", "weights"}:
-            continue  # below, and in test_weights.py
+        if name in {"moments", "weights", "completeness", "completeness_score", "completeness_information", "influence"}:
+            continue  # below, in test_weights.py, and in test_completeness.py
         needs = name not in {"base", "scales", "count"}
         assert statistic(asked, good if needs else ()).dtype == np.int64
         wild = (

@@ -45,7 +45,7 @@ from unpooled.inference.coding import coded_by
 from unpooled.inference.saving import Savable, unpack
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
-from unpooled.privacy.bounds import COMPLETE, Bounds, Coding, Column, text_of
+from unpooled.privacy.bounds import LEAVING_OUT, Bounds, Coding, Column, text_of
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
@@ -416,7 +416,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         ``sites``: labels, where sites have constants.
         """
         check_is_fitted(self)
-        left_out = tuple(column for column in self._columns if column.missing == COMPLETE)
+        left_out = tuple(column for column in self._columns if column.missing in LEAVING_OUT)
         if left_out:
             new = self._new(X)
             whole = Coding(left_out, 1).code([new[column.name] for column in left_out])[1].all(axis=1)

@@ -46,6 +46,7 @@ _NAMED = 8
 _MISSING = {
     "refuse": "none: a file that has some is refused",
     "complete": "rows without a value are left out of models that need it",
+    "model": "rows without a value are left out of models that need it, and which rows are whole is modelled by the response",
     "absent": "they count for nothing",
     "indicator": "they count for nothing, and a column says where they are",
 }

@@ -313,6 +313,11 @@ class Seen(Table):
         self.n_rows, self.household = table.n_rows, table.household
 
     @property
+    def raw(self) -> Table:
+        """Return the table of the declared columns."""
+        return self._raw
+
+    @property
     def owners(self) -> NDArray[Any]:
         """Return the numbers that the table gives to its ids."""
         return self._raw.owners

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
 #: What a missing value becomes. refuse: an error before any charge; absent: it contributes zero;
 #: indicator: zero, and one more coded column says that it was missing.
-Missing = Literal["refuse", "complete", "absent", "indicator"]
-#: The rule by which rows without a value contribute nothing.
-COMPLETE = "complete"
+Missing = Literal["refuse", "complete", "model", "absent", "indicator"]
+#: The rules by which rows without a value contribute nothing to a fit; by the second one a model of which rows are whole is part of it.
+COMPLETE, MODELLED = "complete", "model"
+LEAVING_OUT = frozenset({COMPLETE, MODELLED})
 #: Half the part of a range that is usual, in typical deviations: values beyond count as its ends where columns are standardised, and nowhere else.
 USUAL = table("rows").usual
 _RULES = get_args(Missing)  # once: there are many columns
@@ -191,9 +192,9 @@ class Bounds:
         implies the range [-norm, norm] for every column, to which nothing is clipped; other ranges are clipped to first.
     categories : mapping from column name (or index) to its values, optional
         The declared categories of columns that are not numbers.
-    missing : {"refuse", "complete", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
-        What a missing value becomes: an error; a row that is left out ("complete", for tables); nothing (the middle of the range); or nothing, and a
-        coded column that says so.
+    missing : {"refuse", "complete", "model", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
+        What a missing value becomes: an error; a row that is left out ("complete", for tables); the same, and which rows are whole is modelled
+        by the response ("model", for tables of logistic regression); nothing (the middle of the range); or nothing, and a coded column that says so.
     typical : mapping from column name (or index) to (centre, deviation), optional
         What values of a column of numbers are known to be like, from a textbook or an earlier study, never from these data. A range that is only
         possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, never the guarantee or their coverage.

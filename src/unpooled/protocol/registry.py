@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from unpooled.errors import UsageError, listed
-from unpooled.privacy.bounds import COMPLETE
+from unpooled.privacy.bounds import LEAVING_OUT, MODELLED
 from unpooled.privacy.declared import COLUMNS as SPLIT_COLUMNS
 from unpooled.privacy.declared import Parameter, parameters_of
 from unpooled.privacy.unit import Calibration, Unit
@@ -420,6 +420,8 @@ class Model:
     households: bool = False
     #: Whether a study may leave out rows without a value that it needs: ``missing = "complete"``.
     gaps: bool = False
+    #: Whether some study of it may model by the response which rows are whole: ``missing = "model"``.
+    completeness: bool = False
     #: What becomes of its coefficients, :data:`RELEASED` or :data:`KEPT`: guards ask this, and no class or name. Empty: it says nothing of them.
     coefficients: str = ""
     #: Refuses, at a party and before anything is sent, data that a plan cannot use.
@@ -473,13 +475,23 @@ class Model:
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
             raise UsageError(msg)
-        gaps = sorted({column.name for card in study.parties for column in card.columns if column.missing == COMPLETE})
+        leaves = {
+            column.name: column.missing for card in study.parties for column in card.columns if column.missing in LEAVING_OUT
+        }
+        gaps, modelled = sorted(leaves), sorted(name for name, rule in leaves.items() if rule == MODELLED)
         joint = study.parameters.get("split") == SPLIT_COLUMNS
+        if modelled and (joint or not self.completeness):
+            whose = "a study of columns at several parties" if joint else f"model {study.row!r}"
+            msg = (
+                f'{whose} has no model of completeness: column {modelled[0]!r} declares missing = "model", which is for logistic regression of rows at '
+                'different parties with a table; declare "complete" (right unless missingness depends on the response)'
+            )
+            raise UsageError(msg).at(column=modelled[0])
         if gaps and (joint or not self.gaps):
             leaving = ", ".join(row.name for row in own_rows() if row.gaps)
             whose = "a study of columns at several parties" if joint else f"model {study.row!r}"
             msg = (
-                f'{whose} leaves no rows out: column {gaps[0]!r} declares missing = "complete", which is for rows at different parties and the models '
+                f'{whose} leaves no rows out: column {gaps[0]!r} declares missing = "{leaves[gaps[0]]}", which is for rows at different parties and the models '
                 f'{leaving}; declare "absent" or "indicator", or leave such rows out at every party before'
             )
             raise UsageError(msg).at(column=gaps[0])

@@ -536,6 +536,6 @@ def refuse(findings: Findings, name: str) -> None:
         names = list(dict.fromkeys(fault.column for fault in findings.refused))
         msg = (
             f"{name} does not fit its declarations ({len(names)} column{'s' * (len(names) != 1)}, the rows are listed above), so nothing was made. Correct the file, declare "
-            "what may be missing (NAME=LOW:HIGH;complete, ;absent or ;indicator), or say how the file is written (--null, --decimal, --dates)"
+            "what may be missing (NAME=LOW:HIGH;complete, ;model, ;absent or ;indicator), or say how the file is written (--null, --decimal, --dates)"
         )
         raise DataError(msg)

@@ -341,7 +341,7 @@ def declaration(text: str) -> Column:
     except ValueError as error:
         if isinstance(error, UsageError):
             raise
-    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;absent or ;indicator for missing values, ;{_TYPICAL}12,8 for what is typical)"
+    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;model, ;absent or ;indicator for missing values, ;{_TYPICAL}12,8 for what is typical)"
     raise UsageError(msg)
 
 
@@ -357,7 +357,7 @@ def template(party: PartySection, sniffed: Sniffed, budget: Target) -> str:
         lines += ["", "# [[columns]]", f"# {tomli_w.dumps({'name': column}).strip()}    # {kind}"]
         lines += [f"# {line}" for line in _wanted(kind)]
         lines += [
-            '# missing = "complete"           # rows without it are left out of tables; or "refuse", "absent", "indicator"'
+            '# missing = "complete"           # rows without it are left out of tables; or "refuse", "model", "absent", "indicator"'
         ]
         if not kind.startswith(("text", "true")):
             lines += [

@@ -218,11 +218,11 @@ def _effect(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
     return model.fit(frame.select("x", "z", "g", "y"), **_rows(scene, frame))
 
 
-def _with_gaps(atom: Atom) -> Atom:
+def _with_gaps(atom: Atom, rule: str = "complete") -> Atom:
     """Return the fit in which a row whose z is at its upper end or beyond has no z, and is left out."""
 
     def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
-        bounds = api.Bounds(BOUNDS, missing={"z": "complete"})
+        bounds = api.Bounds(BOUNDS, missing={"z": rule})
         return atom(scene, frame.with_columns(z=pl.when(pl.col("z") < 1).then(pl.col("z"))), bounds=bounds, **given)
 
     return call
@@ -256,6 +256,7 @@ ATOMS: dict[str, Atom] = {
     "typical": _typically(_regression("refinement", max_passes=4)),
     "typical of classes": _typically(_glm("logistic", method="newton")),
     "gaps of classes": _with_gaps(_glm("logistic", method="newton")),
+    "modelled gaps": _with_gaps(_glm("logistic", method="newton", covariance="model", max_passes=9), "model"),
     "logistic": _glm("logistic"),
     "newton": _glm("logistic", method="newton"),
     "poisson": _glm("poisson"),

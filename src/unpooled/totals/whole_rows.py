@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import listed
-from unpooled.privacy.bounds import COMPLETE, Coding
+from unpooled.privacy.bounds import COMPLETE, LEAVING_OUT, MODELLED, Coding
 from unpooled.privacy.mechanisms import Reach
 from unpooled.privacy.table import BLOCK_ROWS, Table
 from unpooled.privacy.unit import Adjacency, Unit
@@ -30,20 +30,26 @@ if TYPE_CHECKING:
 
 def needed(column: Column) -> Column:
     """Return the column as the rows that count have it: never missing, where rows without it are left out."""
-    return msgspec.structs.replace(column, missing="refuse") if column.missing == COMPLETE else column
+    return msgspec.structs.replace(column, missing="refuse") if column.missing in LEAVING_OUT else column
 
 
 def leaving_out(columns: Sequence[Column], used: set[str]) -> tuple[Column, ...]:
     """Return the columns that a model uses and whose gaps leave a row out."""
-    return tuple(column for column in columns if column.missing == COMPLETE and column.name in used)
+    return tuple(column for column in columns if column.missing in LEAVING_OUT and column.name in used)
+
+
+def modelled(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Return the columns among these of which it is modelled whether a row has all of them."""
+    return tuple(column for column in columns if column.missing == MODELLED)
 
 
 def sentences(left_out: Sequence[Column], declared: Sequence[Column]) -> tuple[str, ...]:
     """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else."""
     said = []
-    if left_out:
+    plainly = [column.name for column in left_out if column.missing == COMPLETE]
+    if plainly:
         said.append(
-            f"rows without a value of {listed([column.name for column in left_out])} are left out, and n is a noisy count of the others: right if, given the "
+            f"rows without a value of {listed(plainly)} are left out, and n is a noisy count of the others: right if, given the "
             "other columns, whether a row is whole does not depend on the response"
         )
     filled = [column.name for column in declared if column.missing in {"absent", "indicator"}]
@@ -82,6 +88,11 @@ class WholeRows(Table):
         self.names, self.n_rows, self.household = table.names, table.n_rows, table.household
 
     @property
+    def raw(self) -> Table:
+        """Return the table that these rows are of."""
+        return self._raw
+
+    @property
     def owners(self) -> NDArray[np.int64]:
         """Return the numbers that the table gives to the ids of these rows."""
         kept = [self._kept(block) for block in self._raw.blocks(self._read)]
@@ -102,6 +113,45 @@ class WholeRows(Table):
             held = dict(zip(read, block, strict=True))
             kept = self._kept([held[name] for name in self._read])
             yield tuple(held[name][kept] for name in names)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return np.concatenate([block[0] for block in self.blocks((name,))])
+
+
+#: The column that says which rows are whole; no declared column has such a name.
+WHOLE = "(whole)"
+
+
+def marked_rows(table: Table, columns: tuple[Column, ...]) -> Table:
+    """Return the table with the column :data:`WHOLE`: 1 for the rows that have a declared value of each of these columns, 0 for the others."""
+    views: dict[tuple[Column, ...], Table] = vars(table).setdefault("_marked_rows", {})  # as above
+    if columns not in views:
+        views[columns] = MarkedRows(table, columns)
+    return views[columns]
+
+
+class MarkedRows(Table):
+    """Another table, with a column that says which rows have a declared value of some columns."""
+
+    def __init__(self, table: Table, columns: tuple[Column, ...]) -> None:
+        self._raw, self._columns_needed = table, columns
+        self.names, self.n_rows, self.household = (*table.names, WHOLE), table.n_rows, table.household
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return the numbers that the table gives to the ids of its rows."""
+        return self._raw.owners
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns, with the marks by their name, at most ``rows`` rows at a time."""
+        own = tuple(column.name for column in self._columns_needed)
+        read = tuple(dict.fromkeys((*(name for name in names if name != WHOLE), *own)))
+        for block in self._raw.blocks(read, rows):
+            held = dict(zip(read, block, strict=True))
+            if WHOLE in names:
+                present = Coding(self._columns_needed, 1).code([held[name] for name in own])[1]
+                held[WHOLE] = np.asarray(present.all(axis=1), dtype=np.float64)
+            yield tuple(held[name] for name in names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return np.concatenate([block[0] for block in self.blocks((name,))])

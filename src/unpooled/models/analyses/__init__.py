@@ -48,6 +48,7 @@ MODEL: Model = Model(
     ResultReading(panels=panels, terms=terms, tables=tables, foot=foot, parts=parts, read_again=result_of),
     households=True,
     gaps=True,
+    completeness=True,
     check=_check,
     notes=_notes,
     more_steps=_steps,

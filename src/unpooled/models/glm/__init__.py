@@ -1,6 +1,7 @@
 """Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
 
 from unpooled.linear.releases import ROUNDS
+from unpooled.models.glm.completeness import WORDS as COMPLETENESS_WORDS
 from unpooled.models.glm.declared import TEMPLATE
 from unpooled.models.glm.families import earlier
 from unpooled.models.glm.fit import coordinate
@@ -19,9 +20,14 @@ MODEL = Model(
     outlook=outlook,
     households=True,
     gaps=True,
+    completeness=True,
     template=TEMPLATE,
     roles=(AGGREGATION,),
-    releases={"moments": "sums of products of all columns with each other and with the response", **ROUNDS},
+    releases={
+        "moments": "sums of products of all columns with each other and with the response",
+        **ROUNDS,
+        **COMPLETENESS_WORDS,
+    },
     coefficients=RELEASED,
     saved=("unpooled.models.glm.estimator:PrivateGLM",),
     says="a regression for yes or no, counts, rates or times until an event",

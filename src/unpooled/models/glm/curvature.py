@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.families.logistic import Logistic
     from unpooled.inference.priors import EarlierModel
     from unpooled.linear.layout import MomentsLayout
     from unpooled.linear.standard import Standard
@@ -176,6 +178,23 @@ def curvature_in(longer: Row, information: Matrix, variance: Matrix, penalty: Ro
     known = KnownDirections.of(information * both, noise, still / longer[:, None], penalty * longer**2, level)
     nothing = np.empty(0, dtype=np.intp)
     return Curvature(known.matrix / both, variance, known.inverse * both, known.unknown, np.diag(longer), nothing)
+
+
+def of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
+    """Return the second moments of balanced scores, from the information at these coefficients, as of rows that are normal under its weights.
+
+    A record's score has a times the weight that it has in the information, a function of its linear predictor alone.
+    """
+    whole = float(information[-1, -1]) / CONSTANT**2
+    if whole <= 0:  # noise hides every row
+        return information
+    middle = information[-1] / CONSTANT / whole
+    spread = information / whole - np.outer(middle, middle)
+    deviation = math.sqrt(max(float(start @ spread @ start), 1e-12))
+    along = spread @ start / deviation
+    level, tilt, bend = family.balance(float(middle @ start), deviation)
+    found = level * information / whole + tilt * (np.outer(middle, along) + np.outer(along, middle))
+    return np.asarray(whole * noisy_gram.psd_part(found + bend * np.outer(along, along)))
 
 
 # --- Shapes ----------------------------------------------------------------------------------------------------------------

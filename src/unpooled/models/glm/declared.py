@@ -83,7 +83,7 @@ WORTH_SLOPES, WORTH_ERRORS, WORTH_LENGTHS = _TUNED.worth_slopes, _TUNED.worth_er
 #: From this k on a table has lines.
 WORTH_LINES = _TUNED.worth_lines
 _BASE_STRENGTH, _TAILED_STRENGTH = _TUNED.base_strength, _TUNED.tailed_strength
-_DIRECTION = _TUNED.shares("direction_shares")
+_DIRECTION, _WHOLE = _TUNED.shares("direction_shares"), _TUNED.shares("completeness_shares")
 #: Newton steps without noise, and when they have converged.
 EXACT_ROUNDS, CONVERGED = 60, 1e-11
 #: Below this a step that is not half of the one before is rounding.
@@ -130,12 +130,23 @@ class GlmSchedule:
     stretch: float = LONG
     #: Whether pulls of two classes are balanced: where noise counts.
     balanced: bool = False
+    #: The rounds, the end of the fit and the information of the model of which rows are whole; and how the coefficients rest on it.
+    whole_descent: float = 0.0
+    whole_score: float = 0.0
+    whole_information: float = 0.0
+    influence: float = 0.0
+    whole_rounds: int = 0
 
     @property
     def passes(self) -> int:
         """Return the number of times that every party's data are read."""
         beside = sum(share > 0 for share in (self.scales, self.moments, self.cells, self.meat, self.probabilities))
-        return 1 + beside + self.rounds + 2 * self.steps
+        whole = self.whole_rounds + 2 * self._whole_steps + (self.influence > 0)
+        return 1 + beside + self.rounds + 2 * self.steps + whole
+
+    @property
+    def _whole_steps(self) -> int:
+        return self.steps * (self.whole_score > 0)
 
     def calibrated(self, k: float, *, drawn: bool) -> GlmSchedule:
         """Return the schedule with a histogram of classes along its score, for which everything else gives a part of its budget.
@@ -146,6 +157,21 @@ class GlmSchedule:
         names = ("base", "scales", "descent", "cells", "score", "information", "meat")
         less = {name: (1 - share) * getattr(self, name) for name in names}
         return replace(self, probabilities=share, doubt=min(_TUNED.doubt_most, WORTH_LENGTHS / k), **less)
+
+    def with_completeness(self, rounds: int) -> GlmSchedule:
+        """Return the schedule with a model of which rows are whole, in these rounds, for which everything else gives a part of its budget."""
+        share, names = _WHOLE, ("base", "scales", "descent", "cells", "score", "information")
+        less = {name: share["others"] * getattr(self, name) for name in names}
+        descent = 0.0 if self.exact else share["descent"]
+        return replace(
+            self,
+            whole_descent=descent,
+            whole_score=share["score"],
+            whole_information=share["information"],
+            influence=share["influence"],
+            whole_rounds=0 if self.exact else rounds,
+            **less,
+        )
 
 
 def _toward(k: float, coefficients: int, max_passes: int) -> GlmSchedule:
@@ -230,6 +256,15 @@ def schedule_of(
     else:
         found = _along_gradients(k, coefficients, left - 2, tailed=tailed)
     return found.calibrated(k, drawn=drawn) if calibrates else found
+
+
+def with_completeness_of(k: float, coefficients: int, max_passes: int, rows: int) -> GlmSchedule:
+    """Return the rounds of a table whose rows may be incomplete by a model, with those of that model: a third of the passes are its own."""
+    rounds = _rounds(k, (max_passes - _BESIDE) // 3)
+    others = max(1, max_passes - rounds - 3)
+    return schedule_of(
+        GlmMethod.NEWTON, k * math.sqrt(_WHOLE["others"]), coefficients, others, rows=rows, balances=True
+    ).with_completeness(rounds)
 
 
 def _along_gradients(k: float, coefficients: int, most: int, *, tailed: bool) -> GlmSchedule:

@@ -26,6 +26,7 @@ from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import KaplanMeier, LifeTable
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
+from unpooled.models.glm.completeness import WholeRowsModel
 from unpooled.models.glm.declared import GlmMethod, Parameters
 from unpooled.models.glm.families import (
     MULTINOMIAL,
@@ -417,6 +418,7 @@ class PrivateGLM(Earlier, _GlmPredictions):
         *SAVED,
         GlmResult,
         GlmCoefficient,
+        WholeRowsModel,
         Estimates,
         KaplanMeier,
         LifeTable,

@@ -30,7 +30,8 @@ from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
 from unpooled.models.glm import rows as glm_rows
-from unpooled.models.glm.curvature import Contrasts, Intervals, shape_of
+from unpooled.models.glm.completeness_fit import Fitted, Resting, fit_completeness
+from unpooled.models.glm.curvature import Contrasts, Intervals, of_balanced, shape_of
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmCoefficient, GlmResult
@@ -77,6 +78,11 @@ class GlmFit(Rounds[GlmDesign]):
     head: tuple[float, ...] = ()
     #: The deviation of the noise of a released mean of a coded column.
     unsure: float = 0.0
+    #: The model of which rows are whole, once it is fitted, and how the coefficients rest on it; None where there is none.
+    whole: Fitted | None = None
+    resting: Resting | None = None
+    #: About what the whole rows alone would have as coefficients, in the data's own units.
+    alone: Row | None = None
 
     def begun(self, total: Total) -> None:
         """Take what the first total tells: sums of responses and of what they are exposed to, of the parties that take part."""
@@ -127,7 +133,20 @@ class GlmFit(Rounds[GlmDesign]):
 
     def at(self, start: Row) -> tuple[float, ...]:
         """Return the numbers that a request over standardised rows carries."""
-        return (*self.head, *self.shape.sent(start), *self.units)
+        return (*self.head, *self.shape.sent(start), *self.units, *(() if self.whole is None else self.whole.tilt.settings))
+
+    def fit_whole(self) -> Generator[list[Ask], Replies, None]:
+        """Fit the model of which rows are whole, where the study has one; the coefficients then begin from a base rate without its offset."""
+        if self.design.completeness is None:
+            return
+        self.whole = yield from fit_completeness(self, self.head, self.shape.rate, self.still)
+        link = Logistic().link(self.shape.rate) - self.whole.shift
+        self.shape = replace(self.shape, rate=float(Logistic().mean(np.array(link))))
+
+    def rest_on_whole(self, start: Row) -> Generator[list[Ask], Replies, None]:
+        """Ask how the score at these coefficients rests on the model of which rows are whole, where there is one."""
+        if self.whole is not None:
+            self.resting = yield from Resting.asked(self, self.whole, self.at(start), self.units[:2])
 
     @property
     def back(self) -> Matrix:
@@ -408,6 +427,7 @@ def coordinate(plan: Plan[GlmDesign]) -> Conversation:
     if design.directions is not None:
         return (yield from _along(fit, design.directions))
     yield from fit.standardised()
+    yield from fit.fit_whole()
     if design.schedule.method is GlmMethod.DIRECTION:
         start, lines = yield from direction_and_scale(fit)
         return _result(fit, _natural(fit, start), lines=lines)
@@ -517,6 +537,7 @@ def _newton(
             again = yield from cutting.converged(start)
             if not again:
                 break
+    yield from fit.rest_on_whole(start)
     longer = 0.0
     if not exact and design.family.multiplies and design.layout.intercept:
         ratio, known, move = _at_new_level(fit, gram, variance, score, move, noise)
@@ -596,19 +617,26 @@ def _step(
     ``tail`` is what is added to the linear predictor for residuals beyond their bound, and its deviation.
     """
     back, inverse = fit.back, known.inverse
+    offset = np.zeros(start.size) if fit.whole is None else fit.whole.linear(noisy_gram.psd_part(known.information))
     scores = dispersion * (known.information - np.diag(fit.penalty))
     family = fit.design.family
     if isinstance(family, Logistic) and family.balanced:
-        scores = dispersion * _of_balanced(family, noisy_gram.psd_part(known.information), start)
+        along = start + offset
+        scores = dispersion * of_balanced(family, noisy_gram.psd_part(known.information), along)
     if meat is not None:
         scores = drawn_to_model(*meat, noisy_gram.psd_part(scores))
+    noise = fit.shape.met(estimate - start, known.variance, noises)
+    if fit.resting is not None:
+        scores, noise = fit.resting.known(scores), noise + fit.resting.added
     sampling = inverse @ scores @ inverse
-    met = inverse @ fit.shape.met(estimate - start, known.variance, noises) @ inverse
+    met = inverse @ noise @ inverse
     if tail[1]:
         estimate = estimate.copy()
         estimate[-1] += tail[0] / CONSTANT
         met[-1, -1] += (tail[1] / CONSTANT) ** 2
     own, alone = back @ estimate, back @ sampling @ back.T
+    if fit.resting is not None:
+        fit.alone = own + back @ offset
     covariance = alone + back @ met @ back.T
     lost = np.zeros((own.size, known.lost.size))
     lost[known.lost, np.arange(known.lost.size)] = 1.0
@@ -616,23 +644,6 @@ def _step(
     return Estimates.of(
         fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still, fit.shape.are_slopes
     )
-
-
-def _of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
-    """Return the second moments of balanced scores, from the information at these coefficients, as of rows that are normal under its weights.
-
-    A record's score has a times the weight that it has in the information, a function of its linear predictor alone.
-    """
-    whole = float(information[-1, -1]) / CONSTANT**2
-    if whole <= 0:  # noise hides every row
-        return information
-    middle = information[-1] / CONSTANT / whole
-    spread = information / whole - np.outer(middle, middle)
-    deviation = math.sqrt(max(float(start @ spread @ start), 1e-12))
-    along = spread @ start / deviation
-    level, tilt, bend = family.balance(float(middle @ start), deviation)
-    found = level * information / whole + tilt * (np.outer(middle, along) + np.outer(along, middle))
-    return np.asarray(whole * noisy_gram.psd_part(found + bend * np.outer(along, along)))
 
 
 def _result(
@@ -684,4 +695,5 @@ def _result(
         None if drawing is None else drawing.drawn,
         fit.common,
         fit.crowded,
+        None if fit.whole is None else fit.whole.result(fit, fit.alone),
     )

@@ -280,6 +280,11 @@ def _played(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -
     """Return new rows of one made-up study, their responses and true means, and its result."""
     design, count = plan.design, _count(plan.design)
     columns, y, true = made_up(design, count + _TUNED.whole("glm_new_rows"), assumed, rng)
+    if design.completeness is not None:  # its model is of rows with gaps; new rows have none
+        first = design.completeness.columns[0]
+        gaps = np.flatnonzero(rng.random(count) < _TUNED.glm_gaps)
+        columns[first.name] = np.array(columns[first.name])
+        columns[first.name][gaps] = np.nan if first.categories is None else None
     used, new = (
         Table({name: column[part] for name, column in columns.items()}) for part in (slice(count), slice(count, None))
     )

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from unpooled.errors import UsageError
 from unpooled.families import Response
 from unpooled.families.logistic import Logistic
-from unpooled.inference.coding import check_formula
+from unpooled.inference.coding import Seen, check_formula
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed
 from unpooled.inference.sites import SiteEffects, sites_of
@@ -19,6 +21,8 @@ from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import CELLS, MEAT, MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.linear.standard import LARGEST_SQUARE, SCALES, SPREAD, Scales, public_numbers, remembered
+from unpooled.models.glm import completeness as gaps
+from unpooled.models.glm.completeness import Completeness, CompletenessRows, Influence, tilt_of
 from unpooled.models.glm.declared import (
     LONG,
     SHORT,
@@ -34,6 +38,7 @@ from unpooled.models.glm.declared import (
     estimated,
     responses_of,
     schedule_of,
+    with_completeness_of,
 )
 from unpooled.models.glm.families import (
     LOGISTIC,
@@ -65,18 +70,18 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
-from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
+from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
-from unpooled.totals.whole_rows import leaving_out, needed, whole_rows
+from unpooled.totals.whole_rows import WholeRows, leaving_out, marked_rows, modelled, needed, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from unpooled.models.glm.completeness import Tilt
     from unpooled.privacy.table import Table
     from unpooled.privacy.unit import Adjacency
     from unpooled.protocol.context import Context
@@ -92,6 +97,7 @@ if TYPE_CHECKING:
 # Plan of a generalised linear model: the base rate, what standardises, rounds of gradients, Newton steps.
 
 _DISPERSION, MOST_ENTRIES = table("glm").dispersion, table("glm").whole("entries_most")
+_PRODUCTS = table("glm").completeness_products
 _TOO_LARGE = "without noise a fit takes Newton steps, and their second moments are too large here: fewer columns or classes"
 #: The totals of the families whose records have more than one linear predictor, or are followed for a time.
 _KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {
@@ -119,10 +125,20 @@ class GlmDesign:
     clusters: int = 0
     #: Why a study that asks for no goal makes no table, and what would do; empty where it makes one, or says what it is for.
     untabled: str = ""
+    #: The model of which rows are whole; None where none is asked for.
+    completeness: Completeness | None = None
 
     def seen(self, table: Table) -> Table:
         """Return a party's rows that count, with the columns that the formula makes."""
         return self.layout.seen(whole_rows(table, self.layout.left_out))
+
+    def marked(self, table: Table) -> Table:
+        """Return all rows of a table that :meth:`seen` returned, those with gaps too, with a column that says which rows are whole."""
+        assert self.completeness is not None
+        raw = table.raw if isinstance(table, Seen) else table
+        raw = raw.raw if isinstance(raw, WholeRows) else raw
+        plainly = tuple(column for column in self.layout.left_out if column not in self.completeness.columns)
+        return self.layout.seen(marked_rows(whole_rows(raw, plainly), self.completeness.columns))
 
     def at_site(self, table: Table, party: str) -> Table:
         """Return a party's table with the column of sites, where they have constants of their own."""
@@ -190,6 +206,32 @@ class GlmDesign:
     def long(self) -> GlmRows:
         """Return rows of a Newton step, of which fewer are scaled down."""
         return self._of(self.schedule.long, self.schedule.stretch)
+
+    @cached_property
+    def short_marked(self) -> CompletenessRows:
+        """Return the rows of a round of the model of which rows are whole."""
+        return self._marked(SHORT)
+
+    @cached_property
+    def long_marked(self) -> CompletenessRows:
+        """Return the rows at the end of the fit of that model."""
+        return self._marked(self.schedule.long, self.schedule.stretch)
+
+    @cached_property
+    def influence(self) -> Influence:
+        """Return how far the coefficients move with the model of which rows are whole."""
+        assert self.completeness is not None
+        return Influence(self.long, self.completeness)
+
+    def _marked(self, part: float, stretch: float = 1.0) -> CompletenessRows:
+        exact, family = self.schedule.exact, Logistic(balanced=self.schedule.balanced)
+        whole = Responses(Column("whole", categories=("no", "yes")), family)
+        stretch = 1.0 if exact else stretch
+        rows = CompletenessRows(
+            self.layout, self.rows, 1.0, whole, exact, self.completeness, self.responses, stretch=stretch
+        )
+        longest = rows.responses.family.most[0] if exact else part
+        return replace(rows, longest=longest / stretch * rows.radius)
 
     def _of(self, part: float, stretch: float = 1.0) -> GlmRows:
         exact = self.schedule.exact
@@ -379,25 +421,59 @@ def design_of(study: Study) -> GlmDesign:
         levels[named.name] = responses.response.categories or ()
     check_coding(parameters.coding, parameters.reference, levels)
     covariance = _covariance(parameters, study)
+    whole = _completeness(parameters, study, aggregation, layout, responses, covariance)
     meat = 0.0 if covariance is Covariance.MODEL else MEAT_SHARE
     effective = _effective(responses, _columns(layout))
     prospect = Prospect(study, aggregation, responses.weighting, effective, WORTH_LINES)
-    schedule = _schedule(parameters, responses, layout, prospect, rows, meat)
+    if whole is None:
+        schedule = _schedule(parameters, responses, layout, prospect, rows, meat)
+    else:
+        schedule = with_completeness_of(prospect.k, _columns(layout), parameters.max_passes, rows)
+        check_goal(goal_of(parameters.goal), prospect, schedule.method, tells=True)
     if schedule.balanced:
         responses = replace(responses, family=Logistic(balanced=True))
     if schedule.exact:
         layout = replace(layout, grid=_FINEST)
+        whole = None if whole is None else replace(whole, layout=layout)
     if not schedule.meat:
         covariance = without_meat(parameters.covariance, schedule.method, GlmMethod.NEWTON)
     clusters = study.household_rows if covariance is Covariance.CLUSTER else 0
     said = untabled(Goal(parameters.goal), prospect) if parameters.method == GlmMethod.AUTO and not layout.sites else ""
-    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters, said)
+    design = GlmDesign(parameters, aggregation, layout, responses, schedule, rows, {}, covariance, clusters, said, whole)
     return replace(
         design,
         totals=totals_of(
             study, lambda adjacency: _totals(design, adjacency), responses.weighting, gaps=bool(layout.left_out)
         ),
     )
+
+
+def _completeness(
+    parameters: Parameters,
+    study: Study,
+    aggregation: Aggregation,
+    layout: MomentsLayout,
+    responses: Responses,
+    covariance: Covariance,
+) -> Completeness | None:
+    """Return the model of which rows are whole, where a column asks for it; refuse what it has no proof or no errors for."""
+    gaps.check_response(study.parties[0].column(responses.response.name))
+    columns = modelled(layout.left_out)
+    if not columns:
+        return None
+    newton = (GlmMethod.AUTO, GlmMethod.NEWTON)
+    gaps.check_model(columns[0], parameters.family, parameters.method, logistic=LOGISTIC, newton=newton)
+    given = {
+        "exposure or offset": responses.shifted,
+        "weights": responses.weighting,
+        "ridge": parameters.ridge,
+        "prior": parameters.prior,
+        "fit_intercept = false": not layout.intercept,
+    }
+    gaps.check(columns[0], given, covariance)
+    plain = Completeness(layout, columns, products=False)
+    enough = strength(study, aggregation) >= _PRODUCTS * (2 * plain.places.size + 3)
+    return replace(plain, products=bool(enough and plain.places.size > layout.at_sites.size))
 
 
 def _balances(parameters: Parameters, responses: Responses) -> bool:
@@ -413,6 +489,8 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
         yield design.scales.vector(schedule.scales, adjacency)
     if design.directions is not None:
         yield design.directions.vector(schedule.moments, adjacency)
+    if design.completeness is not None:
+        yield from _of_completeness(design, adjacency)
     if schedule.rounds:
         yield design.short.descent(schedule.descent, adjacency, schedule.rounds)
     if schedule.steps:
@@ -430,6 +508,17 @@ def _totals(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
         yield design.outcomes.vector(schedule.probabilities, design.long.moves(adjacency))
 
 
+def _of_completeness(design: GlmDesign, adjacency: Adjacency) -> Iterator[Summed]:
+    """Yield the totals of the model of which rows are whole, and of how the coefficients rest on it."""
+    schedule, long = design.schedule, design.long_marked
+    if schedule.whole_rounds:
+        rounds = design.short_marked.descent(schedule.whole_descent, adjacency, schedule.whole_rounds)
+        yield replace(rounds, name=gaps.ROUNDS)
+    yield replace(long.score(schedule.whole_score, adjacency, schedule.steps), name=gaps.SCORE)
+    yield replace(long.information(schedule.whole_information, adjacency, schedule.steps), name=gaps.INFORMATION)
+    yield design.influence.vector(schedule.influence, design.long.moves(adjacency))
+
+
 def _exact_square(rows: int) -> float:
     """Return a bound on squared residuals without noise, at which their sum stays inside 64 bits."""
     return min(float(1 << 40), float(1 << 50) / rows)
@@ -442,7 +531,7 @@ def compile_plan(study: Study) -> Plan:
     notes = (
         *filter(None, (design.untabled,)),
         *passes_note(design.schedule.method, passes),
-        *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
+        *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM, **gaps.NOTES}),
     )
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)
 
@@ -513,9 +602,54 @@ def _probabilities(context: Context[GlmDesign], settings: Settings) -> NDArray[n
 
 def _asked(context: Context, rows: GlmRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
     """Return the standardised rows (of a small table from the round before), the coefficients of a request, and its units."""
+    settings, tilt = _tilted(context.design, settings)
     standard, start, units = public_numbers(rows.layout, settings, 3, responses=0, coefficients=rows.width)
-    by = (context.plan.hash, type(rows), rows.grid, standard[0].tobytes(), standard[1].tobytes())
-    return remembered(context.table, by, rows.layout.size, lambda: rows.blocks(context.table, standard)), start, units
+    by = (context.plan.hash, type(rows), rows.grid, standard[0].tobytes(), standard[1].tobytes(), tilt and tilt.settings)
+
+    def make() -> Blocks:
+        for block, beside in rows.blocks(context.table, standard):
+            if tilt is not None:
+                beside[:, 1] += tilt.offsets(block, float(rows.grid))
+            yield block, beside
+
+    return remembered(context.table, by, rows.layout.size, make), start, units
+
+
+def _tilted(design: GlmDesign, settings: Settings) -> tuple[Settings, Tilt | None]:
+    """Return the settings of a request over whole rows, and the model of which rows are whole that it ends with."""
+    if design.completeness is None:
+        return settings, None
+    end = len(settings) - design.completeness.size - 3
+    return settings[:end], tilt_of(design.completeness, np.asarray(settings[max(end, 0) :], dtype=np.float64))
+
+
+def _all_rows(context: Context[GlmDesign], rows: CompletenessRows, settings: Settings) -> tuple[Blocks, Floats, Floats]:
+    """Return the standardised rows of the model of which rows are whole, its coefficients and units; they are of all rows, whole or not."""
+    standard, start, units = public_numbers(rows.layout, settings, 5, responses=0, coefficients=rows.width)
+    table, of_class = context.design.marked(context.table), (float(units[3]), float(units[4]))
+    by = (context.plan.hash, type(rows), rows.grid, standard[0].tobytes(), standard[1].tobytes(), of_class)
+    return remembered(table, by, rows.width, lambda: rows.marked(table, standard, of_class)), start, units
+
+
+def _whole_rounds(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.short_marked
+    return rows.gradients(*_all_rows(context, rows, settings))
+
+
+def _whole_score(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long_marked
+    return rows.gradients(*_all_rows(context, rows, settings))
+
+
+def _whole_information(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    rows = context.design.long_marked
+    return rows.weighted(*_all_rows(context, rows, settings))
+
+
+def _influence(context: Context[GlmDesign], settings: Settings) -> NDArray[np.int64]:
+    tilt = _tilted(context.design, settings)[1]
+    assert tilt is not None  # else there is no such total
+    return context.design.influence.added_up(*_asked(context, context.design.long, settings), tilt)
 
 
 #: What a party adds up, by the name of the total.
@@ -525,6 +659,10 @@ STATISTICS = {
     BASE: _base,
     SCALES: _scales,
     MOMENTS: _moments,
+    gaps.ROUNDS: _whole_rounds,
+    gaps.SCORE: _whole_score,
+    gaps.INFORMATION: _whole_information,
+    gaps.INFLUENCE: _influence,
     DESCENT: _descent,
     SCORE: _score,
     INFORMATION: _information,

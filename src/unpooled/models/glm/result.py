@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from unpooled.inference.priors import DrawnTo, words
 from unpooled.inference.summary import CREDIBLE, is_credible, notes, untold
 from unpooled.inference.tables import Tables
 from unpooled.linear.residuals import ASSUMED
+from unpooled.models.glm.completeness import WholeRowsModel
 from unpooled.models.glm.families import POISSON
 from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm
@@ -73,6 +75,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     common: dict[str, str] = {}
     #: Sentences about the columns of which most rows that were scaled down are likely long.
     crowded: tuple[str, ...] = ()
+    #: What the study tells of which rows are whole; None where that is not modelled.
+    whole: WholeRowsModel | None = None
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -121,6 +125,25 @@ def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
     """Return the tables to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
     if result.newton is None:
         return None
+    found = _tables(plan, result)
+    return found if result.whole is None else replace(found, assumed=(*_of_whole(found, result), *found.assumed))
+
+
+def _of_whole(found: Tables, result: GlmResult) -> tuple[str, ...]:
+    """Return the sentence on which rows are whole, with the first line of the table as the whole rows alone have it."""
+    whole = result.whole
+    assert whole is not None
+    if not whole.alone:
+        return whole.sentences(found.response)
+    alone = replace(found, estimates=msgspec.structs.replace(found.estimates, estimate=whole.alone))
+    (here, *_), (there, *_) = ((*t.summary().terms, None) for t in (found, alone))
+    compared = None if here is None or there is None else (here.term, there.estimate, here.estimate)
+    return whole.sentences(found.response, compared)
+
+
+def _tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables:
+    """Return the same without a sentence on which rows are whole."""
+    assert result.newton is not None
     design = plan.design
     layout, given = design.layout, design.parameters
     constants = layout.constants if result.life_table is None else result.life_table.interval_names
@@ -157,7 +180,7 @@ def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     yield from sentences(design.layout.left_out, design.layout.declared)
     if design.responses.weighting is not None:
         yield ASSUMPTION
-    yield ASSUMED[design.covariance]
+    yield ASSUMED[design.covariance].partition(" (")[0] if result.whole is not None else ASSUMED[design.covariance]
     if isinstance(design.family, Logistic) and design.family.balanced:
         yield BALANCED
     if result.family == POISSON and result.dispersion > _DISPERSED:

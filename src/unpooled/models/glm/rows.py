@@ -213,7 +213,7 @@ class GlmRows(StandardRows):
 
     def information(self, share: float, adjacency: Adjacency, steps: int) -> Summed:
         """Return the weighted second moments of rows (Theorem G.3), for ``steps`` steps, each a release of its own."""
-        d, off = self.layout.size, self.layout.size * (self.layout.size - 1) // 2
+        d, off = self.width, self.width * (self.width - 1) // 2
         unit = float(self._steps[1] ** 2)
         blocks = (Block(d, unit), *((Block(off, unit * math.sqrt(0.5)),) if off else ()))
         reach = {who: Reach(moments_augmented(1.0, how), d + off) for who, how in self.moves(adjacency).items()}
@@ -293,7 +293,7 @@ class GlmRows(StandardRows):
 
     def weighted(self, blocks: Iterator[tuple[Floats, Floats]], start: Floats, units: Floats) -> Ints:
         """Return the exact second moments of weighted rows: diagonal, above it."""
-        d, longest = self.layout.size, self._steps[1]
+        d, longest = self.width, self._steps[1]
         total = np.zeros((d, d), dtype=np.int64)
         for rows, _, weight, square in self.pulls(blocks, start, units):
             out = np.empty(rows.shape, order="F")
@@ -347,7 +347,7 @@ class GlmRows(StandardRows):
 
     def information_of(self, total: Total) -> tuple[Floats, Floats]:
         """Return (weighted moments in units of the weight, variances of their noise)."""
-        d, unit = self.layout.size, float(self.coarse) ** 2
+        d, unit = self.width, float(self.coarse) ** 2
         upper = np.triu_indices(d, 1)
         rows, columns = (np.concatenate([np.arange(d), upper[side]]) for side in (0, 1))
         gram, variance = np.empty((2, d, d))
