@@ -115,7 +115,10 @@ delta = 1e-6
                     Column("pressure", 80.0, 200.0, typical=(130.0, 15.0)),
                 ),
             ),
-            "laboratory": (1400, (Column("crp", 0.0, 100.0, typical=(10.0, 8.0)), Column("hba1c", 3.0, 15.0, typical=(6.0, 1.0)))),
+            "laboratory": (
+                1400,
+                (Column("crp", 0.0, 100.0, typical=(10.0, 8.0)), Column("hba1c", 3.0, 15.0, typical=(6.0, 1.0))),
+            ),
         },
         """known = {"age": (18, 100), "treatment": ["usual", "new"], "crp": (0, 100), "hba1c": (3, 15)}
 typical = {"age": (60, 15), "crp": (10, 8), "hba1c": (6, 1), "pressure": (130, 15)}

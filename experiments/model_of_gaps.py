@@ -23,6 +23,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from unpooled.models import load
+from unpooled.models.glm import declared as glm_declared
 from unpooled.models.glm import plan as glm_plan
 from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.bounds import Column
@@ -37,6 +38,8 @@ CAUSES = ("nothing", "x1", "y", "x1 + y", "x1 y")
 RULES = ("complete", "model")
 #: Where products with the response are compared with none: rows, epsilon, studies.
 PRODUCTS = ((2000, 1.0, 200), (2000, 3.0, 200), (8000, 0.7, 100), (5000, 1.5, 100), (20_000, 0.5, 100), (20_000, 1.0, 100))
+#: Shares of the squared budget that stay with the table, in this number of studies.
+SHARES, SHARED = (0.72, 0.82, 0.92), 100
 NAMES = ("x1", "x2", "x3", "z1", "z2")
 SLOPES = dict(zip(NAMES, (0.5, 0.4, -0.3, 0.6, -0.5), strict=True))
 
@@ -55,15 +58,23 @@ def people(cause: str, n: int, rng: np.random.Generator) -> Table:
     return Table(dict(zip(NAMES, held.T, strict=True)) | {"y": np.where(y > 0, "yes", "no").astype(object)})
 
 
-def cell(rule: str, cause: str, n: int, epsilon: float, runs: int, products: bool | None = None) -> list[list[float]]:
-    """Return (place of the line, error, standard error) of every printed slope of every run."""
+def cell(
+    rule: str, cause: str, n: int, epsilon: float, runs: int, products: bool | None = None, kept_share: float | None = None
+) -> list[list[float]]:
+    """Return (place of the line, error, standard error) of every printed slope of every run; ``kept_share`` of the squared budget is the table's own."""
     numbers = [Column(name, -4.0, 4.0) for name in NAMES[:3]]
     numbers += [Column(name, -3.0, 6.0, missing=rule) for name in NAMES[3:]]  # type: ignore[arg-type]
     columns = (*numbers, Column("y", categories=("no", "yes")))
     own = {"response": "y", "family": "logistic", "method": "newton"}
     study = Study("glm", (Card("p", n, columns),), epsilon, DELTA, parameters=own, derived=())
     least = {None: table("glm").completeness_products, False: math.inf, True: 0.0}[products]
-    with patch.object(glm_plan, "_PRODUCTS", least):
+    usual = glm_declared._WHOLE  # noqa: SLF001 - the shares that this script is about
+    shares = (
+        usual
+        if kept_share is None
+        else {k: v * (1 - kept_share) / (1 - usual["others"]) for k, v in usual.items()} | {"others": kept_share}
+    )
+    with patch.object(glm_plan, "_PRODUCTS", least), patch.object(glm_declared, "_WHOLE", shares):
         plan, found = load("glm").compile(study), []
     for seed in range(runs):
         drawn = people(cause, n, np.random.default_rng([seed, n]))
@@ -127,6 +138,22 @@ def main(full: bool) -> None:
     )
     first = ["rows", "epsilon", "n mu/9", "missing by"]
     write_table("glm/model_of_gaps_products", "Products in the model of which rows are whole", [*first, *head], rows, note)
+    rows = []
+    for n, epsilon, cause in itertools.product(ROWS, EPSILONS, ("nothing", "y")):
+        row = [f"{n:,}", f"{epsilon:g}", cause]
+        for share in SHARES:
+            make = partial(cell, "model", cause, n, epsilon, SHARED, None, share)
+            found = told(kept(["shares", share, cause, n, epsilon, SHARED], make), SHARED)
+            row += [found[3], found[4], found[5]]
+        rows.append(row)
+    head = [f"{share:g}: {name}" for share in SHARES for name in ("error", "SE/error", "lines")]
+    write_table(
+        "glm/model_of_gaps_shares",
+        "What the model of which rows are whole takes of the budget",
+        ["rows", "epsilon", "missing by", *head],
+        rows,
+        f"The share of the squared budget that stays with the table, the rest in the same proportions. {SHARED} played studies a cell.",
+    )
 
 
 if __name__ == "__main__":

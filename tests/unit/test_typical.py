@@ -42,6 +42,7 @@ RANGES = {"crp": (0, 500), "age": (18, 100), "y": (0, 1000)}
 # --- declared --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee
 def test_typical_values_are_a_centre_inside_the_range_and_a_deviation() -> None:
     assert WIDE.usual == (18.0, 18.0)
     assert Column("a", 0, 10).usual == (5.0, 5.0)
@@ -60,6 +61,7 @@ def test_typical_values_are_a_centre_inside_the_range_and_a_deviation() -> None:
         Column("g", categories=("u", "v"), typical=(1.0, 1.0))
 
 
+@pytest.mark.guarantee
 def test_bounds_carry_typical_values_by_name() -> None:
     bounds = Bounds({"crp": (0, 500), "age": (18, 100)}, typical={"crp": (12, 8)})
     assert bounds.columns(["crp", "age"]) == (WIDE, Column("age", 18, 100))
@@ -79,6 +81,7 @@ def test_bounds_carry_typical_values_by_name() -> None:
         Bounds(norm=1.0, typical={0: (0, 0.1)}).columns(["a"])
 
 
+@pytest.mark.guarantee
 def test_a_declaration_at_the_command_line_says_what_is_typical() -> None:
     assert declaration("crp=0:500;typical=12,8") == WIDE
     assert declaration("crp=0:500;complete;typical=12,8").missing == "complete"
