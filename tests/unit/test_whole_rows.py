@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from commands import PARTIES, approve, command
 from sklearn.linear_model import LogisticRegression
@@ -302,3 +303,109 @@ def test_responses_may_be_missing_in_every_family(family: str) -> None:
     asked = Study("glm", cards, 1.0, 1e-5, trust={"aggregation": "trusted"}, parameters=own, derived=())
     report = replay(load("glm"), asked, tables, registry=load, rounds=2)
     assert report.passed, str(report)
+
+
+# --- responses -------------------------------------------------------------------------------------------------------------
+
+GONE = RNG.random(N) < 0.1
+NUMBERS = pd.DataFrame({"x1": X1, "x2": X2})
+RANGES = {"x1": (-4, 4), "x2": (-8, 8)}
+LABELS = [None if gone else "yes" if ill else "no" for gone, ill in zip(GONE, ILL, strict=True)]
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("held", ["array", "list", "series", "frame", "polars"])
+def test_a_missing_response_is_left_out_however_it_is_held(held: str) -> None:
+    gone = np.where(GONE, np.nan, Y)
+    own = Bounds({**RANGES, "y": (-9, 9)}, missing={"y": "complete"})
+    every = Bounds(RANGES, missing="complete")
+    frame = NUMBERS.assign(y=gone)
+    polars = pl.from_pandas(frame).with_columns(pl.col("y").fill_nan(None))
+    listed = [None if g else v for g, v in zip(GONE, Y, strict=True)]
+    named = pd.Series(pd.array(listed, dtype="Float64"), name="y")
+    bounds, x, y = {
+        "array": (every, NUMBERS, gone),
+        "list": (every, NUMBERS, listed),
+        "series": (own, NUMBERS, named),
+        "frame": (own, frame, "y"),
+        "polars": (own, polars, "y"),
+    }[held]
+    given = {} if "y" in bounds.names else {"y_bounds": (-9, 9)}
+    fit = PrivateLinearRegression(epsilon=math.inf, bounds=bounds, **given).fit(x, y)
+    design = np.column_stack([X1, X2, np.ones(N)])[~GONE]
+    assert [t.estimate for t in fit.summary().terms] == pytest.approx(
+        np.linalg.lstsq(design, Y[~GONE], rcond=None)[0], abs=1e-3
+    )
+    assert fit.moments_.rows == (~GONE).sum()
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize(
+    "labels", [LABELS, np.where(GONE, np.nan, ILL), pd.Series(LABELS)], ids=["texts", "numbers", "series"]
+)
+@pytest.mark.parametrize("model", ["PrivateGLM", "PrivateLogisticRegression"])
+def test_a_missing_class_is_left_out(model: str, labels: Any) -> None:
+    first = ("logistic",) if model == "PrivateGLM" else ()
+    about = {"bounds": Bounds(RANGES, missing="complete"), "epsilon": math.inf}
+    about |= {} if isinstance(labels, np.ndarray) else {"classes": ("no", "yes")}
+    fit = getattr(unpooled, model)(*first, **about).fit(NUMBERS, labels)
+    wanted = LogisticRegression(C=1e10, tol=1e-10).fit(NUMBERS[~GONE], ILL[~GONE])
+    assert np.ravel(fit.coef_) == pytest.approx(wanted.coef_[0], abs=1e-2)
+    assert set(fit.classes_) in ({"no", "yes"}, {0, 1})
+
+
+@pytest.mark.guarantee
+def test_times_and_events_may_be_missing() -> None:
+    times, later = RNG.exponential(size=N).clip(0, 3), np.roll(GONE, 7)
+    about = {"bounds": Bounds(RANGES, missing="complete"), "y_bounds": (0, 3), "cuts": [1.0], "epsilon": math.inf}
+    events = [None if gone else bool(time < 3) for gone, time in zip(later, times, strict=True)]
+    fit = PrivateGLM("survival", **about).fit(NUMBERS, np.where(GONE, np.nan, times), event=events)
+    whole = ~(GONE | later)
+    plain = PrivateGLM("survival", **about).fit(NUMBERS[whole], times[whole], event=(times < 3)[whole])
+    assert fit.coef_ == pytest.approx(plain.coef_, abs=1e-4)
+    with pytest.raises(DataError, match="the response y has missing values"):
+        PrivateGLM("survival", **about | {"bounds": RANGES}).fit(NUMBERS, times, event=events)
+
+
+@pytest.mark.guarantee
+def test_a_missing_response_that_nobody_declared_is_refused_in_one_way() -> None:
+    gone, bounds = np.where(GONE, np.nan, Y), Bounds({**RANGES, "y": (-9, 9)})
+    words = r"'y' has missing values.*declare missing = 'complete'.*missing=\{'y': 'complete'\}.*Do not fill"
+    with pytest.raises(DataError, match=words):
+        PrivateLinearRegression(bounds=bounds).fit(NUMBERS.assign(y=gone), "y")
+    with pytest.raises(DataError, match=words):
+        PrivateGLM("logistic", bounds=RANGES, classes=("no", "yes")).fit(NUMBERS, pd.Series(LABELS, name="y"))
+    with pytest.raises(DataError, match=r"the response y has missing values.*missing='complete'"):
+        unpooled.PrivateLogisticRegression(bounds=RANGES, classes=("no", "yes")).fit(NUMBERS, LABELS)
+    with pytest.raises(DataError, match="this model leaves no rows out: leave such rows out of the data"):
+        unpooled.PrivatePLSRegression(n_components=1, bounds=RANGES, y_bounds=(-9, 9)).fit(NUMBERS, gone)
+    with pytest.raises(
+        DataError, match=r"column 'x2' holds a missing value .NaN., and its declaration.*missing=\{'x2': 'complete'\}"
+    ):
+        PrivateLinearRegression(bounds=RANGES, y_bounds=(-9, 9)).fit(NUMBERS.assign(x2=gone), Y)
+    with pytest.raises(DataError, match="column 'x1' holds a missing value"):
+        PrivateLinearRegression(bounds=RANGES, y_bounds=(-9, 9)).fit(np.column_stack([X1, gone]), Y)
+    with pytest.raises(UsageError, match="'absent' is for other columns"):
+        PrivateLinearRegression(bounds=Bounds({**RANGES, "y": (-9, 9)}, missing={"y": "absent"})).fit(
+            NUMBERS.assign(y=Y), "y"
+        )
+
+
+@pytest.mark.guarantee
+def test_classes_by_perturbation_leave_nothing_out() -> None:
+    about = {"bounds": Bounds(RANGES, missing="complete"), "classes": ("no", "yes")}
+    with pytest.raises(UsageError, match="'complete' goes with method 'rounds'"):
+        unpooled.PrivateLogisticRegression(**about, method="perturbation").fit(NUMBERS, LABELS)
+    assert unpooled.PrivateLogisticRegression(**about, delta=1e-5).plan(N, 2).study.model == "glm"
+
+
+@pytest.mark.parametrize("nothing", [[None] * N, np.full(N, np.nan)], ids=["None", "nan"])
+def test_a_study_in_which_every_response_is_missing_prints_no_line(nothing: Any) -> None:
+    bounds = Bounds(RANGES, missing="complete")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = (
+            PrivateLinearRegression(bounds=bounds, y_bounds=(-9, 9), goal="table", random_state=0).fit(NUMBERS, nothing),
+            PrivateGLM("logistic", bounds=bounds, goal="table", random_state=0).fit(NUMBERS, nothing),
+        )
+    assert not any(fit.summary().terms for fit in fits)

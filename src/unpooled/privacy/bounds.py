@@ -198,6 +198,10 @@ class Bounds:
         )
         return replace(self, low=low, high=high, categories=categories, missing=missing)
 
+    def rule(self, name: str) -> Missing:
+        """Return what a missing value of this column becomes, whether its range is declared here or apart."""
+        return self.missing if isinstance(self.missing, str) else self.missing.get(name, "refuse")
+
     def of(self, name: str) -> Column | None:
         """Return the declaration of one column, where it is made by name."""
         if name not in self.names:
@@ -352,8 +356,8 @@ _READ = 1 << 24
 #: Up to this number of categories it is faster to compare all texts with each category than to look the texts up.
 _FEW = 2
 
-#: In these words whichever way a column is held.
-_MISSING = (
+#: What is said of a missing value that nobody declared, whichever way a column is held.
+MISSING_WORDS = (
     "column {!r} holds {}, and its declaration does not say what becomes of it: for a table declare missing = 'complete' (such rows are left out: right "
     "unless missingness depends on the response), for predictions 'indicator', or clean the column"
 )
@@ -447,7 +451,9 @@ class Coding:
         if missing.any():
             refusing = np.array([not column.may_be_absent for column in self.columns])
             for i in owner[missing & refusing[owner]][:1]:
-                raise DataError(_MISSING.format(self.columns[i].name, "a missing value")).at(column=self.columns[i].name)
+                raise DataError(MISSING_WORDS.format(self.columns[i].name, "a missing value")).at(
+                    column=self.columns[i].name
+                )
             values = np.where(missing, 0.0, values)
         # What `kernels.moments.quantise` does, operation by operation; the centre is zero.
         high = np.array([column.range[1] for column in self.columns])[owner]
@@ -497,7 +503,7 @@ class Coding:
             present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
-            raise DataError(_MISSING.format(column.name, what)).at(column=column.name)
+            raise DataError(MISSING_WORDS.format(column.name, what)).at(column=column.name)
         if column.missing == "indicator":
             out[:, -1] = np.where(present, 0, self.grid)
         return present

@@ -386,7 +386,24 @@ def _frozen(matrix: csc_array) -> csc_array:
 
 def is_complete(values: NDArray[Any]) -> bool:
     """Return True if a column has no missing value."""
-    return not any(v is None for v in values) if values.dtype == object else not bool(np.isnan(values).any())
+    return not bool(gaps_of(values).any())
+
+
+def gaps_of(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values of a column are missing: nan among numbers, None among texts."""
+    if values.dtype == object:
+        return np.fromiter((value is None for value in values), np.bool_, values.size)
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+
+
+def with_gaps(values: NDArray[Any], gaps: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Return a column in which the values of these places are missing: numbers as float64, everything else as texts."""
+    if gaps is None or not gaps.any():
+        return values
+    numbers = values.dtype.kind in "biuf"
+    found: NDArray[Any] = values.astype(np.float64 if numbers else object)
+    found[gaps] = np.nan if numbers else None
+    return found
 
 
 # --- Household -------------------------------------------------------------------------------------------------------------
