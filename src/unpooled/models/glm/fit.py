@@ -624,6 +624,8 @@ def _of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
     A record's score has a times the weight that it has in the information, a function of its linear predictor alone.
     """
     whole = float(information[-1, -1]) / CONSTANT**2
+    if not whole > 0:  # the noise is all that there is
+        return np.zeros_like(information)
     middle = information[-1] / CONSTANT / whole
     spread = information / whole - np.outer(middle, middle)
     deviation = math.sqrt(max(float(start @ spread @ start), 1e-12))
