@@ -5,19 +5,20 @@ strings <- function(flag, values) as.vector(rbind(rep(flag, length(values)), as.
 path <- function(file) normalizePath(file, mustWork = FALSE)
 
 # A declaration of a column, as `unpooled party init --column` takes it.
-declaration <- function(name, bounds, missing) {
+declaration <- function(name, bounds, missing, below) {
   ends <- if (is_time(bounds) || is.numeric(bounds) && length(bounds) == 2) {
     if (is_time(bounds)) paste(format(bounds, "%Y-%m-%d"), collapse = ":") else paste(sprintf("%.17g", bounds), collapse = ":")
   } else {
     paste(as.character(if (is.logical(bounds)) as.integer(bounds) else if (is.factor(bounds)) levels(bounds) else bounds), collapse = ",")
   }
-  paste0(name, "=", ends, if (!is.null(missing) && !is.na(missing)) paste0(";", missing))
+  paste0(name, "=", ends, if (!is.null(missing) && !is.na(missing)) paste0(";", missing),
+         if (!is.null(below) && !is.na(below)) paste0(";<", sprintf("%.17g", below)))
 }
 
-unpooled_party <- function(file, name, bounds, folder = name, missing = NULL, id = NULL, labels = NULL, epsilon = 1,
-                           delta = NULL, unit = NULL, ...) {
+unpooled_party <- function(file, name, bounds, folder = name, missing = NULL, below = NULL, id = NULL, labels = NULL,
+                           epsilon = 1, delta = NULL, unit = NULL, ...) {
   known <- vapply(names(bounds), function(one) {
-    declaration(one, bounds[[one]], if (length(missing) == 1 && is.null(names(missing))) missing else missing[one])
+    declaration(one, bounds[[one]], if (length(missing) == 1 && is.null(names(missing))) missing else missing[one], unlist(below)[one])
   }, "")
   more <- list(...)
   flags <- unlist(lapply(names(more), function(one) {

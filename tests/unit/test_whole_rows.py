@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -24,6 +25,7 @@ from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Reach
 from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.study import Household
 from unpooled.privacy.table import BoundedTable, Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.totals import rounds
@@ -409,3 +411,66 @@ def test_a_study_in_which_every_response_is_missing_prints_no_line(nothing: Any)
             PrivateGLM("logistic", bounds=bounds, goal="table", random_state=0).fit(NUMBERS, nothing),
         )
     assert not any(fit.summary().terms for fit in fits)
+
+
+# --- households ------------------------------------------------------------------------------------------------------------
+
+
+def ids_of(table: Table) -> np.ndarray:
+    """The ids of the rows that count, as they are called."""
+    return np.asarray(table._owners)
+
+
+def homes(seed: int, of_first: list[float] | None = None) -> BoundedTable:
+    """Rows of five ids, up to six each of which two count, half of them with a gap; ``of_first``: the values of the first id."""
+    rng = np.random.default_rng(seed)
+    sizes = [len(of_first) if of_first is not None else 6, *rng.integers(1, 7, 4)]
+    own = np.where(rng.random(30) < 0.5, np.nan, rng.uniform(-1, 1, 30)).round(6)
+    values = [list(own[6 * k : 6 * k + size]) for k, size in enumerate(sizes)]
+    if of_first is not None:
+        values[0] = of_first
+    ids = np.repeat(["a", "b", "c", "d", "e"], sizes)
+    return BoundedTable(Table({"a": np.concatenate(values)}), ids, 2)
+
+
+@pytest.mark.guarantee
+def test_the_first_whole_rows_of_every_id_count() -> None:
+    values = [math.nan, 1.0, math.nan, 0.5, 0.25]
+    table = BoundedTable(Table({"a": values, "b": [1.0, 2.0, 3.0, 4.0, 5.0]}), ["p", "p", "p", "p", "q"], 2)
+    found = whole_rows(table, FEW[:1])
+    assert sorted(found["a"].tolist()) == [0.25, 0.5, 1.0]
+    assert found["b"].tolist() == [2.0, 4.0, 5.0]
+    assert found.owners.tolist() == [0, 0, 1]
+    assert (found.n_rows, found.household) == (table.n_rows, table.household)
+    assert whole_rows(table, FEW[:1]) is found
+    assert whole_rows(table, FEW[:0]) is table
+    nobody = BoundedTable(Table({"a": [math.nan] * 3}), ["p", "p", "q"], 1)
+    assert whole_rows(nobody, FEW[:1])["a"].size == 0
+
+
+@pytest.mark.guarantee
+def test_a_household_that_changes_changes_at_most_its_own_rows() -> None:
+    """B.20 with F.19, by brute force: whatever one id's rows become, no other id's rows move, and at most two come or go."""
+    rng = np.random.default_rng(0)
+    for seed in range(60):
+        one = whole_rows(homes(seed), FEW[:1])
+        size = int(rng.integers(1, 9))
+        other = np.where(rng.random(size) < 0.5, np.nan, rng.uniform(-1, 1, size)).round(6).tolist()
+        changed = whole_rows(homes(seed, other), FEW[:1])
+        rest = [table["a"][ids_of(table) != "a"].tolist() for table in (one, changed)]
+        assert rest[0] == rest[1]
+        for table in (one, changed):
+            assert (ids_of(table) == "a").sum() <= 2
+            assert not np.isnan(table["a"]).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["bayes", "glm"])
+def test_households_with_gaps_are_audited(model: str) -> None:
+    asked, tables = small(model, "record", "replace")
+    ids = [0, 0, 0, 1, 1, 2]
+    bounded = {name: BoundedTable(table, ids, 2) for name, table in tables.items()}
+    cards = tuple(Card(card.name, 6, card.columns, household=Household("id", 3, 2)) for card in asked.parties)
+    asked = msgspec.structs.replace(asked, unit="household", parties=cards)
+    report = replay(load(model), asked, bounded, registry=load, rounds=3)
+    assert report.passed, str(report)

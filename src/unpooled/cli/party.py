@@ -46,7 +46,7 @@ def init(
         [],
         "--column",
         help="A declaration: age=0:100, smoker=never,former,current, seen=2015-01-01:2024-12-31, 'nm*=0:3' (all that "
-        "match); append ;complete (rows without a value are left out), ;absent or ;indicator for missing values.",
+        "match); append ;complete (rows without a value are left out), ;absent or ;indicator for missing values, ;<0.5 for a limit of detection.",
     ),
     id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
     label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),

@@ -54,6 +54,7 @@ from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, or
 from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
 from unpooled.privacy.table import Table, as_column, gaps_of, with_gaps
 from unpooled.privacy.unit import check_epsilon
+from unpooled.totals.whole_rows import refuse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -248,6 +249,8 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
             return "refuse"
         bounds = Bounds.given(self.bounds, None)
         said = bounds.rule(self._called)
+        if (own := bounds.of(self._called)) is not None:
+            refuse_limit(own)
         if said not in {"refuse", COMPLETE} and not isinstance(bounds.missing, str):
             msg = f'{self._called!r} is the response: rows without it are left out (missing = "complete") or refused, and {said!r} is for other columns'
             raise UsageError(msg).at(column=self._called)
@@ -333,7 +336,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         self._validate_params()
         if not self.__dict__.pop("_looked", False):
             self._called = name_of(y)
-        may_miss = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
+        may_miss = isinstance(self.bounds, Bounds) and self.bounds.may_miss
         rules |= {"accept_sparse": "csc" if self._takes_sparse else False, "ensure_min_samples": 2}
         held, gaps = self._without_gaps(y)
         X, held = checked(self, X, held, ensure_all_finite="allow-nan" if may_miss else True, **rules)
@@ -555,7 +558,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse
-        tags.input_tags.allow_nan = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
+        tags.input_tags.allow_nan = isinstance(self.bounds, Bounds) and self.bounds.may_miss
         return tags
 
 

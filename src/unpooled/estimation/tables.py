@@ -14,7 +14,7 @@ from unpooled.errors import DataError, UsageError, listed
 from unpooled.formula import Formula
 from unpooled.inference.coding import made_by
 from unpooled.inference.sites import SITE, SiteEffects
-from unpooled.privacy.bounds import MISSING_WORDS, Bounds
+from unpooled.privacy.bounds import MISSING_WORDS, Bounds, Column, number_above
 from unpooled.privacy.table import Checked, Table, as_column, gaps_of
 from unpooled.privacy.unit import Unit
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.inference.coding import FormulaColumns
-    from unpooled.privacy.bounds import Column
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------------
@@ -58,7 +57,7 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     from sklearn.utils.validation import validate_data
 
     alone = isinstance(y, str) and y == "no_validation"
-    X = counted_dates(X, dated_of(getattr(estimator, "bounds", None)) if reset else getattr(estimator, "_columns", ()))
+    X = as_read(X, getattr(estimator, "bounds", None) if reset else getattr(estimator, "_columns", ()))
     if reset and is_frame(X) and getattr(estimator, "bounds", None) is not None:
         Bounds.given(estimator.bounds, None).refuse_undeclared(
             columns_of(X)
@@ -289,6 +288,64 @@ class TakesFrames:
         """Return what holds the layout of the fit."""
         moments = getattr(self, "moments_", None)
         return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
+
+
+def as_read(data: Any, declared: Any) -> Any:  # noqa: ANN401 - whatever a user passes; bounds, or columns
+    """Return data as a file would be read by these declarations: dates are counted, and values under a limit of detection are missing."""
+    if not isinstance(declared, tuple) or not all(isinstance(one, Column) for one in declared):
+        return above_limits(
+            counted_dates(data, dated_of(declared)), declared.below if isinstance(declared, Bounds) else None
+        )
+    columns = tuple(declared)
+    places = {
+        column.name if is_frame(data) or isinstance(data, Mapping) else k: column.below for k, column in enumerate(columns)
+    }
+    return above_limits(counted_dates(data, columns), {key: below for key, below in places.items() if below is not None})
+
+
+def above_limits(data: Any, limits: Mapping[str | int, float] | None) -> Any:  # noqa: ANN401 - whatever a user passes
+    """Return data in which values under these limits are missing; columns are named as bounds name them, an array's x0, x1, .. or by place."""
+    if not limits:
+        return data
+    if not is_frame(data) and not isinstance(data, Mapping):
+        return _array_above(data, limits)
+    names = columns_of(data)
+    keys = {names[key] if isinstance(key, int) and key < len(names) else key: below for key, below in limits.items()}
+    found = {str(name): _above(str(name), data[name], below) for name, below in keys.items() if name in names}
+    if isinstance(data, Mapping):
+        return {**data, **found}
+    if hasattr(data, "assign"):
+        return data.assign(**found)
+    import polars as pl
+
+    return data.with_columns(pl.Series(name, values, nan_to_null=True) for name, values in found.items())
+
+
+def _array_above(data: Any, limits: Mapping[str | int, float]) -> Any:  # noqa: ANN401 - an array, or a sparse matrix
+    if hasattr(data, "tocsc"):
+        raise UsageError("below: a sparse column has no limit of detection, under which its zeros would lie. Leave it out")
+    array = np.asarray(data)
+    if array.ndim != 2:  # noqa: PLR2004 - scikit-learn says so
+        return data
+    array = array.astype(object if array.dtype.kind in "OU" else np.float64)
+    for k, name in enumerate(_numbered(array.shape[1])):
+        below = limits.get(name, limits.get(k))
+        if below is not None:
+            array[:, k] = _above(name, array[:, k], below)
+    return array
+
+
+def _above(name: str, values: Any, below: float) -> NDArray[np.float64]:  # noqa: ANN401 - a column of a frame
+    """Return one column of numbers, nan where they lie under the limit, as they are written or as they are."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        found = array.astype(np.float64)
+        return np.where(found < below, np.nan, found)
+    try:
+        return np.array([np.nan if gone(value) else number_above(str(value), below) for value in array.tolist()])
+    except ValueError:
+        msg = f"column {name!r} holds something that is neither a number nor written as under its limit of detection (<, and a number up to it)"
+        raise DataError(msg).at(column=name) from None
 
 
 def dated_of(bounds: Any) -> tuple[Column, ...]:  # noqa: ANN401 - as declared

@@ -51,7 +51,8 @@ _DATES = re.compile(rf"({'|'.join(_DAYS)}) since (\d{{4}}-\d{{2}}-\d{{2}})")
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The public declaration of one column: a range or a list of categories, and the rule for missing values.
 
-    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years).
+    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years). ``below`` is the limit of
+    detection: what is written as under it ("<0.5"), or is a number under it, counts as missing, and leaves its row out where no rule is declared.
     """
 
     name: str
@@ -60,18 +61,23 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     categories: tuple[str, ...] | None = None
     missing: Missing = "refuse"
     dates: str = ""
+    below: float | None = None
 
     def __post_init__(self) -> None:
         problem = self._problem()
         if problem:
             msg = f"column {self.name!r}: {problem}"
             raise UsageError(msg).at(column=self.name)
+        if self.below is not None and self.missing == "refuse":
+            msgspec.structs.force_setattr(self, "missing", COMPLETE)  # a value under the limit is no error
 
     def _problem(self) -> str | None:  # noqa: PLR0911 - one line per rule
         if self.missing not in _RULES:
             return f"unknown rule for missing values; choose one of {', '.join(_RULES)}"
         if self.dates and (self.categories is not None or self.calendar is None):
             return f'dates are counted in a range: dates = "days since 2015-01-01" (or {", ".join(_DAYS)}), with low and high so counted'
+        if self.below is not None and (problem := self._problem_of_limit(self.below)):
+            return problem
         if self.categories is not None:
             if self.low is not None or self.high is not None:
                 return "declare a range (low, high) or categories, not both"
@@ -83,6 +89,22 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.half_width > 0):
             return "low must be smaller than high, both finite"
         return None
+
+    def _problem_of_limit(self, below: float) -> str:
+        if (
+            self.categories is not None
+            or self.dates
+            or self.low is None
+            or self.high is None
+            or not self.low < below < self.high
+        ):
+            return "below is the limit of detection of a number: it lies inside the declared range (low, high)"
+        if self.missing not in {"refuse", COMPLETE}:
+            return (
+                f'values under a limit of detection are left out (missing = "complete"): {self.missing!r} would take them for values like those above it, '
+                "which they are not"
+            )
+        return ""
 
     @property
     def calendar(self) -> tuple[date, float] | None:
@@ -132,6 +154,24 @@ def truth_words(categories: tuple[str, ...]) -> tuple[str, str] | None:
     return (words["false"], words["true"]) if words.keys() == {"false", "true"} else None
 
 
+#: How people write a value under a limit of detection; the limit is the number after the sign.
+UNDER = r"^[<\u2264]\s*=?\s*(\d+(?:[.,]\d+)?|[.,]\d+)$"
+
+
+def number_above(text: str, below: float) -> float:
+    """Return the number that a text is, nan if it lies under this limit or is written as under one up to it; anything else raises ValueError.
+
+    >>> [number_above(text, 0.5) for text in ("1.5", "1,5", "0.2", "<0,5", "< 0.3")]
+    [1.5, 1.5, nan, nan, nan]
+    """
+    plain = text.strip()
+    under = re.match(UNDER, plain)
+    if under and float(under[1].replace(",", ".")) <= below:
+        return math.nan
+    number = float(plain.replace(",", ".")) if plain else math.nan
+    return math.nan if number < below else number
+
+
 def text_of(value: object) -> str:
     """Return a value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
     if not isinstance(value, Real | np.bool_):
@@ -169,6 +209,8 @@ class Bounds:
     missing : {"refuse", "complete", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
         What a missing value becomes: an error; a row that is left out ("complete", for tables); nothing (the middle of the range); or nothing, and a
         coded column that says so.
+    below : mapping from column name (or index) to float, optional
+        Limits of detection: a value under its limit ("<0.5" or "<0,5" in text, or a smaller number) counts as missing, and its row is left out.
 
     """
 
@@ -177,6 +219,7 @@ class Bounds:
     norm: float | None = None
     categories: Mapping[str | int, Sequence[object]] | None = None
     missing: Missing | Mapping[str | int, Missing] = "refuse"
+    below: Mapping[str | int, float] | None = None
     #: Private releases that these bounds come from (``describe(bounds=True)``): their price belongs to every later statement.
     paid: tuple[Any, ...] = ()
 
@@ -192,11 +235,11 @@ class Bounds:
 
     def without(self, name: str) -> Bounds:
         """Return the declarations of all columns but one, where they are made by name."""
-        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing)
-        low, high, categories, missing = (
+        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing, self.below)
+        low, high, categories, missing, below = (
             {key: value for key, value in own.items() if key != name} if isinstance(own, Mapping) else own for own in parts
         )
-        return replace(self, low=low, high=high, categories=categories, missing=missing)
+        return replace(self, low=low, high=high, categories=categories, missing=missing, below=below)
 
     def rule(self, name: str) -> Missing:
         """Return what a missing value of this column becomes, whether its range is declared here or apart."""
@@ -211,6 +254,11 @@ class Bounds:
         for other in others:
             alone = alone.without(other)
         return alone.columns([name])[0]
+
+    @property
+    def may_miss(self) -> bool:
+        """Return True if a value of any column may be missing."""
+        return self.missing != "refuse" or bool(self.below)
 
     @property
     def dated(self) -> tuple[Column, ...]:
@@ -240,7 +288,7 @@ class Bounds:
             msg = "norm must be a positive finite number"
             raise UsageError(msg)
         known = {*names, *range(len(names))}
-        for mapping in (self.low, self.high, self.categories, self.missing):
+        for mapping in (self.low, self.high, self.categories, self.missing, self.below):
             unknown = [key for key in mapping if key not in known] if isinstance(mapping, Mapping) else []
             if unknown:
                 msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
@@ -259,20 +307,21 @@ class Bounds:
             return mapping.get(name, mapping.get(i))
 
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
-        categories = entry(self.categories or {})
+        categories, below = entry(self.categories or {}), entry(self.below or {})
+        below = below if below is None else real(f"below[{name!r}]", below)
         if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
             if categories is not None or (isinstance(self.high, Mapping) and high is not None):
                 msg = f"column {name!r} is declared twice: give it one range or one list of categories"
                 raise UsageError(msg).at(column=name)
             if (days := _days_of(low)) is not None:
-                return Column(name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}")
+                return Column(name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}", below=below)
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
             else:
                 categories = low
         if categories is not None:
-            return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing)
-        return Column(name, _end(name, low), _end(name, high), missing=missing)
+            return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing, below=below)
+        return Column(name, _end(name, low), _end(name, high), missing=missing, below=below)
 
     @classmethod
     def given(

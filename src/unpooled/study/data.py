@@ -30,6 +30,7 @@ from unpooled.study.reading import (
     numbers,
     unread,
     values_of,
+    without_limits,
     without_nulls,
 )
 from unpooled.study.sources.query import QueryAddress
@@ -502,15 +503,19 @@ def _of_column(series: pl.Series, column: Column, form: DataFormat) -> Iterator[
         yield "a category that is not declared", unknown & refusing, True
         yield "a category that is not declared, which counts as missing", unknown & (not refusing), False
         return
+    series, written = without_limits(series, column, form)
     read = dates(series, column, form) if column.dates else numbers(series, form)
     bad = unread(series, read, form)
     values = read.to_numpy().astype(np.float64)
-    missing = np.isnan(values) & ~bad
+    missing = np.isnan(values) & ~bad & ~written
+    with np.errstate(invalid="ignore"):
+        under = written | (values < column.below) if column.below is not None else written
     kind = f"something that is no date written as {form.dates}" if column.dates else "something that is no number"
     yield kind, bad, True
     yield "an infinite value", np.isinf(values), True
     yield "a missing value, and the declaration refuses those", missing & refusing, True
     yield "a missing value", missing & (not refusing), False
+    yield "a value under its limit of detection, which counts as missing", under, False
     low, high = column.range
     with np.errstate(invalid="ignore"):
         yield "a value below the declared range, which is clipped", np.isfinite(values) & (values < low), False

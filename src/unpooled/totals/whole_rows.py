@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from unpooled.errors import listed
+from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import COMPLETE, Coding
 from unpooled.privacy.mechanisms import Reach
-from unpooled.privacy.table import BLOCK_ROWS, Table
+from unpooled.privacy.table import BLOCK_ROWS, BoundedTable, Table
 from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def needed(column: Column) -> Column:
     """Return the column as the rows that count have it: never missing, where rows without it are left out."""
-    return msgspec.structs.replace(column, missing="refuse") if column.missing == COMPLETE else column
+    return msgspec.structs.replace(column, missing="refuse", below=None) if column.missing == COMPLETE else column
 
 
 def leaving_out(columns: Sequence[Column], used: set[str]) -> tuple[Column, ...]:
@@ -46,6 +46,7 @@ def sentences(left_out: Sequence[Column], declared: Sequence[Column]) -> tuple[s
             f"rows without a value of {listed([column.name for column in left_out])} are left out, and n is a noisy count of the others: right if, given the "
             "other columns, whether a row is whole does not depend on the response"
         )
+        said += limits_of(left_out)
     filled = [column.name for column in declared if column.missing in {"absent", "indicator"}]
     if filled:
         said.append(
@@ -53,6 +54,22 @@ def sentences(left_out: Sequence[Column], declared: Sequence[Column]) -> tuple[s
             'are related are not those of complete data, and intervals do not say so (missing = "complete" leaves such rows out)'
         )
     return tuple(said)
+
+
+def limits_of(columns: Iterable[Column]) -> list[str]:
+    """Return what a table says of values under a limit of detection: that they are among the missing ones, and never how many they are."""
+    found = [f"{column.name} under {column.below:g}" for column in columns if column.below is not None]
+    return [f"values under a limit of detection count as missing: {listed(found)}"] if found else []
+
+
+def refuse_limit(response: Column) -> None:
+    """Refuse a limit of detection of a response: whether its value is missing would depend on it, and every slope would be wrong."""
+    if response.below is not None:
+        msg = (
+            f"{response.name!r} is the response and has a limit of detection (below): leaving out who is under it makes every slope wrong. Declare two "
+            "categories of it, detected or not, with a logistic family, or a range that begins at the limit, without below"
+        )
+        raise UsageError(msg).at(column=response.name)
 
 
 def moved(vector: Summed, made: Mapping[Adjacency, Summed], adjacency: Adjacency) -> Summed:
@@ -70,8 +87,15 @@ def whole_rows(table: Table, columns: tuple[Column, ...]) -> Table:
     # One view of a table, so that what is remembered of it in one round is found in the next. The table holds it: both go together.
     views: dict[tuple[Column, ...], Table] = vars(table).setdefault("_whole_rows", {})
     if columns not in views:
-        views[columns] = WholeRows(table, columns)
+        views[columns] = _first_whole(table, columns) if isinstance(table, BoundedTable) else WholeRows(table, columns)
     return views[columns]
+
+
+def _first_whole(table: BoundedTable, columns: tuple[Column, ...]) -> Table:
+    """Return the table in which the first whole rows of every id count: which ones follows from the id's own rows alone (Theorems F.19 and B.20)."""
+    coding = Coding(columns, 1)
+    masks = [coding.code(block)[1].all(axis=1) for block in table.below(coding.names)]
+    return table.among(np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_))
 
 
 class WholeRows(Table):

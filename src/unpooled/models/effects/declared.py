@@ -20,7 +20,7 @@ from unpooled.privacy.declared import Confidence, OverParties, says
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.schedules import table
-from unpooled.totals.whole_rows import leaving_out, needed
+from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit
 
 # --- Parameters ------------------------------------------------------------------------------------------------------------
 # Declarations of a study of a treatment effect: its columns, its estimand, and the models by which it adjusts.
@@ -233,6 +233,7 @@ def declared_of(study: Study) -> DeclaredEffect:
     p = _settled(p)
     response, treatment = first.column(p.response), first.column(p.treatment)
     event = first.column(p.event) if p.event else None
+    refuse_limit(response)
     _check_columns(p, response, treatment, event)
     others = [column.name for column in first.columns if column.name not in {p.response, p.treatment, p.event}]
     adjusted = _closed("covariates", p.covariates, p, others)

@@ -37,6 +37,7 @@ from unpooled.protocol.messages import Array
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm
 from unpooled.schedules import table
+from unpooled.totals.whole_rows import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -270,6 +271,7 @@ def _left_out(declared: DeclaredEffect, result: EffectResult) -> Iterator[str]:
         f"people without a value of {names} are left out, and {result.rows} are left by a noisy count: it is the effect among people whose values are on "
         "record, right if, given arm and covariates, whether they are does not depend on the outcome"
     )
+    yield from limits_of(declared.left_out)
 
 
 def _said(result: EffectResult) -> Iterator[str]:

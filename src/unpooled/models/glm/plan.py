@@ -69,7 +69,7 @@ from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
-from unpooled.totals.whole_rows import leaving_out, needed, whole_rows
+from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -354,6 +354,9 @@ def design_of(study: Study) -> GlmDesign:
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)
+    for column in first.columns:
+        if column.name in {parameters.response, parameters.event}:
+            refuse_limit(column)
     responses = responses_of(parameters, {column.name: needed(column) for column in first.columns}, rows)
     _check_rows(parameters, responses)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
