@@ -474,3 +474,13 @@ def test_households_with_gaps_are_audited(model: str) -> None:
     asked = msgspec.structs.replace(asked, unit="household", parties=cards)
     report = replay(load(model), asked, bounded, registry=load, rounds=3)
     assert report.passed, str(report)
+
+
+def test_a_fit_of_households_has_the_first_whole_rows() -> None:
+    ids = np.repeat(np.arange(N // 4), 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivateLinearRegression(
+            epsilon=math.inf, unit="household", rows_per_household=1, bounds=BOUNDS, y_bounds=(-9, 9)
+        ).fit(FRAME, Y, unit_id=ids)
+    assert model.moments_.rows == WHOLE.reshape(-1, 4).any(axis=1).sum()

@@ -224,10 +224,12 @@ def site_tables(table: Table, sites: Any, unit: str, unit_id: Any, most: int) ->
         raise UsageError(msg)
     if sites is not None and np.shape(sites) != (table.n_rows,):
         return table.by_site(sites)  # which says what is wrong with it
+    if sites is None:  # its own rows alone: of those with gaps the first whole ones may count
+        return {name: BoundedTable(own, ids, int(most)) for name, own in table.by_site(None).items()}
     rows = np.flatnonzero(counted(ids, most))
-    labels = None if sites is None else np.asarray(sites, dtype=object)[rows]
+    labels = np.asarray(sites, dtype=object)[rows]
     held = table.take(rows).by_site(labels)
-    owners = {name: ids[rows] if labels is None else ids[rows][[str(label) == name for label in labels]] for name in held}
+    owners = {name: ids[rows][[str(label) == name for label in labels]] for name in held}
     return {name: BoundedTable(own, owners[name], int(most)) for name, own in held.items()}
 
 
