@@ -174,6 +174,10 @@ expected_lines <- function(lines) {
     printed = number("printed"), narrow = number("narrow")
   )
   if (!all(is.na(alone <- number("alone")))) found$holder.alone <- alone
+  if (!all(is.na(gaps <- number("missing_10")))) {
+    found$left.out.10 <- gaps
+    found$left.out.30 <- number("missing_30")
+  }
   found
 }
 

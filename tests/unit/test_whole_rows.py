@@ -484,3 +484,82 @@ def test_a_fit_of_households_has_the_first_whole_rows() -> None:
             epsilon=math.inf, unit="household", rows_per_household=1, bounds=BOUNDS, y_bounds=(-9, 9)
         ).fit(FRAME, Y, unit_id=ids)
     assert model.moments_.rows == WHOLE.reshape(-1, 4).any(axis=1).sum()
+
+
+# --- before data -----------------------------------------------------------------------------------------------------------
+
+
+def asked_for(expected: float, model: str = "bayes", **parameters: Any) -> Study:
+    columns = (Column("x1", -4, 4), Column("x2", -8, 8, missing="complete"), Column("y", -9, 9))
+    own = {"response": "y", "method": "refinement"} if model == "bayes" else {"response": "y", "family": "logistic"}
+    if model == "glm":
+        columns = (*columns[:2], Column("y", categories=("n", "j")))
+    own |= {"expected_missing": expected} if expected else {}
+    return Study(model, (Card("p", 5000, columns),), 1.0, 1e-5, derived=(), parameters=own | parameters)
+
+
+@pytest.mark.parametrize("model", ["bayes", "glm"])
+def test_plan_and_outlook_say_what_gaps_cost(model: str) -> None:
+    plan = load(model).compile(asked_for(0.0, model))
+    assert any(
+        "n is known after the release" in note and "1.05 to 1.11 at 10%, 1.20 to 1.43 at 30%" in note for note in plan.notes
+    )
+    row = load(model)
+    assert row.outlook is not None
+    found = row.outlook(asked_for(0.0, model), quick=True, lines=True)
+    line = found.lines[0]
+    assert 1.05 <= line.missing_10 / line.std_error <= 1.112
+    assert 1.19 <= line.missing_30 / line.std_error <= 1.43
+    assert "10% left out" in str(found)
+    thirty = row.outlook(asked_for(0.3, model), quick=True, lines=True)
+    assert thirty.lines[0].std_error == pytest.approx(thirty.lines[0].missing_30)
+    assert "30% of the rows left out" in thirty.assumed
+    plain = msgspec.structs.replace(
+        asked_for(0.0, model),
+        parties=tuple(Card("p", 5000, tuple(needed(c) for c in card.columns)) for card in asked_for(0.0, model).parties),
+    )
+    assert math.isnan(row.outlook(plain, quick=True, lines=True).lines[0].missing_10)
+    assert not any("left out" in note for note in load(model).compile(plain).notes)
+
+
+@pytest.mark.guarantee
+def test_rounds_and_clips_are_those_of_the_rows_that_are_expected() -> None:
+    full, part = (rounds.strength(asked_for(m), load("bayes").compile(asked_for(m)).design.aggregation) for m in (0.0, 0.4))
+    assert part == pytest.approx(0.6 * full)
+    assert load("bayes").compile(asked_for(0.4)).hash != load("bayes").compile(asked_for(0.0)).hash
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("wrong", [1.0, -0.1, 7, "half", True])
+def test_an_expected_part_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="expected_missing"):
+        load("bayes").compile(asked_for(wrong))
+
+
+def test_an_expected_part_without_a_column_that_may_miss_is_refused() -> None:
+    with pytest.raises(UsageError, match="no column declares that"):
+        PrivateLinearRegression(expected_missing=0.2, bounds=(-4, 4), y_bounds=(-9, 9)).plan(2000, 2)
+    assert PrivateLinearRegression(expected_missing=0.2, bounds=Bounds(-4, 4, missing="complete"), y_bounds=(-9, 9)).plan(
+        2000, 2
+    )
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("model", ["linear", "focus", "glm"])
+def test_a_table_of_too_few_whole_rows_says_why_it_has_no_line(model: str, tmp_path: Path) -> None:
+    frame = FRAME.assign(x2=np.where(np.arange(N) % 12 < 11, np.nan, X2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if model == "glm":
+            fit = PrivateGLM("logistic", epsilon=300.0, bounds=BOUNDS, classes=(0, 1), method="newton").fit(frame, ILL)
+        else:
+            given = {"focus": ["x1"]} if model == "focus" else {"method": "refinement"}
+            about = {"bounds": BOUNDS, "y_bounds": (-9, 9), "epsilon": 300.0, "random_state": 0}
+            fit = PrivateLinearRegression(**about, **given).fit(frame, Y)
+    table = fit.summary()
+    assert not table.terms
+    assert "not identified: " in str(table)
+    assert f"of {N} rows had all columns" in str(table)
+    if model == "linear":
+        fit.moments_.save(tmp_path / "few")
+        assert not Moments.load(tmp_path / "few").summary().terms

@@ -17,6 +17,7 @@ from unpooled.totals.modes import collect
 from unpooled.totals.secure_sum import exchange_keys
 from unpooled.totals.total import COUNT, DESCENT, counting, next_to_none, of_units, rows_of
 from unpooled.totals.weights import WEIGHTS
+from unpooled.totals.whole_rows import expected_missing
 from unpooled.totals.whole_rows import moved as moved_by_gaps
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def strength(study: Study, aggregation: Aggregation, weighting: Weighting | None
 
     A household's rows share one budget. Weighted rows count for the middle of their declared range, which is what is known before data.
     """
-    typical = 1.0 if weighting is None else weighting.middle
+    typical = (1.0 if weighting is None else weighting.middle) * (1 - expected_missing(study))
     return typical * sum(card.rows for card in study.parties) / study.household_rows * aggregation.multiplier(study)
 
 

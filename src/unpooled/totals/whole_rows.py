@@ -7,6 +7,7 @@ for it decides whether the row counts (Theorem B.20).
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.study import Study
     from unpooled.totals.total import Summed
+
+
+#: The parts of rows left out at which plans and outlooks say what that costs.
+SHARES = (0.1, 0.3)
 
 
 def needed(column: Column) -> Column:
@@ -38,9 +44,12 @@ def leaving_out(columns: Sequence[Column], used: set[str]) -> tuple[Column, ...]
     return tuple(column for column in columns if column.missing == COMPLETE and column.name in used)
 
 
-def sentences(left_out: Sequence[Column], declared: Sequence[Column]) -> tuple[str, ...]:
-    """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else."""
-    said = []
+def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str = "") -> tuple[str, ...]:
+    """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else.
+
+    ``few``: why no line follows from so few whole rows.
+    """
+    said = [few] if few else []
     if left_out:
         said.append(
             f"rows without a value of {listed([column.name for column in left_out])} are left out, and n is a noisy count of the others: right if, given the "
@@ -70,6 +79,40 @@ def refuse_limit(response: Column) -> None:
             "categories of it, detected or not, with a logistic family, or a range that begins at the limit, without below"
         )
         raise UsageError(msg).at(column=response.name)
+
+
+def expected_missing(study: Study) -> float:
+    """Return the part of the rows that a study declares to have gaps; refuse one that is no part, or that no column can have."""
+    share = study.parameters.get("expected_missing", 0.0)
+    if not share:
+        return 0.0
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
+        raise UsageError(
+            "expected_missing is the part of the rows that are expected to lack a value: a number from 0 to below 1"
+        )
+    if not any(column.missing == COMPLETE for card in study.parties for column in card.columns):
+        raise UsageError(
+            'expected_missing goes with columns of missing = "complete": no column declares that, so no row is left out'
+        )
+    return float(share)
+
+
+def times_at(share: float) -> tuple[float, float]:
+    """Return by which factors a standard error grows where this part of the rows is left out: one of sampling alone, and one of noise alone."""
+    return 1 / math.sqrt(1 - share), 1 / (1 - share)
+
+
+def notes_of(left_out: Sequence[Column], study: Study) -> tuple[str, ...]:
+    """Return what a plan says of rows that will be left out: how many they are is known after the release, and what they cost."""
+    if not left_out:
+        return ()
+    costs = ", ".join(f"{low:.2f} to {high:.2f} at {share:.0%}" for share in SHARES for low, high in (times_at(share),))
+    expected = expected_missing(study)
+    said = f"; rounds and clips are those of {expected:.0%} left out" if expected else ""
+    return (
+        (f"rows without a value of {listed([column.name for column in left_out])} are left out: n is known after the release, as a noisy count{said}. "
+        f"Standard errors grow with the part that is left out: times {costs}"),
+    )
 
 
 def moved(vector: Summed, made: Mapping[Adjacency, Summed], adjacency: Adjacency) -> Summed:

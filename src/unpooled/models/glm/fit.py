@@ -650,6 +650,7 @@ def _result(
     names, confidence = design.layout.names, design.parameters.confidence
     shape, p = fit.shape, len(names)
     told: dict[str, tuple[float | None, float | None, bool]] = {}
+    newton = newton.untold() if newton is not None and fit.next_to_none else newton
     if newton is not None:  # of coefficients that have a value of their own
         found = wald_lines(newton.names, *newton.own, confidence)
         sure = newton.determined(np.eye(len(found))).tolist()
@@ -684,4 +685,5 @@ def _result(
         None if drawing is None else drawing.drawn,
         fit.common,
         fit.crowded,
+        fit.next_to_none,
     )

@@ -69,7 +69,7 @@ from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
-from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit, whole_rows
+from unpooled.totals.whole_rows import leaving_out, needed, notes_of, refuse_limit, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -445,6 +445,7 @@ def compile_plan(study: Study) -> Plan:
     notes = (
         *filter(None, (design.untabled,)),
         *passes_note(design.schedule.method, passes),
+        *notes_of(design.layout.left_out, study),
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
     )
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)

@@ -73,6 +73,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     common: dict[str, str] = {}
     #: Sentences about the columns of which most rows that were scaled down are likely long.
     crowded: tuple[str, ...] = ()
+    #: Why no line follows from so few whole rows; empty where lines may.
+    few: str = ""
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -154,7 +156,7 @@ BALANCED = (
 def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
-    yield from sentences(design.layout.left_out, design.layout.declared)
+    yield from sentences(design.layout.left_out, design.layout.declared, result.few)
     if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance]
