@@ -563,3 +563,34 @@ def test_a_table_of_too_few_whole_rows_says_why_it_has_no_line(model: str, tmp_p
     if model == "linear":
         fit.moments_.save(tmp_path / "few")
         assert not Moments.load(tmp_path / "few").summary().terms
+
+
+# --- gaps that count as something -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("rule", ["absent", "indicator"])
+@pytest.mark.parametrize("model", ["linear", "glm"])
+def test_a_table_of_filled_gaps_is_refused_before_it_is_paid_and_predictions_are_not(model: str, rule: str) -> None:
+    bounds = Bounds(RANGES, missing={"x2": rule})
+
+    def asked(goal: str, **given: Any) -> Any:
+        if model == "linear":
+            return PrivateLinearRegression(epsilon=50.0, bounds=bounds, y_bounds=(-9, 9), goal=goal, **given)
+        return PrivateGLM("logistic", epsilon=50.0, bounds=bounds, classes=(0, 1), goal=goal, **given)
+
+    budget = unpooled.Budget(100.0, 1e-3)
+    with pytest.raises(
+        UsageError, match=r"missing values of x2 would count.*missing = \"complete\".*goal = \"predictions\""
+    ) as caught:
+        asked("table", budget=budget).fit(FRAME[["x1", "x2"]], Y if model == "linear" else ILL)
+    assert caught.value.column == "x2"
+    assert budget.spent == 0
+    assert asked("predictions").plan(N, 2)
+    assert any('wrong for a table (goal = "table" refuses it)' in note for note in asked("auto").plan(N, 2).notes)
+
+
+def test_a_focus_may_have_filled_covariates() -> None:
+    bounds = Bounds(RANGES, missing={"x2": "indicator"})
+    about = {"bounds": bounds, "y_bounds": (-9, 9), "epsilon": 50.0, "goal": "table"}
+    assert PrivateLinearRegression(focus=["x1"], **about).plan(N, 2)

@@ -56,13 +56,28 @@ def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str =
             "other columns, whether a row is whole does not depend on the response"
         )
         said += limits_of(left_out)
-    filled = [column.name for column in declared if column.missing in {"absent", "indicator"}]
-    if filled:
+    if filled := filled_in(declared):
         said.append(
             f"missing values of {listed(filled)} count as the middle of the range or as a level of their own: where many are missing, slopes of columns that "
             'are related are not those of complete data, and intervals do not say so (missing = "complete" leaves such rows out)'
         )
     return tuple(said)
+
+
+def filled_in(declared: Iterable[Column]) -> list[str]:
+    """Return the columns whose gaps count as the middle of the range, or as a level of their own: rules for predictions."""
+    return [column.name for column in declared if column.missing in {"absent", "indicator"}]
+
+
+def refuse_filled(declared: Iterable[Column]) -> None:
+    """Refuse a table of columns whose gaps count as something, before anything is spent: slopes of related columns would be wrong, and no interval says so."""
+    if filled := filled_in(declared):
+        msg = (
+            f'goal is "table", and missing values of {listed(filled)} would count as the middle of the range or as a level of their own: slopes of columns '
+            'that are related to them would be wrong, and no interval would say so. Declare missing = "complete" for them, which leaves such rows out; or ask '
+            'for goal = "predictions", where this rule is right. Nothing is spent'
+        )
+        raise UsageError(msg).at(column=filled[0])
 
 
 def limits_of(columns: Iterable[Column]) -> list[str]:
@@ -110,8 +125,21 @@ def notes_of(left_out: Sequence[Column], study: Study) -> tuple[str, ...]:
     expected = expected_missing(study)
     said = f"; rounds and clips are those of {expected:.0%} left out" if expected else ""
     return (
-        (f"rows without a value of {listed([column.name for column in left_out])} are left out: n is known after the release, as a noisy count{said}. "
-        f"Standard errors grow with the part that is left out: times {costs}"),
+        (
+            f"rows without a value of {listed([column.name for column in left_out])} are left out: n is known after the release, as a noisy count{said}. "
+            f"Standard errors grow with the part that is left out: times {costs}"
+        ),
+    )
+
+
+def filled_note(goal: str, declared: Iterable[Column]) -> tuple[str, ...]:
+    """Return what the plan of a study that asks for no goal says of columns whose gaps count as something: it is no plan of a table."""
+    filled = filled_in(declared) if goal == "auto" else []
+    if not filled:
+        return ()
+    return (
+        f"missing values of {listed(filled)} count as the middle of the range or as a level of their own, which is right for predictions and wrong for a table "
+        '(goal = "table" refuses it): missing = "complete" leaves such rows out',
     )
 
 

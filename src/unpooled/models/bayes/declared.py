@@ -68,7 +68,7 @@ from unpooled.totals.modes import aggregation_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.total import Aggregation, Summed
 from unpooled.totals.weights import Weighting
-from unpooled.totals.whole_rows import notes_of, whole_rows
+from unpooled.totals.whole_rows import filled_note, notes_of, refuse_filled, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -638,6 +638,8 @@ def _spent(
         lengths=lengths,
         errors_from=WORTH_ERRORS if goal is Goal.PREDICTIONS else min(WORTH_ERRORS, WORTH_LINES),
     )
+    if goal is Goal.TABLE and schedule.method is not Method.FOCUS:  # what is drawn by lot is related to no gap
+        refuse_filled(layout.declared)
     if schedule.method in {Method.FOCUS, Method.MOMENTS}:  # these have rules of their own
         said = ""
     else:
@@ -750,6 +752,7 @@ def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ())
         *filter(None, (design.untabled,)),
         *passes_note(design.method, passes),
         *notes_of(design.layout.left_out, study),
+        *filled_note(design.parameters.goal, design.layout.declared),
         *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}),
     )
     if design.focus is not None:

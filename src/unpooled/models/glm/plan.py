@@ -69,7 +69,7 @@ from unpooled.totals.rounds import passes_note, plan_of_totals, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
-from unpooled.totals.whole_rows import leaving_out, needed, notes_of, refuse_limit, whole_rows
+from unpooled.totals.whole_rows import filled_note, leaving_out, needed, notes_of, refuse_filled, refuse_limit, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -339,6 +339,8 @@ def _schedule(
         if method is GlmMethod.MEAN:
             raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
         found = schedule_of(GlmMethod.GRADIENT, k, columns, most, calibrates=calibrates)
+    if goal is Goal.TABLE:
+        refuse_filled(layout.declared)
     check_goal(goal, prospect, found.method, found.method is GlmMethod.NEWTON)
     return found
 
@@ -446,6 +448,7 @@ def compile_plan(study: Study) -> Plan:
         *filter(None, (design.untabled,)),
         *passes_note(design.schedule.method, passes),
         *notes_of(design.layout.left_out, study),
+        *filled_note(design.parameters.goal, design.layout.declared),
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM}),
     )
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)
