@@ -239,7 +239,8 @@ def _told(findings: Findings, form: DataFormat) -> dict[str, Any]:
     faults = [
         {"column": f.column, "what": f.what, "refused": f.refused, "count": f.count, "rows": f.rows} for f in findings.faults
     ]
-    return {"format": form, "findings": faults}
+    gaps = [{"columns": list(names), "rows": count} for names, count in findings.gaps]
+    return {"format": form, "findings": faults, "gaps": gaps}
 
 
 def _template(

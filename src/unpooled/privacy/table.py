@@ -444,7 +444,7 @@ class BoundedTable(Table):
         """Return the table in which the rows of every id that count are its first ones among these, of all rows of the table below."""
         found = BoundedTable.__new__(BoundedTable)  # nothing that is remembered of the other rows goes with it
         kept = counted(self._ids, self.household[1], whole)
-        own = {
+        own: dict[str, Any] = {
             "_table": self._table,
             "_matrix": None,
             "_places": {},

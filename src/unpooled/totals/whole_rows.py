@@ -138,8 +138,10 @@ def filled_note(goal: str, declared: Iterable[Column]) -> tuple[str, ...]:
     if not filled:
         return ()
     return (
-        f"missing values of {listed(filled)} count as the middle of the range or as a level of their own, which is right for predictions and wrong for a table "
-        '(goal = "table" refuses it): missing = "complete" leaves such rows out',
+        (
+            f"missing values of {listed(filled)} count as the middle of the range or as a level of their own, which is right for predictions and wrong for a table "
+            '(goal = "table" refuses it): missing = "complete" leaves such rows out'
+        ),
     )
 
 

@@ -607,6 +607,8 @@ def design_of(study: Study, method: str | None = None, grid: int | None = None) 
     if layout.sites is not None and wanted == Method.AUTO:  # a table is what sites are for
         wanted = Method.MOMENTS if study.epsilon == math.inf else Method.REFINEMENT
     design = _spent(study, parameters, aggregation, layout, Method(method or wanted))
+    if parameters.goal == Goal.TABLE and design.method is not Method.FOCUS:  # what is drawn by lot is related to no gap
+        refuse_filled(layout.declared)
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:
         if design.method is Method.MOMENTS:
@@ -638,8 +640,6 @@ def _spent(
         lengths=lengths,
         errors_from=WORTH_ERRORS if goal is Goal.PREDICTIONS else min(WORTH_ERRORS, WORTH_LINES),
     )
-    if goal is Goal.TABLE and schedule.method is not Method.FOCUS:  # what is drawn by lot is related to no gap
-        refuse_filled(layout.declared)
     if schedule.method in {Method.FOCUS, Method.MOMENTS}:  # these have rules of their own
         said = ""
     else:
