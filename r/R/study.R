@@ -5,20 +5,22 @@ strings <- function(flag, values) as.vector(rbind(rep(flag, length(values)), as.
 path <- function(file) normalizePath(file, mustWork = FALSE)
 
 # A declaration of a column, as `unpooled party init --column` takes it.
-declaration <- function(name, bounds, missing, typical = NULL) {
+declaration <- function(name, bounds, missing, below = NULL, typical = NULL) {
   ends <- if (is_time(bounds) || is.numeric(bounds) && length(bounds) == 2) {
     if (is_time(bounds)) paste(format(bounds, "%Y-%m-%d"), collapse = ":") else paste(sprintf("%.17g", bounds), collapse = ":")
   } else {
     paste(as.character(if (is.logical(bounds)) as.integer(bounds) else if (is.factor(bounds)) levels(bounds) else bounds), collapse = ",")
   }
-  known <- if (!is.null(typical)) paste0(";typical=", paste(sprintf("%.17g", typical), collapse = ","))
-  paste0(name, "=", ends, if (!is.null(missing) && !is.na(missing)) paste0(";", missing), known)
+  paste0(name, "=", ends, if (!is.null(missing) && !is.na(missing)) paste0(";", missing),
+         if (!is.null(below) && !is.na(below)) paste0(";<", sprintf("%.17g", below)),
+         if (!is.null(typical)) paste0(";typical=", paste(sprintf("%.17g", typical), collapse = ",")))
 }
 
-unpooled_party <- function(file, name, bounds, folder = name, missing = NULL, typical = NULL, id = NULL, labels = NULL,
-                           epsilon = 1, delta = NULL, unit = NULL, ...) {
+unpooled_party <- function(file, name, bounds, folder = name, missing = NULL, below = NULL, typical = NULL, id = NULL,
+                           labels = NULL, epsilon = 1, delta = NULL, unit = NULL, ...) {
   known <- vapply(names(bounds), function(one) {
-    declaration(one, bounds[[one]], if (length(missing) == 1 && is.null(names(missing))) missing else missing[one], typical[[one]])
+    declaration(one, bounds[[one]], if (length(missing) == 1 && is.null(names(missing))) missing else missing[one],
+                unlist(below)[one], typical[[one]])
   }, "")
   more <- list(...)
   flags <- unlist(lapply(names(more), function(one) {
@@ -174,6 +176,10 @@ expected_lines <- function(lines) {
     printed = number("printed"), narrow = number("narrow")
   )
   if (!all(is.na(alone <- number("alone")))) found$holder.alone <- alone
+  if (!all(is.na(gaps <- number("missing_10")))) {
+    found$left.out.10 <- gaps
+    found$left.out.30 <- number("missing_30")
+  }
   found
 }
 

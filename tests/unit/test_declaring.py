@@ -153,7 +153,9 @@ def test_a_missing_value_is_answered_in_our_words() -> None:
     """scikit-learn's advice to impute in a pipeline would void the promise."""
     X = FRAME[["age"]].to_numpy().copy()
     X[3] = np.nan
-    with pytest.raises(DataError, match=r"holds a missing value \(NaN\). Say what becomes of it: bounds=Bounds") as caught:
+    with pytest.raises(
+        DataError, match=r"holds a missing value .NaN., and its declaration .*In Python: bounds=Bounds"
+    ) as caught:
         linear(bounds=(20, 90), y_bounds=(80, 220)).fit(X, FRAME["sbp"].to_numpy())
     assert "pipeline" not in str(caught.value)
 

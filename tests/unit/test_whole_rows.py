@@ -8,8 +8,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from commands import PARTIES, approve, command
 from sklearn.linear_model import LogisticRegression
@@ -23,6 +25,7 @@ from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.mechanisms import Reach
 from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.study import Household
 from unpooled.privacy.table import BoundedTable, Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.totals import rounds
@@ -302,3 +305,292 @@ def test_responses_may_be_missing_in_every_family(family: str) -> None:
     asked = Study("glm", cards, 1.0, 1e-5, trust={"aggregation": "trusted"}, parameters=own, derived=())
     report = replay(load("glm"), asked, tables, registry=load, rounds=2)
     assert report.passed, str(report)
+
+
+# --- responses -------------------------------------------------------------------------------------------------------------
+
+GONE = RNG.random(N) < 0.1
+NUMBERS = pd.DataFrame({"x1": X1, "x2": X2})
+RANGES = {"x1": (-4, 4), "x2": (-8, 8)}
+LABELS = [None if gone else "yes" if ill else "no" for gone, ill in zip(GONE, ILL, strict=True)]
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("held", ["array", "list", "series", "frame", "polars"])
+def test_a_missing_response_is_left_out_however_it_is_held(held: str) -> None:
+    gone = np.where(GONE, np.nan, Y)
+    own = Bounds({**RANGES, "y": (-9, 9)}, missing={"y": "complete"})
+    every = Bounds(RANGES, missing="complete")
+    frame = NUMBERS.assign(y=gone)
+    polars = pl.from_pandas(frame).with_columns(pl.col("y").fill_nan(None))
+    listed = [None if g else v for g, v in zip(GONE, Y, strict=True)]
+    named = pd.Series(pd.array(listed, dtype="Float64"), name="y")
+    bounds, x, y = {
+        "array": (every, NUMBERS, gone),
+        "list": (every, NUMBERS, listed),
+        "series": (own, NUMBERS, named),
+        "frame": (own, frame, "y"),
+        "polars": (own, polars, "y"),
+    }[held]
+    given = {} if "y" in bounds.names else {"y_bounds": (-9, 9)}
+    fit = PrivateLinearRegression(epsilon=math.inf, bounds=bounds, **given).fit(x, y)
+    design = np.column_stack([X1, X2, np.ones(N)])[~GONE]
+    assert [t.estimate for t in fit.summary().terms] == pytest.approx(
+        np.linalg.lstsq(design, Y[~GONE], rcond=None)[0], abs=1e-3
+    )
+    assert fit.moments_.rows == (~GONE).sum()
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize(
+    "labels", [LABELS, np.where(GONE, np.nan, ILL), pd.Series(LABELS)], ids=["texts", "numbers", "series"]
+)
+@pytest.mark.parametrize("model", ["PrivateGLM", "PrivateLogisticRegression"])
+def test_a_missing_class_is_left_out(model: str, labels: Any) -> None:
+    first = ("logistic",) if model == "PrivateGLM" else ()
+    about = {"bounds": Bounds(RANGES, missing="complete"), "epsilon": math.inf}
+    about |= {} if isinstance(labels, np.ndarray) else {"classes": ("no", "yes")}
+    fit = getattr(unpooled, model)(*first, **about).fit(NUMBERS, labels)
+    wanted = LogisticRegression(C=1e10, tol=1e-10).fit(NUMBERS[~GONE], ILL[~GONE])
+    assert np.ravel(fit.coef_) == pytest.approx(wanted.coef_[0], abs=1e-2)
+    assert set(fit.classes_) in ({"no", "yes"}, {0, 1})
+
+
+@pytest.mark.guarantee
+def test_times_and_events_may_be_missing() -> None:
+    times, later = RNG.exponential(size=N).clip(0, 3), np.roll(GONE, 7)
+    about = {"bounds": Bounds(RANGES, missing="complete"), "y_bounds": (0, 3), "cuts": [1.0], "epsilon": math.inf}
+    events = [None if gone else bool(time < 3) for gone, time in zip(later, times, strict=True)]
+    fit = PrivateGLM("survival", **about).fit(NUMBERS, np.where(GONE, np.nan, times), event=events)
+    whole = ~(GONE | later)
+    plain = PrivateGLM("survival", **about).fit(NUMBERS[whole], times[whole], event=(times < 3)[whole])
+    assert fit.coef_ == pytest.approx(plain.coef_, abs=1e-4)
+    with pytest.raises(DataError, match="the response y has missing values"):
+        PrivateGLM("survival", **about | {"bounds": RANGES}).fit(NUMBERS, times, event=events)
+
+
+@pytest.mark.guarantee
+def test_a_missing_response_that_nobody_declared_is_refused_in_one_way() -> None:
+    gone, bounds = np.where(GONE, np.nan, Y), Bounds({**RANGES, "y": (-9, 9)})
+    words = r"'y' has missing values.*declare missing = 'complete'.*missing=\{'y': 'complete'\}.*Do not fill"
+    with pytest.raises(DataError, match=words):
+        PrivateLinearRegression(bounds=bounds).fit(NUMBERS.assign(y=gone), "y")
+    with pytest.raises(DataError, match=words):
+        PrivateGLM("logistic", bounds=RANGES, classes=("no", "yes")).fit(NUMBERS, pd.Series(LABELS, name="y"))
+    with pytest.raises(DataError, match=r"the response y has missing values.*missing='complete'"):
+        unpooled.PrivateLogisticRegression(bounds=RANGES, classes=("no", "yes")).fit(NUMBERS, LABELS)
+    with pytest.raises(DataError, match="this model leaves no rows out: leave such rows out of the data"):
+        unpooled.PrivatePLSRegression(n_components=1, bounds=RANGES, y_bounds=(-9, 9)).fit(NUMBERS, gone)
+    with pytest.raises(
+        DataError, match=r"column 'x2' holds a missing value .NaN., and its declaration.*missing=\{'x2': 'complete'\}"
+    ):
+        PrivateLinearRegression(bounds=RANGES, y_bounds=(-9, 9)).fit(NUMBERS.assign(x2=gone), Y)
+    with pytest.raises(DataError, match="column 'x1' holds a missing value"):
+        PrivateLinearRegression(bounds=RANGES, y_bounds=(-9, 9)).fit(np.column_stack([X1, gone]), Y)
+    with pytest.raises(UsageError, match="'absent' is for other columns"):
+        PrivateLinearRegression(bounds=Bounds({**RANGES, "y": (-9, 9)}, missing={"y": "absent"})).fit(
+            NUMBERS.assign(y=Y), "y"
+        )
+
+
+@pytest.mark.guarantee
+def test_classes_by_perturbation_leave_nothing_out() -> None:
+    about = {"bounds": Bounds(RANGES, missing="complete"), "classes": ("no", "yes")}
+    with pytest.raises(UsageError, match="'complete' goes with method 'rounds'"):
+        unpooled.PrivateLogisticRegression(**about, method="perturbation").fit(NUMBERS, LABELS)
+    assert unpooled.PrivateLogisticRegression(**about, delta=1e-5).plan(N, 2).study.model == "glm"
+
+
+@pytest.mark.parametrize("nothing", [[None] * N, np.full(N, np.nan)], ids=["None", "nan"])
+def test_a_study_in_which_every_response_is_missing_prints_no_line(nothing: Any) -> None:
+    bounds = Bounds(RANGES, missing="complete")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits = (
+            PrivateLinearRegression(bounds=bounds, y_bounds=(-9, 9), goal="table", random_state=0).fit(NUMBERS, nothing),
+            PrivateGLM("logistic", bounds=bounds, goal="table", random_state=0).fit(NUMBERS, nothing),
+        )
+    assert not any(fit.summary().terms for fit in fits)
+
+
+# --- households ------------------------------------------------------------------------------------------------------------
+
+
+def ids_of(table: Table) -> np.ndarray:
+    """The ids of the rows that count, as they are called."""
+    return np.asarray(table._owners)
+
+
+def homes(seed: int, of_first: list[float] | None = None) -> BoundedTable:
+    """Rows of five ids, up to six each of which two count, half of them with a gap; ``of_first``: the values of the first id."""
+    rng = np.random.default_rng(seed)
+    sizes = [len(of_first) if of_first is not None else 6, *rng.integers(1, 7, 4)]
+    own = np.where(rng.random(30) < 0.5, np.nan, rng.uniform(-1, 1, 30)).round(6)
+    values = [list(own[6 * k : 6 * k + size]) for k, size in enumerate(sizes)]
+    if of_first is not None:
+        values[0] = of_first
+    ids = np.repeat(["a", "b", "c", "d", "e"], sizes)
+    return BoundedTable(Table({"a": np.concatenate(values)}), ids, 2)
+
+
+@pytest.mark.guarantee
+def test_the_first_whole_rows_of_every_id_count() -> None:
+    values = [math.nan, 1.0, math.nan, 0.5, 0.25]
+    table = BoundedTable(Table({"a": values, "b": [1.0, 2.0, 3.0, 4.0, 5.0]}), ["p", "p", "p", "p", "q"], 2)
+    found = whole_rows(table, FEW[:1])
+    assert sorted(found["a"].tolist()) == [0.25, 0.5, 1.0]
+    assert found["b"].tolist() == [2.0, 4.0, 5.0]
+    assert found.owners.tolist() == [0, 0, 1]
+    assert (found.n_rows, found.household) == (table.n_rows, table.household)
+    assert whole_rows(table, FEW[:1]) is found
+    assert whole_rows(table, FEW[:0]) is table
+    nobody = BoundedTable(Table({"a": [math.nan] * 3}), ["p", "p", "q"], 1)
+    assert whole_rows(nobody, FEW[:1])["a"].size == 0
+
+
+@pytest.mark.guarantee
+def test_a_household_that_changes_changes_at_most_its_own_rows() -> None:
+    """B.20 with F.19, by brute force: whatever one id's rows become, no other id's rows move, and at most two come or go."""
+    rng = np.random.default_rng(0)
+    for seed in range(60):
+        one = whole_rows(homes(seed), FEW[:1])
+        size = int(rng.integers(1, 9))
+        other = np.where(rng.random(size) < 0.5, np.nan, rng.uniform(-1, 1, size)).round(6).tolist()
+        changed = whole_rows(homes(seed, other), FEW[:1])
+        rest = [table["a"][ids_of(table) != "a"].tolist() for table in (one, changed)]
+        assert rest[0] == rest[1]
+        for table in (one, changed):
+            assert (ids_of(table) == "a").sum() <= 2
+            assert not np.isnan(table["a"]).any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["bayes", "glm"])
+def test_households_with_gaps_are_audited(model: str) -> None:
+    asked, tables = small(model, "record", "replace")
+    ids = [0, 0, 0, 1, 1, 2]
+    bounded = {name: BoundedTable(table, ids, 2) for name, table in tables.items()}
+    cards = tuple(Card(card.name, 6, card.columns, household=Household("id", 3, 2)) for card in asked.parties)
+    asked = msgspec.structs.replace(asked, unit="household", parties=cards)
+    report = replay(load(model), asked, bounded, registry=load, rounds=3)
+    assert report.passed, str(report)
+
+
+def test_a_fit_of_households_has_the_first_whole_rows() -> None:
+    ids = np.repeat(np.arange(N // 4), 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = PrivateLinearRegression(
+            epsilon=math.inf, unit="household", rows_per_household=1, bounds=BOUNDS, y_bounds=(-9, 9)
+        ).fit(FRAME, Y, unit_id=ids)
+    assert model.moments_.rows == WHOLE.reshape(-1, 4).any(axis=1).sum()
+
+
+# --- before data -----------------------------------------------------------------------------------------------------------
+
+
+def asked_for(expected: float, model: str = "bayes", **parameters: Any) -> Study:
+    columns = (Column("x1", -4, 4), Column("x2", -8, 8, missing="complete"), Column("y", -9, 9))
+    own = {"response": "y", "method": "refinement"} if model == "bayes" else {"response": "y", "family": "logistic"}
+    if model == "glm":
+        columns = (*columns[:2], Column("y", categories=("n", "j")))
+    own |= {"expected_missing": expected} if expected else {}
+    return Study(model, (Card("p", 5000, columns),), 1.0, 1e-5, derived=(), parameters=own | parameters)
+
+
+@pytest.mark.parametrize("model", ["bayes", "glm"])
+def test_plan_and_outlook_say_what_gaps_cost(model: str) -> None:
+    plan = load(model).compile(asked_for(0.0, model))
+    assert any(
+        "n is known after the release" in note and "1.05 to 1.11 at 10%, 1.20 to 1.43 at 30%" in note for note in plan.notes
+    )
+    row = load(model)
+    assert row.outlook is not None
+    found = row.outlook(asked_for(0.0, model), quick=True, lines=True)
+    line = found.lines[0]
+    assert 1.05 <= line.missing_10 / line.std_error <= 1.112
+    assert 1.19 <= line.missing_30 / line.std_error <= 1.43
+    assert "10% left out" in str(found)
+    thirty = row.outlook(asked_for(0.3, model), quick=True, lines=True)
+    assert thirty.lines[0].std_error == pytest.approx(thirty.lines[0].missing_30)
+    assert "30% of the rows left out" in thirty.assumed
+    plain = msgspec.structs.replace(
+        asked_for(0.0, model),
+        parties=tuple(Card("p", 5000, tuple(needed(c) for c in card.columns)) for card in asked_for(0.0, model).parties),
+    )
+    assert math.isnan(row.outlook(plain, quick=True, lines=True).lines[0].missing_10)
+    assert not any("left out" in note for note in load(model).compile(plain).notes)
+
+
+@pytest.mark.guarantee
+def test_rounds_and_clips_are_those_of_the_rows_that_are_expected() -> None:
+    full, part = (rounds.strength(asked_for(m), load("bayes").compile(asked_for(m)).design.aggregation) for m in (0.0, 0.4))
+    assert part == pytest.approx(0.6 * full)
+    assert load("bayes").compile(asked_for(0.4)).hash != load("bayes").compile(asked_for(0.0)).hash
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("wrong", [1.0, -0.1, 7, "half", True])
+def test_an_expected_part_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="expected_missing"):
+        load("bayes").compile(asked_for(wrong))
+
+
+def test_an_expected_part_without_a_column_that_may_miss_is_refused() -> None:
+    with pytest.raises(UsageError, match="no column declares that"):
+        PrivateLinearRegression(expected_missing=0.2, bounds=(-4, 4), y_bounds=(-9, 9)).plan(2000, 2)
+    assert PrivateLinearRegression(expected_missing=0.2, bounds=Bounds(-4, 4, missing="complete"), y_bounds=(-9, 9)).plan(
+        2000, 2
+    )
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("model", ["linear", "focus", "glm"])
+def test_a_table_of_too_few_whole_rows_says_why_it_has_no_line(model: str, tmp_path: Path) -> None:
+    frame = FRAME.assign(x2=np.where(np.arange(N) % 12 < 11, np.nan, X2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if model == "glm":
+            fit = PrivateGLM("logistic", epsilon=300.0, bounds=BOUNDS, classes=(0, 1), method="newton").fit(frame, ILL)
+        else:
+            given = {"focus": ["x1"]} if model == "focus" else {"method": "refinement"}
+            about = {"bounds": BOUNDS, "y_bounds": (-9, 9), "epsilon": 300.0, "random_state": 0}
+            fit = PrivateLinearRegression(**about, **given).fit(frame, Y)
+    table = fit.summary()
+    assert not table.terms
+    assert "not identified: " in str(table)
+    assert f"of {N} rows had all columns" in str(table)
+    if model == "linear":
+        fit.moments_.save(tmp_path / "few")
+        assert not Moments.load(tmp_path / "few").summary().terms
+
+
+# --- gaps that count as something -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("rule", ["absent", "indicator"])
+@pytest.mark.parametrize("model", ["linear", "glm"])
+def test_a_table_of_filled_gaps_is_refused_before_it_is_paid_and_predictions_are_not(model: str, rule: str) -> None:
+    bounds = Bounds(RANGES, missing={"x2": rule})
+
+    def asked(goal: str, **given: Any) -> Any:
+        if model == "linear":
+            return PrivateLinearRegression(epsilon=50.0, bounds=bounds, y_bounds=(-9, 9), goal=goal, **given)
+        return PrivateGLM("logistic", epsilon=50.0, bounds=bounds, classes=(0, 1), goal=goal, **given)
+
+    budget = unpooled.Budget(100.0, 1e-3)
+    with pytest.raises(
+        UsageError, match=r"missing values of x2 would count.*missing = \"complete\".*goal = \"predictions\""
+    ) as caught:
+        asked("table", budget=budget).fit(FRAME[["x1", "x2"]], Y if model == "linear" else ILL)
+    assert caught.value.column == "x2"
+    assert budget.spent == 0
+    assert asked("predictions").plan(N, 2)
+    assert any('wrong for a table (goal = "table" refuses it)' in note for note in asked("auto").plan(N, 2).notes)
+
+
+def test_a_focus_may_have_filled_covariates() -> None:
+    bounds = Bounds(RANGES, missing={"x2": "indicator"})
+    about = {"bounds": bounds, "y_bounds": (-9, 9), "epsilon": 50.0, "goal": "table"}
+    assert PrivateLinearRegression(focus=["x1"], **about).plan(N, 2)

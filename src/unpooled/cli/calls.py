@@ -85,12 +85,12 @@ def rows_of(rows: Mapping[str, Column]) -> dict[str, Any]:
 def arguments_of(function: Any, given: Mapping[str, Any], rows: Mapping[str, Any] | None = None) -> dict[str, Any]:  # noqa: ANN401
     """Return the keyword arguments of a call; a name that the function does not have is refused.
 
-    Pairs of numbers are tuples; ``missing`` says of columns what a missing value becomes, ``typical`` what their values are like, ``norm`` how long rows
-    are, and all of these go into the bounds.
+    Pairs of numbers are tuples; ``missing`` says of columns what a missing value becomes, ``below`` what their limit of detection is, ``typical`` what
+    their values are like, ``norm`` how long rows are: all go into the bounds.
     """
     known = [name for name in inspect.signature(function).parameters if name not in {"budget", "self"}]
     asked = dict(given)
-    missing, typical, norm = (asked.pop(name, None) for name in ("missing", "typical", "norm"))
+    missing, below, typical, norm = (asked.pop(name, None) for name in ("missing", "below", "typical", "norm"))
     unknown = [name for name in (*asked, *(rows or ())) if name not in known]
     if unknown:
         raise UsageError(not_taken("this function", unknown[0], known))
@@ -99,12 +99,14 @@ def arguments_of(function: Any, given: Mapping[str, Any], rows: Mapping[str, Any
     for name, value in asked.items():
         if name.endswith("_bounds") and isinstance(value, list):
             asked[name] = tuple(value)
-    if missing is not None or typical is not None:
+    if any(one is not None for one in (missing, below, typical)):
         if not isinstance(asked.get("bounds"), Mapping):
             raise UsageError(
-                "`missing` says what a missing value of a declared column becomes, and `typical` what its values are like: declare the columns in bounds"
+                "`missing` (and `below`) say what a missing value of a declared column becomes, and `typical` what its values are like: declare the "
+                "columns in bounds"
             )
-        asked["bounds"] = Bounds(asked["bounds"], missing=missing or "refuse", typical=typical)
+        rule: Any = "refuse" if missing is None else missing
+        asked["bounds"] = Bounds(asked["bounds"], missing=rule, below=below, typical=typical)
     if norm is not None:
         asked["bounds"] = _of_length(asked.get("bounds"), norm)
     return asked | dict(rows or {})

@@ -46,7 +46,8 @@ def init(
         [],
         "--column",
         help="A declaration: age=0:100, smoker=never,former,current, seen=2015-01-01:2024-12-31, 'nm*=0:3' (all that "
-        "match); append ;complete (rows without a value are left out), ;model (and which are is modelled), ;absent or ;indicator for missing values.",
+        "match); append ;complete (rows without a value are left out), ;model (and which are is modelled), ;absent or ;indicator for missing values, "
+        ";<0.5 for a limit of detection, ;typical=12,8 for the centre and deviation that values are known to have.",
     ),
     id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
     label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),
@@ -239,7 +240,8 @@ def _told(findings: Findings, form: DataFormat) -> dict[str, Any]:
     faults = [
         {"column": f.column, "what": f.what, "refused": f.refused, "count": f.count, "rows": f.rows} for f in findings.faults
     ]
-    return {"format": form, "findings": faults}
+    gaps = [{"columns": list(names), "rows": count} for names, count in findings.gaps]
+    return {"format": form, "findings": faults, "gaps": gaps}
 
 
 def _template(

@@ -34,6 +34,8 @@ from unpooled.estimation.tables import (
     TakesFrames,
     by_name,
     checked,
+    filled,
+    lacking,
     name_of,
     names_of,
     part,
@@ -45,13 +47,14 @@ from unpooled.inference.coding import coded_by
 from unpooled.inference.saving import Savable, unpack
 from unpooled.linear.fit import LinearFit
 from unpooled.linear.moments import Moments
-from unpooled.privacy.bounds import LEAVING_OUT, Bounds, Coding, Column, text_of
+from unpooled.privacy.bounds import COMPLETE, LEAVING_OUT, Bounds, Coding, Column, text_of
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.noise import seed_of
 from unpooled.privacy.origin import COEFFICIENTS, INPUT_WORDS, ReleasedInput, origins_of, sourced
 from unpooled.privacy.plan import BOUNDS, CLASSES, Card, Plan, Study, default_delta
-from unpooled.privacy.table import Table, as_column
+from unpooled.privacy.table import Table, as_column, gaps_of, with_gaps
 from unpooled.privacy.unit import check_epsilon
+from unpooled.totals.whole_rows import refuse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 
     from unpooled.estimation.calls import Argument
     from unpooled.estimation.outlook import Outlook
+    from unpooled.privacy.bounds import Missing
     from unpooled.privacy.budget import Budget
     from unpooled.privacy.statement import Statement
     from unpooled.protocol.identity import Keeper
@@ -233,6 +237,25 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
             bounds = replace(bounds, missing="refuse")
         return Declared(self._coded(bounds, names), () if self.bounds is not None else (BOUNDS,))
 
+    @property
+    def _leaves_out(self) -> bool:
+        """Return True if the model can leave rows out, so that responses may be missing."""
+        return self._model.gaps
+
+    @property
+    def _gap_in_response(self) -> Missing:
+        """Return what a missing response becomes: it is refused, or its row is left out where the bounds say so of it or of every column."""
+        if self.bounds is None:
+            return "refuse"
+        bounds = Bounds.given(self.bounds, None)
+        said = bounds.rule(self._called)
+        if (own := bounds.of(self._called)) is not None:
+            refuse_limit(own)
+        if said not in {"refuse", COMPLETE} and not isinstance(bounds.missing, str):
+            msg = f'{self._called!r} is the response: rows without it are left out (missing = "complete") or refused, and {said!r} is for other columns'
+            raise UsageError(msg).at(column=self._called)
+        return COMPLETE if said == COMPLETE else "refuse"
+
     def _of_response(self) -> Column | None:
         """Return what the bounds declare of the response, where a fit or a formula names it."""
         return Bounds.given(self.bounds, None).of(self._called) if self.bounds is not None and self._called else None
@@ -318,10 +341,20 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
         self._validate_params()
         if not self.__dict__.pop("_looked", False):
             self._called = name_of(y)
-        may_miss = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
+        may_miss = isinstance(self.bounds, Bounds) and self.bounds.may_miss
         rules |= {"accept_sparse": "csc" if self._takes_sparse else False, "ensure_min_samples": 2}
-        X, y = checked(self, X, y, ensure_all_finite="allow-nan" if may_miss else True, **rules)
-        return table_of(X, names_of(self, X.shape[1])), np.asarray(y)
+        held, gaps = self._without_gaps(y)
+        X, held = checked(self, X, held, ensure_all_finite="allow-nan" if may_miss else True, **rules)
+        return table_of(X, names_of(self, X.shape[1])), with_gaps(np.asarray(held), gaps)
+
+    def _without_gaps(self, y: Any) -> tuple[Any, NDArray[np.bool_] | None]:  # noqa: ANN401 - whatever a user passes
+        """Return responses with one that is there in every place where one is missing, and these places; refused where nobody declared what they become."""
+        held, gaps = filled(y)
+        if gaps is None:
+            return y, None
+        if self._gap_in_response == COMPLETE and self._leaves_out:
+            return held, gaps
+        raise DataError(lacking(self._called, may=self._leaves_out))
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
@@ -530,7 +563,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse
-        tags.input_tags.allow_nan = isinstance(self.bounds, Bounds) and self.bounds.missing != "refuse"
+        tags.input_tags.allow_nan = isinstance(self.bounds, Bounds) and self.bounds.may_miss
         return tags
 
 
@@ -559,6 +592,7 @@ class DeclaredClassifier(ClassifierMixin, StudyEstimator):
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         if y is not None:
+            y = y[~gaps_of(y)]
             check_classification_targets(y)
         declared = super()._declared(names, table)
         classes = Classes.given(self._classes_of_response(self.classes), y, warn=self._warns, several=self._several)
@@ -623,7 +657,7 @@ class LinearRegressor(RegressorMixin, StudyEstimator):
     def _response(self, name: str, given: Any, y: NDArray[Any] | None) -> Column:  # noqa: ANN401 - a pair, or None
         """Return a response with the range that is given of it, or read off the data."""
         bounds = Bounds.given(given, None if y is None else Table({name: y}), warn=self._warns and self.bounds is not None)
-        (response,) = replace(bounds, missing="refuse").columns([name])
+        (response,) = replace(bounds, missing=self._gap_in_response).columns([name])
         return self._known(response)
 
     def _numeric(self, X: Any, y: ArrayLike) -> tuple[Table, Declared, Vector]:  # noqa: ANN401 - an array, a frame or a sparse matrix

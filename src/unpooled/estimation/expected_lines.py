@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -37,6 +37,25 @@ class ExpectedLine:
     narrow: float
     #: Of columns at several parties: the error that the response's holder can expect of its own columns at the same epsilon; nan where that has none.
     alone: float = math.nan
+    #: Where rows with gaps are left out: the error to expect at a tenth and at three tenths of them left out; nan elsewhere.
+    missing_10: float = math.nan
+    missing_30: float = math.nan
+
+    def at_missing(self, share: float) -> float:
+        """Return the error to expect where this part of the rows is left out: sampling grows as fewer rows say, noise as their mean is over fewer."""
+        sampling, noise = self.without_privacy**2, max(self.std_error**2 - self.without_privacy**2, 0.0)
+        return math.sqrt(sampling / (1 - share) + noise / (1 - share) ** 2) if math.isfinite(self.std_error) else math.nan
+
+    def with_gaps(self, expected: float) -> ExpectedLine:
+        """Return the line of a study that leaves rows out, this part of them being expected."""
+        free = self.without_privacy / math.sqrt(1 - expected)
+        return replace(
+            self,
+            std_error=self.at_missing(expected),
+            without_privacy=free,
+            missing_10=self.at_missing(0.1),
+            missing_30=self.at_missing(0.3),
+        )
 
     @property
     def is_expected(self) -> bool:
@@ -106,8 +125,9 @@ def _line(name: str, played: dict[int, dict[str, float]], exact: dict[int, dict[
 
 def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:
     """Return the lines as the cells of a table, its head first."""
-    beside = any(math.isfinite(line.alone) for line in lines)
+    beside, gaps = (any(math.isfinite(getattr(line, name)) for line in lines) for name in ("alone", "missing_10"))
     head = ("line", "std error", "without privacy", "printed", "at most twice that", *(("holder alone",) if beside else ()))
+    head = (*head, *(("10% left out", "30% left out") if gaps else ()))
     return [
         head,
         *(
@@ -118,6 +138,7 @@ def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:
                 f"{line.printed:.0%}",
                 f"{line.narrow:.0%}",
                 *(("" if math.isnan(line.alone) else f"{line.alone:.3g}",) if beside else ()),
+                *(("" if math.isnan(at) else f"{at:.3g}" for at in (line.missing_10, line.missing_30)) if gaps else ()),
             )
             for line in lines
         ),

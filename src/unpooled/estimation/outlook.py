@@ -23,6 +23,7 @@ from unpooled.protocol.context import Context
 from unpooled.protocol.registry import Panel
 from unpooled.schedules import table
 from unpooled.totals.total import Aggregation, Total
+from unpooled.totals.whole_rows import expected_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -264,6 +265,14 @@ class Outlook(Result):
     def lines(self) -> tuple[ExpectedLine, ...]:
         """Return the lines of the table to expect at the epsilon that is asked for; empty where the study makes none."""
         return self.at.lines
+
+    def with_gaps(self, study: Study, left_out: Sequence[Column]) -> Self:
+        """Return the outlook of a study that leaves rows out: the part of them that it expects, and what a tenth and three tenths of them cost."""
+        if not left_out:
+            return self
+        expected = expected_missing(study)
+        points = tuple(replace(p, lines=tuple(line.with_gaps(expected) for line in p.lines)) for p in self.points)
+        return replace(self, points=points, assumed=f"{self.assumed}, {expected:.0%} of the rows left out for gaps")
 
     def beside(self, alone: Mapping[str, float]) -> Self:
         """Return the outlook with the errors that the response's holder alone can expect of the lines at the same epsilon."""

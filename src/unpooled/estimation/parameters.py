@@ -201,7 +201,8 @@ def _bounds(columns: Sequence[Column], norm: float | None) -> Bounds:
     missing: dict[str | int, Missing] = {c.name: c.missing for c in columns if c.missing != "refuse"}
     said: dict[str | int, Any] = {c.name: (c.low, c.high) if c.categories is None else list(c.categories) for c in columns}
     typical: dict[str | int, tuple[float, float]] = {c.name: c.typical for c in columns if c.typical is not None}
-    return Bounds(said, norm=norm, missing=missing or "refuse", typical=typical or None)
+    below: dict[str | int, float] = {c.name: c.below for c in columns if c.below is not None}
+    return Bounds(said, norm=norm, missing=missing or "refuse", below=below or None, typical=typical or None)
 
 
 # --- Households ------------------------------------------------------------------------------------------------------------
@@ -224,10 +225,12 @@ def site_tables(table: Table, sites: Any, unit: str, unit_id: Any, most: int) ->
         raise UsageError(msg)
     if sites is not None and np.shape(sites) != (table.n_rows,):
         return table.by_site(sites)  # which says what is wrong with it
+    if sites is None:  # its own rows alone: of those with gaps the first whole ones may count
+        return {name: BoundedTable(own, ids, int(most)) for name, own in table.by_site(None).items()}
     rows = np.flatnonzero(counted(ids, most))
-    labels = None if sites is None else np.asarray(sites, dtype=object)[rows]
+    labels = np.asarray(sites, dtype=object)[rows]
     held = table.take(rows).by_site(labels)
-    owners = {name: ids[rows] if labels is None else ids[rows][[str(label) == name for label in labels]] for name in held}
+    owners = {name: ids[rows][[str(label) == name for label in labels]] for name in held}
     return {name: BoundedTable(own, owners[name], int(most)) for name, own in held.items()}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from unpooled.errors import UsageError
 from unpooled.estimation.calls import OfEveryCall, OverSites, arguments_of, bound_to, documented, signature_of
 from unpooled.estimation.parameters import check, counts_of, row_cards, site_tables
-from unpooled.estimation.tables import counted_dates, dated_of, row_values, table_of
+from unpooled.estimation.tables import as_read, row_values, table_of
 from unpooled.privacy.bounds import Bounds
 from unpooled.privacy.declared import says
 from unpooled.privacy.noise import seed_of
@@ -123,7 +123,7 @@ def study_of_rows(
     bounds = asked.bounds
     if bounds is None and math.isinf(asked.epsilon):
         raise UsageError("declare bounds: even without noise they say how values are clipped")
-    table = table_of(counted_dates(asked.data, dated_of(bounds)), names)
+    table = table_of(as_read(asked.data, bounds), names)
     if isinstance(bounds, Mapping) and names is not None:  # of a whole frame, perhaps
         bounds = {name: said for name, said in bounds.items() if name in names or not isinstance(name, str)}
     columns = Bounds.given(bounds, table).columns(table.names)

@@ -14,8 +14,8 @@ from unpooled.errors import DataError, UsageError, listed
 from unpooled.formula import Formula
 from unpooled.inference.coding import made_by
 from unpooled.inference.sites import SITE, SiteEffects
-from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.table import Checked, Table, as_column
+from unpooled.privacy.bounds import MISSING_WORDS, Bounds, Column, number_above
+from unpooled.privacy.table import Checked, Table, as_column, gaps_of
 from unpooled.privacy.unit import Unit
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.inference.coding import FormulaColumns
-    from unpooled.privacy.bounds import Column
 
 
 # --- Tables ----------------------------------------------------------------------------------------------------------------
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
 #: The label column of the in-process parties; no feature can be called so.
 RESPONSE = "(response)"
 #: What to do about a missing value: scikit-learn's advice to fill it in would void the promise.
-MISSING = (
-    "Say what becomes of it: bounds=Bounds(..., missing='complete') leaves such rows out (for tables: right unless missingness depends on the response), "
-    "'indicator' adds a column that says so (for predictions). "
-    "Do not fill values in from the data: what is filled in depends on other people, and no guarantee would hold"
-)
+_UNFILLED = "Do not fill values in from the data: what is filled in depends on other people, and no guarantee would hold"
 #: What scikit-learn's messages quote of the data: a value that is no number, a whole array.
 _QUOTED = (
     (re.compile(r"could not convert string to float:.*", re.DOTALL), "{} holds text where numbers are needed"),
-    (re.compile(r"Input (X |y )?contains NaN\..*", re.DOTALL), "{} holds a missing value (NaN). " + MISSING),
+    (
+        re.compile(r"Input (X |y )?contains NaN\..*", re.DOTALL),
+        "{} holds a missing value (NaN). Say in bounds what becomes of it: missing='complete', or 'indicator' for predictions. "
+        + _UNFILLED,
+    ),
     (re.compile(r"instead:\narray=.*\.\n(?=Reshape)", re.DOTALL), "instead. "),
     (re.compile(r"(?<=Complex data not supported)\n.*", re.DOTALL), ""),
 )
@@ -58,7 +57,7 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
     from sklearn.utils.validation import validate_data
 
     alone = isinstance(y, str) and y == "no_validation"
-    X = counted_dates(X, dated_of(getattr(estimator, "bounds", None)) if reset else getattr(estimator, "_columns", ()))
+    X = as_read(X, getattr(estimator, "bounds", None) if reset else getattr(estimator, "_columns", ()))
     if reset and is_frame(X) and getattr(estimator, "bounds", None) is not None:
         Bounds.given(estimator.bounds, None).refuse_undeclared(
             columns_of(X)
@@ -76,11 +75,61 @@ def checked(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = T
         raise
     except ValueError as error:
         message = str(error)
+        if reset and "contains NaN" in message and (name := first_with_gaps(X)) is not None:
+            words = MISSING_WORDS.format(name, "a missing value (NaN)")
+            msg = f"{words}. In Python: bounds=Bounds(..., missing={{{name!r}: 'complete'}}). {_UNFILLED}"
+            raise DataError(msg).at(column=name) from None
         for pattern, instead in _QUOTED:
             message = pattern.sub(instead.format("X" if alone else "X or y"), message)
         if message != str(error):
             raise DataError(message) from None
         raise
+
+
+def first_with_gaps(X: Any) -> str | None:  # noqa: ANN401
+    """Return the name of the first column of numbers with a missing value, an array's being x0, x1, ..; None where there is none, or no columns."""
+    names = columns_of(X) if is_frame(X) else None
+    if hasattr(X, "tocsc"):
+        matrix = X.tocsc()
+        lost = np.add.reduceat(np.append(np.isnan(matrix.data), 0), matrix.indptr[:-1])[: matrix.shape[1]] * np.diff(
+            matrix.indptr
+        )
+    else:
+        array = np.asarray(X, dtype=np.float64)
+        if array.ndim != 2:  # noqa: PLR2004
+            return None
+        lost = np.isnan(array).any(axis=0)
+    found = np.flatnonzero(lost)
+    return (names or _numbered(len(lost)))[int(found[0])] if found.size else None
+
+
+def filled(y: Any) -> tuple[Any, NDArray[np.bool_] | None]:  # noqa: ANN401
+    """Return one response with another one's value in every gap (0 where there is none), and the gaps; None: there are none, and it is as it was.
+
+    The values are only looked at, and taken out again: scikit-learn checks no array with gaps.
+    """
+    try:
+        array = np.asarray(y)
+        column = array if array.dtype.kind == "f" else as_column("y", array) if array.dtype.kind == "O" else None
+    except (DataError, ValueError):  # scikit-learn says what it is
+        return y, None
+    if column is None or column.ndim != 1 or not (gaps := gaps_of(column)).any():
+        return y, None
+    there = column[~gaps]
+    held = np.where(gaps, there[0] if there.size else 0.0, column)
+    return held if held.dtype.kind == "f" else np.array(held.tolist()), gaps
+
+
+def lacking(name: str, *, may: bool) -> str:
+    """Return what is said of a response of this name that has missing values; ``may``: its rows can be left out."""
+    whose = f"the response {name!r}" if name else "the response y"
+    key = f"{{{name!r}: 'complete'}}" if name else "'complete'"
+    if not may:
+        return f"{whose} has missing values (NaN), and this model leaves no rows out: leave such rows out of the data, at every party. {_UNFILLED}"
+    return (
+        f"{whose} has missing values (NaN), and its declaration does not say what becomes of them: declare missing = 'complete' (such rows are left out: right "
+        f"unless, given the other columns, whether it is missing depends on it). In Python: bounds=Bounds(..., missing={key}). {_UNFILLED}"
+    )
 
 
 def _mixed(X: Any) -> NDArray[Any] | None:  # noqa: ANN401
@@ -239,6 +288,64 @@ class TakesFrames:
         """Return what holds the layout of the fit."""
         moments = getattr(self, "moments_", None)
         return moments if moments is not None else getattr(getattr(self, "plan_", None), "design", None)
+
+
+def as_read(data: Any, declared: Any) -> Any:  # noqa: ANN401 - whatever a user passes; bounds, or columns
+    """Return data as a file would be read by these declarations: dates are counted, and values under a limit of detection are missing."""
+    if not isinstance(declared, tuple) or not all(isinstance(one, Column) for one in declared):
+        return above_limits(
+            counted_dates(data, dated_of(declared)), declared.below if isinstance(declared, Bounds) else None
+        )
+    columns = tuple(declared)
+    places = {
+        column.name if is_frame(data) or isinstance(data, Mapping) else k: column.below for k, column in enumerate(columns)
+    }
+    return above_limits(counted_dates(data, columns), {key: below for key, below in places.items() if below is not None})
+
+
+def above_limits(data: Any, limits: Mapping[str | int, float] | None) -> Any:  # noqa: ANN401 - whatever a user passes
+    """Return data in which values under these limits are missing; columns are named as bounds name them, an array's x0, x1, .. or by place."""
+    if not limits:
+        return data
+    if not is_frame(data) and not isinstance(data, Mapping):
+        return _array_above(data, limits)
+    names = columns_of(data)
+    keys = {names[key] if isinstance(key, int) and key < len(names) else key: below for key, below in limits.items()}
+    found = {str(name): _above(str(name), data[name], below) for name, below in keys.items() if name in names}
+    if isinstance(data, Mapping):
+        return {**data, **found}
+    if hasattr(data, "assign"):
+        return data.assign(**found)
+    import polars as pl
+
+    return data.with_columns(pl.Series(name, values, nan_to_null=True) for name, values in found.items())
+
+
+def _array_above(data: Any, limits: Mapping[str | int, float]) -> Any:  # noqa: ANN401 - an array, or a sparse matrix
+    if hasattr(data, "tocsc"):
+        raise UsageError("below: a sparse column has no limit of detection, under which its zeros would lie. Leave it out")
+    array = np.asarray(data)
+    if array.ndim != 2:  # noqa: PLR2004 - scikit-learn says so
+        return data
+    array = array.astype(object if array.dtype.kind in "OU" else np.float64)
+    for k, name in enumerate(_numbered(array.shape[1])):
+        below = limits.get(name, limits.get(k))
+        if below is not None:
+            array[:, k] = _above(name, array[:, k], below)
+    return array
+
+
+def _above(name: str, values: Any, below: float) -> NDArray[np.float64]:  # noqa: ANN401 - a column of a frame
+    """Return one column of numbers, nan where they lie under the limit, as they are written or as they are."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        found = array.astype(np.float64)
+        return np.where(found < below, np.nan, found)
+    try:
+        return np.array([np.nan if gone(value) else number_above(str(value), below) for value in array.tolist()])
+    except ValueError:
+        msg = f"column {name!r} holds something that is neither a number nor written as under its limit of detection (<, and a number up to it)"
+        raise DataError(msg).at(column=name) from None
 
 
 def dated_of(bounds: Any) -> tuple[Column, ...]:  # noqa: ANN401 - as declared

@@ -73,6 +73,10 @@ class Estimates(msgspec.Struct, frozen=True):
         lifted, hidden, fixed = numbers
         return cls(tuple(names), values, whole, alone, lift=lifted, unknown=hidden, still=fixed, slopes=tuple(slopes))
 
+    def untold(self) -> Estimates:
+        """Return the same estimates with every combination hidden, where so few rows count that a table has no line."""
+        return msgspec.structs.replace(self, unknown=self.lift, identified=(False,) * len(self.names))
+
     def square(self, numbers: tuple[float, ...]) -> Matrix:
         """Return a matrix from its rows."""
         return np.array(numbers).reshape(len(self.names), -1)

@@ -257,6 +257,8 @@ class FittedMoments(Protocol):
     @property
     def nuisance(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
+    def few(self) -> str: ...  # noqa: D102
+    @property
     def frame(self) -> Coordinates: ...  # noqa: D102
     @property
     def known(self) -> KnownDirections: ...  # noqa: D102
@@ -397,7 +399,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         coding=coding,
         common=_common(moments),
         assumed=(
-            *sentences(layout.left_out, layout.declared),
+            *sentences(layout.left_out, layout.declared, moments.few),
             *weighted,
             ASSUMED[Covariance(moments.covariance)],
             *(() if clipping else crowded),

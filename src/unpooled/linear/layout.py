@@ -33,7 +33,7 @@ from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 from unpooled.totals.total import Summed
 from unpooled.totals.weights import Weighting, weighting_of
-from unpooled.totals.whole_rows import leaving_out, needed
+from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,6 +97,9 @@ class MomentsLayout:
         sites: SiteConstants | None = None,
     ) -> MomentsLayout:
         """Return the design of these declared columns, one of which is the response, for this many rows in all."""
+        for column in columns:
+            if column.name == response:
+                refuse_limit(column)
         asked, columns = columns, [needed(column) for column in columns]
         named = [column for column in columns if column.name == response]
         weighting = weighting_of(weights, {column.name: column for column in columns}, (response,), rows)

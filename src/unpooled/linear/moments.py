@@ -93,8 +93,9 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     origins: tuple[ReleasedInput, ...] = ()
     #: Whether ranges were narrowed to multiples of noisy deviations.
     narrowed: bool = False
-    #: The declared columns whose missing values left a row out.
+    #: The declared columns whose missing values left a row out, and why the others are too few for a line; empty where they are not.
     left_out: tuple[Column, ...] = ()
+    few: str = ""
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -208,6 +209,8 @@ class Moments(Result):
     narrowed: bool = False
     #: The releases behind them, with what each cost: those of the inputs of the fit, and the fit itself. Empty where no plan was at hand.
     known_origins: tuple[ReleasedInput, ...] = ()
+    #: Why no line follows from so few rows; empty where lines may.
+    few: str = ""
 
     @property
     def origins(self) -> tuple[ReleasedInput, ...]:
@@ -415,7 +418,8 @@ class Moments(Result):
         alone = back @ sampling @ back.T
         whole = alone + back @ (self.met(mean) + self._tail) @ back.T
         slopes = [name not in layout.constants for name in names]
-        return Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still, slopes)
+        found = Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still, slopes)
+        return found.untold() if self.few else found
 
     def _noise_variance(self, noise_precision: float | str) -> float:
         """Return the noise variance in coordinates: as given in the data's own units, or estimated."""
@@ -536,6 +540,7 @@ class Moments(Result):
             origins=self.known_origins,
             narrowed=self.narrowed,
             left_out=d.left_out,
+            few=self.few,
         )
         return with_stored_sites(stored, d.sites)
 
@@ -546,7 +551,9 @@ class Moments(Result):
         holds = stored.statement.startswith("Differentially private") if stored.holds is None else stored.holds
         own = (stored.plan, stored.statement, frame, holds, stored.covariance)
         meat = meat_of(stored, layout.size)
-        return cls(layout, stored.rows, gram, variance, *own, meat, stored.nuisance, stored.narrowed, stored.origins)
+        return cls(
+            layout, stored.rows, gram, variance, *own, meat, stored.nuisance, stored.narrowed, stored.origins, stored.few
+        )
 
     def save(self, path: str | Path) -> None:
         """Write everything, exactly, to a file that can be read again."""

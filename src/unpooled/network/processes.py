@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from unpooled.errors import PolicyRefusal, StudyError, UnpooledError, UsageError
 from unpooled.network.kits import Kit, coordinator_identity, kits_in, place_storage
 from unpooled.network.submit import connected
+from unpooled.study.data import gaps_in_words, gaps_of_rows
 from unpooled.study.party import open_party
 from unpooled.study.run import compile_study
 
@@ -189,7 +190,7 @@ def examine(kit: Kit | None, config: Path | None, study: Study | None) -> list[F
         if kit is not None and kit.role == "admin":
             checks += [("roster", lambda: _roster(kit, study))]
     if config is not None:
-        checks += [("party", lambda: _party(config.resolve(), kit, study))]
+        checks += [("party", lambda: _party(config.resolve(), kit, study)), ("gaps", lambda: _gaps(config.resolve()))]
     return [_look(what, check) for what, check in checks]
 
 
@@ -302,6 +303,17 @@ def _roster(kit: Kit, study: Study) -> str:
         msg = f"not connected: {', '.join(missing)} (connected: {', '.join(sorted(present)) or 'nobody'})"
         raise UsageError(msg)
     return f"connected: {', '.join(sorted(present))}"
+
+
+def _gaps(config: Path) -> str:
+    """Say which columns lack values, and which of them together: at this party alone, for these are exact numbers."""
+    with open_party(config) as party:
+        columns = () if party.helps else party.declared.columns
+        if not columns:
+            return "no columns are declared here"
+        names = tuple(column.name for column in columns)
+        found = gaps_of_rows(party.table.blocks(names), columns)
+        return "; ".join(gaps_in_words(found, party.table.n_rows)).replace("gaps     ", "") or "no value is missing"
 
 
 def _party(config: Path, kit: Kit | None, study: Study | None) -> str:

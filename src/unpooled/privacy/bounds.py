@@ -55,8 +55,10 @@ _DATES = re.compile(rf"({'|'.join(_DAYS)}) since (\d{{4}}-\d{{2}}-\d{{2}})")
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The public declaration of one column: a range or a list of categories, and the rule for missing values.
 
-    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years). ``typical`` is the centre and
-    the standard deviation that its values are known to have, from elsewhere and never from these data: noise then follows them and not the range.
+    ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years). ``below`` is the limit of
+    detection: what is written as under it ("<0.5"), or is a number under it, counts as missing, and leaves its row out where no rule is declared.
+    ``typical`` is the centre and the standard deviation that its values are known to have, from elsewhere and never from these data: noise then
+    follows them and not the range.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     categories: tuple[str, ...] | None = None
     missing: Missing = "refuse"
     dates: str = ""
+    below: float | None = None
     typical: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
@@ -72,12 +75,16 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if problem:
             msg = f"column {self.name!r}: {problem}"
             raise UsageError(msg).at(column=self.name)
+        if self.below is not None and self.missing == "refuse":
+            msgspec.structs.force_setattr(self, "missing", COMPLETE)  # a value under the limit is no error
 
     def _problem(self) -> str | None:  # noqa: PLR0911 - one line per rule
         if self.missing not in _RULES:
             return f"unknown rule for missing values; choose one of {', '.join(_RULES)}"
         if self.dates and (self.categories is not None or self.calendar is None):
             return f'dates are counted in a range: dates = "days since 2015-01-01" (or {", ".join(_DAYS)}), with low and high so counted'
+        if self.below is not None and (problem := self._problem_of_limit(self.below)):
+            return problem
         if self.typical is not None and self.categories is not None:
             return "typical values are those of numbers: a column of categories has none"
         if self.categories is not None:
@@ -100,6 +107,22 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if not (self.range[0] <= centre <= self.range[1] and 0 < deviation <= self.half_width and self.usual[1] > 0):
             return "typical is (centre, deviation): a centre inside the range, and a deviation that is positive and at most half its width"
         return None
+
+    def _problem_of_limit(self, below: float) -> str:
+        if (
+            self.categories is not None
+            or self.dates
+            or self.low is None
+            or self.high is None
+            or not self.low < below < self.high
+        ):
+            return "below is the limit of detection of a number: it lies inside the declared range (low, high)"
+        if self.missing not in {"refuse", COMPLETE}:
+            return (
+                f'values under a limit of detection are left out (missing = "complete"): {self.missing!r} would take them for values like those above it, '
+                "which they are not"
+            )
+        return ""
 
     @property
     def usual(self) -> tuple[float, float]:
@@ -158,6 +181,24 @@ def truth_words(categories: tuple[str, ...]) -> tuple[str, str] | None:
     return (words["false"], words["true"]) if words.keys() == {"false", "true"} else None
 
 
+#: How people write a value under a limit of detection; the limit is the number after the sign.
+UNDER = r"^[<\u2264]\s*=?\s*(\d+(?:[.,]\d+)?|[.,]\d+)$"
+
+
+def number_above(text: str, below: float) -> float:
+    """Return the number that a text is, nan if it lies under this limit or is written as under one up to it; anything else raises ValueError.
+
+    >>> [number_above(text, 0.5) for text in ("1.5", "1,5", "0.2", "<0,5", "< 0.3")]
+    [1.5, 1.5, nan, nan, nan]
+    """
+    plain = text.strip()
+    under = re.match(UNDER, plain)
+    if under and float(under[1].replace(",", ".")) <= below:
+        return math.nan
+    number = float(plain.replace(",", ".")) if plain else math.nan
+    return math.nan if number < below else number
+
+
 def text_of(value: object) -> str:
     """Return a value as a category: text as it is; 1, 1.0 and True (all stored as 1.0) are '1'."""
     if not isinstance(value, Real | np.bool_):
@@ -195,6 +236,8 @@ class Bounds:
     missing : {"refuse", "complete", "model", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
         What a missing value becomes: an error; a row that is left out ("complete", for tables); the same, and which rows are whole is modelled
         by the response ("model", for tables of logistic regression); nothing (the middle of the range); or nothing, and a coded column that says so.
+    below : mapping from column name (or index) to float, optional
+        Limits of detection: a value under its limit ("<0.5" or "<0,5" in text, or a smaller number) counts as missing, and its row is left out.
     typical : mapping from column name (or index) to (centre, deviation), optional
         What values of a column of numbers are known to be like, from a textbook or an earlier study, never from these data. A range that is only
         possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, never the guarantee or their coverage.
@@ -206,6 +249,7 @@ class Bounds:
     norm: float | None = None
     categories: Mapping[str | int, Sequence[object]] | None = None
     missing: Missing | Mapping[str | int, Missing] = "refuse"
+    below: Mapping[str | int, float] | None = None
     typical: Mapping[str | int, tuple[float, float]] | None = None
     #: Private releases that these bounds come from (``describe(bounds=True)``): their price belongs to every later statement.
     paid: tuple[Any, ...] = ()
@@ -222,11 +266,15 @@ class Bounds:
 
     def without(self, name: str) -> Bounds:
         """Return the declarations of all columns but one, where they are made by name."""
-        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing, self.typical)
-        low, high, categories, missing, typical = (
+        parts: tuple[Any, ...] = (self.low, self.high, self.categories, self.missing, self.below, self.typical)
+        low, high, categories, missing, below, typical = (
             {key: value for key, value in own.items() if key != name} if isinstance(own, Mapping) else own for own in parts
         )
-        return replace(self, low=low, high=high, categories=categories, missing=missing, typical=typical)
+        return replace(self, low=low, high=high, categories=categories, missing=missing, below=below, typical=typical)
+
+    def rule(self, name: str) -> Missing:
+        """Return what a missing value of this column becomes, whether its range is declared here or apart."""
+        return self.missing if isinstance(self.missing, str) else self.missing.get(name, "refuse")
 
     def of(self, name: str) -> Column | None:
         """Return the declaration of one column, where it is made by name."""
@@ -237,6 +285,11 @@ class Bounds:
         for other in others:
             alone = alone.without(other)
         return alone.columns([name])[0]
+
+    @property
+    def may_miss(self) -> bool:
+        """Return True if a value of any column may be missing."""
+        return self.missing != "refuse" or bool(self.below)
 
     @property
     def dated(self) -> tuple[Column, ...]:
@@ -266,7 +319,7 @@ class Bounds:
             msg = "norm must be a positive finite number"
             raise UsageError(msg)
         known = {*names, *range(len(names))}
-        for mapping in (self.low, self.high, self.categories, self.missing, self.typical):
+        for mapping in (self.low, self.high, self.categories, self.missing, self.below, self.typical):
             unknown = [key for key in mapping if key not in known] if isinstance(mapping, Mapping) else []
             if unknown:
                 msg = f"bounds name the column {unknown[0]!r}, which is not among {listed(names)}"
@@ -288,19 +341,25 @@ class Bounds:
 
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
         categories, typical = entry(self.categories or {}), self._typical(name, entry(self.typical or {}))
+        below = entry(self.below or {})
+        below = below if below is None else real(f"below[{name!r}]", below)
         if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
             if categories is not None or (isinstance(self.high, Mapping) and high is not None):
                 msg = f"column {name!r} is declared twice: give it one range or one list of categories"
                 raise UsageError(msg).at(column=name)
             if (days := _days_of(low)) is not None:
-                return Column(name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}", typical=typical)
+                return Column(
+                    name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}", below=below, typical=typical
+                )
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
             else:
                 categories = low
         if categories is not None:
-            return Column(name, categories=tuple(text_of(c) for c in categories), missing=missing, typical=typical)
-        return Column(name, _end(name, low), _end(name, high), missing=missing, typical=typical)
+            return Column(
+                name, categories=tuple(text_of(c) for c in categories), missing=missing, below=below, typical=typical
+            )
+        return Column(name, _end(name, low), _end(name, high), missing=missing, below=below, typical=typical)
 
     @staticmethod
     def _typical(name: str, said: Any) -> tuple[float, float] | None:  # noqa: ANN401 - whatever a caller wrote
@@ -395,8 +454,8 @@ _READ = 1 << 24
 #: Up to this number of categories it is faster to compare all texts with each category than to look the texts up.
 _FEW = 2
 
-#: In these words whichever way a column is held.
-_MISSING = (
+#: What is said of a missing value that nobody declared, whichever way a column is held.
+MISSING_WORDS = (
     "column {!r} holds {}, and its declaration does not say what becomes of it: for a table declare missing = 'complete' (such rows are left out: right "
     "unless missingness depends on the response), for predictions 'indicator', or clean the column"
 )
@@ -490,7 +549,9 @@ class Coding:
         if missing.any():
             refusing = np.array([not column.may_be_absent for column in self.columns])
             for i in owner[missing & refusing[owner]][:1]:
-                raise DataError(_MISSING.format(self.columns[i].name, "a missing value")).at(column=self.columns[i].name)
+                raise DataError(MISSING_WORDS.format(self.columns[i].name, "a missing value")).at(
+                    column=self.columns[i].name
+                )
             values = np.where(missing, 0.0, values)
         # What `kernels.moments.quantise` does, operation by operation; the centre is zero.
         high = np.array([column.range[1] for column in self.columns])[owner]
@@ -540,7 +601,7 @@ class Coding:
             present = self._code_number(column, raw, out[:, 0], rounded=rounded)
         if column.missing == "refuse" and not present.all():
             what = "a value outside its declared categories or missing" if column.categories else "a missing value"
-            raise DataError(_MISSING.format(column.name, what)).at(column=column.name)
+            raise DataError(MISSING_WORDS.format(column.name, what)).at(column=column.name)
         if column.missing == "indicator":
             out[:, -1] = np.where(present, 0, self.grid)
         return present

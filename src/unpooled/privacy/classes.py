@@ -10,6 +10,7 @@ import numpy as np
 
 from unpooled.errors import DataError, PrivacyLeakWarning, UsageError, warn_caller
 from unpooled.privacy.bounds import text_of
+from unpooled.privacy.table import gaps_of, with_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,15 +70,15 @@ class Classes:
         return tuple(map(text_of, self.labels.tolist()))
 
     def column(self, y: NDArray[Any]) -> NDArray[Any]:
-        """Return the labels as a party's table holds them; one that is none of the classes is refused, without naming it or its row."""
-        same = np.array([np.asarray(y == label, dtype=np.bool_) for label in self.labels])
-        if not same.any(axis=0).all():
+        """Return the labels as a party's table holds them, missing ones too; one that is none of the classes is refused, without naming it or its row."""
+        same, gaps = np.array([np.asarray(y == label, dtype=np.bool_) for label in self.labels]), gaps_of(y)
+        if not (same.any(axis=0) | gaps).all():
             few = "neither" if self.labels.size == 2 else "none"  # noqa: PLR2004
             msg = f"y holds a label that is {few} of the declared classes: correct the labels, or declare others"
             raise DataError(msg)
         known = self.labels if self.labels.dtype.kind in "biuf" else np.array(self.texts, dtype=object)
         column: NDArray[Any] = known[same.argmax(axis=0)]
-        return column
+        return with_gaps(column, gaps)
 
 
 def _no_and_yes(y: NDArray[Any]) -> NDArray[Any] | None:

@@ -116,6 +116,15 @@ CheckWord: TypeAlias = Annotated[
 Colluding: TypeAlias = Annotated[
     int, says("Of joint sums, members that may know each other's noise, or stay silent about their own.")
 ]
+#: Which part of the rows is expected to have gaps.
+ExpectedMissing: TypeAlias = Annotated[
+    float,
+    says(
+        'The part of the rows, from 0 to below 1, that are expected to lack a value of a column of missing = "complete": public, and decided without '
+        "looking. Rounds, clips and outlooks are then those of the other rows.",
+        lean=True,
+    ),
+]
 #: The confidence of the intervals that are reported; of a table whose call asks for it when it is printed, in study files alone.
 TableConfidence: TypeAlias = Annotated[
     float, says("Of the intervals that are reported, which contain the noise.", study=True)

@@ -386,14 +386,31 @@ def _frozen(matrix: csc_array) -> csc_array:
 
 def is_complete(values: NDArray[Any]) -> bool:
     """Return True if a column has no missing value."""
-    return not any(v is None for v in values) if values.dtype == object else not bool(np.isnan(values).any())
+    return not bool(gaps_of(values).any())
+
+
+def gaps_of(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values of a column are missing: nan among numbers, None among texts."""
+    if values.dtype == object:
+        return np.fromiter((value is None for value in values), np.bool_, values.size)
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
+
+
+def with_gaps(values: NDArray[Any], gaps: NDArray[np.bool_] | None) -> NDArray[Any]:
+    """Return a column in which the values of these places are missing: numbers as float64, everything else as texts."""
+    if gaps is None or not gaps.any():
+        return values
+    numbers = values.dtype.kind in "biuf"
+    found: NDArray[Any] = values.astype(np.float64 if numbers else object)
+    found[gaps] = np.nan if numbers else None
+    return found
 
 
 # --- Household -------------------------------------------------------------------------------------------------------------
 # Rows that belong together: a table in which a bounded number of rows of every id count, the same ones whenever they are asked for.
 #
-# Which rows count depends on the id and on the order of its own rows alone, never on another id's or on a value: so a household that changes
-# changes at most this number of rows on each side (Theorem F.19).
+# Which rows count depends on the id and on its own rows alone, never on another id's: so a household that changes changes at most this number of
+# rows on each side (Theorem F.19). Where rows with gaps are left out, an id's first whole rows count.
 
 
 class BoundedTable(Table):
@@ -406,7 +423,7 @@ class BoundedTable(Table):
             raise UsageError(msg)
         self._table, self._matrix, self._places = table, None, {}
         self.names = tuple(name for name in table.names if name != hidden)
-        self._kept = counted(found, most)
+        self._ids, self._kept = found, counted(found, most)
         self._owners = found[self._kept]
         self.household: tuple[int, int] = (int(np.unique(found).size), most)
         self.n_rows = self.household[0] * most
@@ -422,6 +439,26 @@ class BoundedTable(Table):
             kept = self._kept[at : at + block[0].size]
             at += kept.size
             yield tuple(values[kept] for values in block)
+
+    def among(self, whole: NDArray[np.bool_]) -> BoundedTable:
+        """Return the table in which the rows of every id that count are its first ones among these, of all rows of the table below."""
+        found = BoundedTable.__new__(BoundedTable)  # nothing that is remembered of the other rows goes with it
+        kept = counted(self._ids, self.household[1], whole)
+        own: dict[str, Any] = {
+            "_table": self._table,
+            "_matrix": None,
+            "_places": {},
+            "_ids": self._ids,
+            "_kept": kept,
+            "_owners": self._ids[kept],
+        }
+        public = {name: getattr(self, name) for name in ("names", "household", "n_rows", "unordered", "linked")}
+        vars(found).update(own | public)
+        return found
+
+    def below(self, names: tuple[str, ...]) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns of all rows, those that do not count too."""
+        return self._table.blocks(names)
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
@@ -505,17 +542,21 @@ def texts_of(ids: Any) -> NDArray[Any]:  # noqa: ANN401 - as above
     return np.array(found, dtype=object)
 
 
-def counted(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
-    """Return a mask of the rows that count: at most ``most`` of each id, picked by a hash of the id and of the row's number among its rows."""
+def counted(ids: NDArray[Any], most: int, whole: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+    """Return a mask of the rows that count: at most ``most`` of each id, picked by a hash of the id and of the row's number among its rows.
+
+    ``whole``: of these rows alone, whose order is still that among all rows of the id.
+    """
     _, owner, size = np.unique(ids, return_inverse=True, return_counts=True)
-    kept = np.ones(ids.size, dtype=bool)
+    kept = np.ones(ids.size, dtype=bool) if whole is None else whole.copy()
     crowded = np.flatnonzero(size[owner] > most)
     rows: dict[int, list[int]] = {}
     for row in crowded.tolist():
         rows.setdefault(int(owner[row]), []).append(row)
     for own in rows.values():
         order = sorted(range(len(own)), key=lambda k, name=str(ids[own[0]]): _rank(name, k))  # type: ignore[misc]
-        kept[[own[k] for k in order[most:]]] = False
+        first = [own[k] for k in order if kept[own[k]]]
+        kept[first[most:]] = False
     return kept
 
 

@@ -326,7 +326,8 @@ def _declared(column: Column) -> str:
     if column.categories is not None:
         return ", ".join(column.categories)
     low, high = column.range
-    return f"{low:g} to {high:g}" + (f" ({column.dates})" if column.dates else "")
+    limit = f", under {column.below:g} missing" if column.below is not None else ""
+    return f"{low:g} to {high:g}" + (f" ({column.dates})" if column.dates else "") + limit
 
 
 def _size(count: int) -> str:

@@ -30,13 +30,14 @@ from unpooled.study.reading import (
     numbers,
     unread,
     values_of,
+    without_limits,
     without_nulls,
 )
 from unpooled.study.sources.query import QueryAddress
 from unpooled.study.sources.table import SourceTable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import polars as pl
     from numpy.lib.npyio import NpzFile
@@ -431,6 +432,8 @@ class Findings:
     faults: tuple[Fault, ...]
     #: How the rows are counted.
     counted: str
+    #: The columns that lack a value together, and how many rows lack exactly these; the commonest first. For the party's own eyes.
+    gaps: tuple[tuple[tuple[str, ...], int], ...] = ()
 
     @property
     def refused(self) -> tuple[Fault, ...]:
@@ -448,6 +451,39 @@ class Findings:
                 share = fault.count / self.rows
                 wrong = ": is the range right?" if share > _OFTEN and "clipped" in fault.what else ""
                 yield f"note     {fault.words}: {share:.1%} of the rows{wrong}"
+        yield from gaps_in_words(self.gaps, self.rows)
+
+
+def gaps_in_words(gaps: Sequence[tuple[tuple[str, ...], int]], rows: int) -> Iterator[str]:
+    """Yield which columns lack values, and which of them together: for the party alone, for these are exact numbers."""
+    lost = sum(count for _, count in gaps)
+    if not lost:
+        return
+    each = Counter({name: 0 for names, _ in gaps for name in names})
+    for names, count in gaps:
+        each.update(dict.fromkeys(names, count))
+    columns = ", ".join(f"{name} {count / rows:.1%}" for name, count in each.most_common(_ROWS))
+    yield f"gaps     {rows - lost:,} of {rows:,} rows are whole ({lost / rows:.1%} are not); without a value: {columns}"
+    together = [f"{' and '.join(names)} in {count:,} rows" for names, count in gaps[:_ROWS]]
+    yield f"gaps     the commonest: {'; '.join(together)}. These numbers stay here: no card, plan or study has them"
+
+
+def gaps_of_rows(
+    blocks: Iterable[Sequence[NDArray[Any]]], columns: Sequence[Column]
+) -> tuple[tuple[tuple[str, ...], int], ...]:
+    """Return the patterns of gaps in these blocks of the columns, an undeclared category being one, the commonest first."""
+    coding = Coding(tuple(msgspec.structs.replace(column, missing="absent", below=None) for column in columns), 1)
+    found: Counter[bytes] = Counter()
+    for block in blocks:
+        lost = np.packbits(~coding.code(block)[1], axis=1)
+        kinds, counts = np.unique(lost, axis=0, return_counts=True)
+        found.update({kind.tobytes(): int(count) for kind, count in zip(kinds, counts, strict=True)})
+    patterns = []
+    for kind, count in found.most_common():
+        there = np.unpackbits(np.frombuffer(kind, dtype=np.uint8))[: len(columns)]
+        if there.any():
+            patterns.append((tuple(column.name for column, gone in zip(columns, there, strict=True) if gone), count))
+    return tuple(patterns)
 
 
 def inspect(
@@ -487,7 +523,11 @@ def inspect(
         note(id_column, "an id that another row has", twice, first, refused=household is None)
     if kind in EXCEL:
         counted += " (of the sheet's own table)"
-    return Findings(table.n_rows, tuple(fault for fault in faults.values() if fault.count), counted)
+    found = tuple(fault for fault in faults.values() if fault.count)
+    gaps: tuple[tuple[tuple[str, ...], int], ...] = ()
+    if columns and not any(fault.refused for fault in found):
+        gaps = gaps_of_rows(table.blocks(tuple(column.name for column in columns)), columns)
+    return Findings(table.n_rows, found, counted, gaps)
 
 
 def _of_column(series: pl.Series, column: Column, form: DataFormat) -> Iterator[tuple[str, Any, bool]]:
@@ -502,15 +542,19 @@ def _of_column(series: pl.Series, column: Column, form: DataFormat) -> Iterator[
         yield "a category that is not declared", unknown & refusing, True
         yield "a category that is not declared, which counts as missing", unknown & (not refusing), False
         return
+    series, written = without_limits(series, column, form)
     read = dates(series, column, form) if column.dates else numbers(series, form)
     bad = unread(series, read, form)
     values = read.to_numpy().astype(np.float64)
-    missing = np.isnan(values) & ~bad
+    missing = np.isnan(values) & ~bad & ~written
+    with np.errstate(invalid="ignore"):
+        under = written | (values < column.below) if column.below is not None else written
     kind = f"something that is no date written as {form.dates}" if column.dates else "something that is no number"
     yield kind, bad, True
     yield "an infinite value", np.isinf(values), True
     yield "a missing value, and the declaration refuses those", missing & refusing, True
     yield "a missing value", missing & (not refusing), False
+    yield "a value under its limit of detection, which counts as missing", under, False
     low, high = column.range
     with np.errstate(invalid="ignore"):
         yield "a value below the declared range, which is clipped", np.isfinite(values) & (values < low), False

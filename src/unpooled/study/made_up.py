@@ -119,9 +119,8 @@ def _values(
         count = len(column.categories)
         drawn = rng.integers(count, size=rows) if score is None else (np.argsort(np.argsort(score)) * count) // rows
         return [None if gone else column.categories[i] for i, gone in zip(drawn, missing, strict=True)]
-    if truth is not None and score is not None:
-        return np.where(missing, np.nan, truth.number(column, score))
-    return np.where(missing, np.nan, rng.uniform(*column.range, rows))
+    values = truth.number(column, score) if truth is not None and score is not None else rng.uniform(*column.range, rows)
+    return np.where(missing | (values < column.below if column.below is not None else False), np.nan, values)
 
 
 def _signs(

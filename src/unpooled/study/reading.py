@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, StudyError, UsageError
-from unpooled.privacy.bounds import text_of, truth_words
+from unpooled.privacy.bounds import UNDER, text_of, truth_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -166,8 +166,12 @@ def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDA
     """Return a column as a table holds it, read as it was declared; ``None``: an id or a label, which nobody declares."""
     import polars as pl
 
-    if series.dtype == pl.Float64 and (column is None or (column.categories is None and not column.dates)):
+    if series.dtype == pl.Float64 and (
+        column is None or (column.categories is None and not column.dates and column.below is None)
+    ):
         return series.to_numpy()  # what follows would say the same, in ten times the time
+    if column is not None and column.below is not None:
+        return above_limit(series, column, form)
     if column is None:
         return _to_numpy(series)
     if column.categories is not None:
@@ -179,6 +183,28 @@ def values_of(series: pl.Series, column: Column | None, form: DataFormat) -> NDA
             raise DataError(msg).at(column=column.name)
         return _to_numpy(series)  # text, which is refused where it is coded
     return read.to_numpy().astype(np.float64)
+
+
+def above_limit(series: pl.Series, column: Column, form: DataFormat) -> NDArray[Any]:
+    """Return the numbers of a column that has a limit of detection, nan where they lie under it or nothing is there; text where something is no number."""
+    rest, _ = without_limits(series, column, form)
+    read = numbers(rest, form)
+    if unread(rest, read, form).any():
+        return _to_numpy(rest)  # which is refused where it is coded
+    values = read.to_numpy().astype(np.float64)
+    return np.where(values < (column.below or 0.0), np.nan, values)
+
+
+def without_limits(series: pl.Series, column: Column, form: DataFormat) -> tuple[pl.Series, NDArray[np.bool_]]:
+    """Return a column without what is written as under a limit, and where that was; a larger limit than the declared one stays, and is no number."""
+    import polars as pl
+
+    given = without_nulls(series, form)
+    if given.dtype != pl.String or column.below is None:
+        return given, np.zeros(len(given), dtype=np.bool_)
+    limit = given.str.strip_chars().str.extract(UNDER).str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+    under = (limit <= column.below).fill_null(value=False)
+    return given.set(under, None), under.to_numpy()
 
 
 def without_nulls(series: pl.Series, form: DataFormat) -> pl.Series:

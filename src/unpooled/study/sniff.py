@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -26,6 +27,7 @@ from unpooled.study.reading import (
     moments_of,
     numbers,
     unread,
+    without_limits,
     without_nulls,
 )
 from unpooled.study.sources.table import SourceTable
@@ -127,10 +129,24 @@ def kind_of(series: pl.Series, form: DataFormat) -> str:
         return "whole numbers" if bool((values == values.round()).all()) else "numbers"
     if not unread(clean, moments_of(clean, form.dates), form).any():
         return "dates"
-    if clean.dtype != pl.String:
+    return _kind_of_text(clean, form, filled)
+
+
+def _kind_of_text(series: pl.Series, form: DataFormat, filled: int) -> str:
+    import polars as pl
+
+    if series.dtype != pl.String:
         return "something that is neither a number, a date nor text"
-    different = int(clean.n_unique()) - (clean.null_count() > 0)
+    if _some_under(series, form):
+        return "numbers, some of them written as under a limit (<)"
+    different = int(series.n_unique()) - (series.null_count() > 0)
     return f"text, {different} different" if different < filled else "text, no two alike (ids?)"
+
+
+def _some_under(series: pl.Series, form: DataFormat) -> bool:
+    """Return True if a column is one of numbers, but for what is written as under a limit of detection."""
+    rest, under = without_limits(series, Column("", 0.0, sys.float_info.max, below=sys.float_info.max / 2), form)
+    return bool(under.any()) and not unread(rest, numbers(rest, form), form).any()
 
 
 def proposal(name: str, kind: str) -> str:
@@ -139,6 +155,8 @@ def proposal(name: str, kind: str) -> str:
         return f"{name}=A,B,C"
     if kind == "dates":
         return f"{name}=YYYY-MM-DD:YYYY-MM-DD"
+    if "<" in kind:
+        return f"{name}=LOW:HIGH;<LIMIT"
     return f"{name}=false,true" if kind == "true or false" else f"{name}=LOW:HIGH"
 
 
@@ -320,9 +338,10 @@ def declaration(text: str) -> Column:
     """Return one declaration."""
     name, _, rest = text.partition("=")
     rule, *said = rest.split(";")
-    how = next((word for word in said if not word.startswith(_TYPICAL)), "") or "refuse"
+    how = next((word for word in said if not word.startswith((_TYPICAL, "<"))), "") or "refuse"
     typical = next((word.removeprefix(_TYPICAL) for word in said if word.startswith(_TYPICAL)), "")
     try:
+        below = next((float(word[1:]) for word in said if word.startswith("<")), None)
         known = tuple(float(number) for number in typical.split(",")) if typical else None
         if known is not None and len(known) != 2:  # noqa: PLR2004
             msg = (
@@ -334,14 +353,15 @@ def declaration(text: str) -> Column:
             first, last = day(low), day(high)
             if first and last:
                 days = float((last - first).days)
-                return Column(name, 0.0, days, missing=how, dates=f"days since {first}", typical=known)  # type: ignore[arg-type]
-            return Column(name, float(low), float(high), missing=how, typical=known)  # type: ignore[arg-type]
+                return Column(name, 0.0, days, missing=how, dates=f"days since {first}", below=below, typical=known)  # type: ignore[arg-type]
+            return Column(name, float(low), float(high), missing=how, below=below, typical=known)  # type: ignore[arg-type]
         if "," in rule:
-            return Column(name, categories=tuple(part.strip() for part in rule.split(",")), missing=how, typical=known)  # type: ignore[arg-type]
+            words = tuple(part.strip() for part in rule.split(","))
+            return Column(name, categories=words, missing=how, below=below, typical=known)  # type: ignore[arg-type]
     except ValueError as error:
         if isinstance(error, UsageError):
             raise
-    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;model, ;absent or ;indicator for missing values, ;{_TYPICAL}12,8 for what is typical)"
+    msg = f"--column {text!r} is not NAME=LOW:HIGH or NAME=A,B,C (with ;complete, ;model, ;absent or ;indicator for missing values, ;<0.5 for a limit of detection, ;{_TYPICAL}12,8 for what is typical)"
     raise UsageError(msg)
 
 
@@ -374,4 +394,8 @@ def _wanted(kind: str) -> tuple[str, ...]:
         return ('categories = ["false", "true"]',)
     if kind == "dates":
         return ('dates = "days since 2000-01-01"  # or weeks, months, years', "low = 0.0", "high = 9999.0")
-    return ("low = 0.0", "high = 1.0")
+    return (
+        "low = 0.0",
+        "high = 1.0",
+        *(("below = 0.1                     # the limit of detection",) if "<" in kind else ()),
+    )

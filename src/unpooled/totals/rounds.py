@@ -15,8 +15,9 @@ from unpooled.privacy.plan import Plan, Study
 from unpooled.privacy.unit import Adjacency, Split
 from unpooled.totals.modes import collect
 from unpooled.totals.secure_sum import exchange_keys
-from unpooled.totals.total import COUNT, DESCENT, counting, of_units, rows_of
+from unpooled.totals.total import COUNT, DESCENT, counting, next_to_none, of_units, rows_of
 from unpooled.totals.weights import WEIGHTS
+from unpooled.totals.whole_rows import expected_missing
 from unpooled.totals.whole_rows import moved as moved_by_gaps
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def strength(study: Study, aggregation: Aggregation, weighting: Weighting | None
 
     A household's rows share one budget. Weighted rows count for the middle of their declared range, which is what is known before data.
     """
-    typical = 1.0 if weighting is None else weighting.middle
+    typical = (1.0 if weighting is None else weighting.middle) * (1 - expected_missing(study))
     return typical * sum(card.rows for card in study.parties) / study.household_rows * aggregation.multiplier(study)
 
 
@@ -132,6 +133,16 @@ class Rounds(Generic[Summing]):
     def rows(self) -> int:
         """Return the number of rows of the parties in the last total."""
         return rows_of(self.plan.study, self.participants, self.count, gaps=self.gaps)
+
+    @property
+    def next_to_none(self) -> str:
+        """Return why nothing follows from the rows that count: hardly any of them are whole. Empty where something may follow."""
+        return next_to_none(self.plan.study, self.participants, self.count) if self.gaps else ""
+
+    @property
+    def doubt(self) -> float:
+        """Return the deviation of the noise in the number of rows, where they may have gaps."""
+        return float(self.count.deviations[0]) if self.gaps and self.count is not None else 0.0
 
     @property
     def gaps(self) -> bool:

@@ -212,6 +212,17 @@ def rows_of(study: Study, participants: Iterable[str], count: Total | None, *, g
     return round(min(max(float(count.values[0]), least), most))
 
 
+def next_to_none(study: Study, participants: Iterable[str], count: Total | None) -> str:
+    """Return why nothing follows from the rows that count, by their noisy number; empty where something may."""
+    if count is None:
+        return ""
+    most = sum(study.card(name).rows for name in participants)
+    noise, seen = float(count.deviations[0]), float(count.values[0])
+    if seen >= max(_TUNED.count_seen * noise, _TUNED.count_part * most):
+        return ""
+    return f"not identified: {seen:.0f} +- {noise:.0f} of {most} rows had all columns, and the table says nothing of so few"
+
+
 @dataclass(frozen=True, slots=True)
 class Total:
     """The result of a sum: the noisy total, the standard deviation of its noise, and the parties whose vectors are in it."""

@@ -7,30 +7,36 @@ for it decides whether the row counts (Theorem B.20).
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from unpooled.errors import listed
+from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import COMPLETE, LEAVING_OUT, MODELLED, Coding
 from unpooled.privacy.mechanisms import Reach
-from unpooled.privacy.table import BLOCK_ROWS, Table
+from unpooled.privacy.table import BLOCK_ROWS, BoundedTable, Table
 from unpooled.privacy.unit import Adjacency, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.privacy.bounds import Column
+    from unpooled.privacy.study import Study
     from unpooled.totals.total import Summed
+
+
+#: The parts of rows left out at which plans and outlooks say what that costs.
+SHARES = (0.1, 0.3)
 
 
 def needed(column: Column) -> Column:
     """Return the column as the rows that count have it: never missing, where rows without it are left out."""
-    return msgspec.structs.replace(column, missing="refuse") if column.missing in LEAVING_OUT else column
+    return msgspec.structs.replace(column, missing="refuse", below=None) if column.missing in LEAVING_OUT else column
 
 
 def leaving_out(columns: Sequence[Column], used: set[str]) -> tuple[Column, ...]:
@@ -43,22 +49,106 @@ def modelled(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column.missing == MODELLED)
 
 
-def sentences(left_out: Sequence[Column], declared: Sequence[Column]) -> tuple[str, ...]:
-    """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else."""
-    said = []
+def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str = "") -> tuple[str, ...]:
+    """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else.
+
+    ``few``: why no line follows from so few whole rows.
+    """
+    said = [few] if few else []
     plainly = [column.name for column in left_out if column.missing == COMPLETE]
     if plainly:
         said.append(
             f"rows without a value of {listed(plainly)} are left out, and n is a noisy count of the others: right if, given the "
             "other columns, whether a row is whole does not depend on the response"
         )
-    filled = [column.name for column in declared if column.missing in {"absent", "indicator"}]
-    if filled:
+        said += limits_of(left_out)
+    if filled := filled_in(declared):
         said.append(
             f"missing values of {listed(filled)} count as the middle of the range or as a level of their own: where many are missing, slopes of columns that "
             'are related are not those of complete data, and intervals do not say so (missing = "complete" leaves such rows out)'
         )
     return tuple(said)
+
+
+def filled_in(declared: Iterable[Column]) -> list[str]:
+    """Return the columns whose gaps count as the middle of the range, or as a level of their own: rules for predictions."""
+    return [column.name for column in declared if column.missing in {"absent", "indicator"}]
+
+
+def refuse_filled(declared: Iterable[Column]) -> None:
+    """Refuse a table of columns whose gaps count as something, before anything is spent: slopes of related columns would be wrong, and no interval says so."""
+    if filled := filled_in(declared):
+        msg = (
+            f'goal is "table", and missing values of {listed(filled)} would count as the middle of the range or as a level of their own: slopes of columns '
+            'that are related to them would be wrong, and no interval would say so. Declare missing = "complete" for them, which leaves such rows out; or ask '
+            'for goal = "predictions", where this rule is right. Nothing is spent'
+        )
+        raise UsageError(msg).at(column=filled[0])
+
+
+def limits_of(columns: Iterable[Column]) -> list[str]:
+    """Return what a table says of values under a limit of detection: that they are among the missing ones, and never how many they are."""
+    found = [f"{column.name} under {column.below:g}" for column in columns if column.below is not None]
+    return [f"values under a limit of detection count as missing: {listed(found)}"] if found else []
+
+
+def refuse_limit(response: Column) -> None:
+    """Refuse a limit of detection of a response: whether its value is missing would depend on it, and every slope would be wrong."""
+    if response.below is not None:
+        msg = (
+            f"{response.name!r} is the response and has a limit of detection (below): leaving out who is under it makes every slope wrong. Declare two "
+            "categories of it, detected or not, with a logistic family, or a range that begins at the limit, without below"
+        )
+        raise UsageError(msg).at(column=response.name)
+
+
+def expected_missing(study: Study) -> float:
+    """Return the part of the rows that a study declares to have gaps; refuse one that is no part, or that no column can have."""
+    share = study.parameters.get("expected_missing", 0.0)
+    if not share:
+        return 0.0
+    if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
+        raise UsageError(
+            "expected_missing is the part of the rows that are expected to lack a value: a number from 0 to below 1"
+        )
+    if not any(column.missing in LEAVING_OUT for card in study.parties for column in card.columns):
+        raise UsageError(
+            'expected_missing goes with columns of missing = "complete": no column declares that, so no row is left out'
+        )
+    return float(share)
+
+
+def times_at(share: float) -> tuple[float, float]:
+    """Return by which factors a standard error grows where this part of the rows is left out: one of sampling alone, and one of noise alone."""
+    return 1 / math.sqrt(1 - share), 1 / (1 - share)
+
+
+def notes_of(left_out: Sequence[Column], study: Study) -> tuple[str, ...]:
+    """Return what a plan says of rows that will be left out: how many they are is known after the release, and what they cost."""
+    if not left_out:
+        return ()
+    costs = ", ".join(f"{low:.2f} to {high:.2f} at {share:.0%}" for share in SHARES for low, high in (times_at(share),))
+    expected = expected_missing(study)
+    said = f"; rounds and clips are those of {expected:.0%} left out" if expected else ""
+    return (
+        (
+            f"rows without a value of {listed([column.name for column in left_out])} are left out: n is known after the release, as a noisy count{said}. "
+            f"Standard errors grow with the part that is left out: times {costs}"
+        ),
+    )
+
+
+def filled_note(goal: str, declared: Iterable[Column]) -> tuple[str, ...]:
+    """Return what the plan of a study that asks for no goal says of columns whose gaps count as something: it is no plan of a table."""
+    filled = filled_in(declared) if goal == "auto" else []
+    if not filled:
+        return ()
+    return (
+        (
+            f"missing values of {listed(filled)} count as the middle of the range or as a level of their own, which is right for predictions and wrong for a table "
+            '(goal = "table" refuses it): missing = "complete" leaves such rows out'
+        ),
+    )
 
 
 def moved(vector: Summed, made: Mapping[Adjacency, Summed], adjacency: Adjacency) -> Summed:
@@ -76,8 +166,23 @@ def whole_rows(table: Table, columns: tuple[Column, ...]) -> Table:
     # One view of a table, so that what is remembered of it in one round is found in the next. The table holds it: both go together.
     views: dict[tuple[Column, ...], Table] = vars(table).setdefault("_whole_rows", {})
     if columns not in views:
-        views[columns] = WholeRows(table, columns)
+        views[columns] = _whole_of_ids(table, columns) if isinstance(table, BoundedTable) else WholeRows(table, columns)
     return views[columns]
+
+
+def _whole_of_ids(table: BoundedTable, columns: tuple[Column, ...]) -> Table:
+    """Return the first whole rows of every id; where it is modelled which rows are whole, those of its first rows without another gap that are."""
+    gone = modelled(columns)
+    plainly = tuple(column for column in columns if column not in gone)
+    first = _first_whole(table, plainly) if plainly else table
+    return WholeRows(first, gone) if gone else first
+
+
+def _first_whole(table: BoundedTable, columns: tuple[Column, ...]) -> Table:
+    """Return the table in which the first whole rows of every id count: which ones follows from the id's own rows alone (Theorems F.19 and B.20)."""
+    coding = Coding(columns, 1)
+    masks = [coding.code(block)[1].all(axis=1) for block in table.below(coding.names)]
+    return table.among(np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_))
 
 
 class WholeRows(Table):

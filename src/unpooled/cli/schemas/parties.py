@@ -29,6 +29,13 @@ class FaultData(Section):
     rows: list[int]
 
 
+class GapsData(Section):
+    """Columns that lack a value in the same rows, and how many rows lack exactly these: exact numbers, for the party alone."""
+
+    columns: list[str]
+    rows: int
+
+
 class PartyInitOutput(Output, kw_only=True, tag="unpooled/party-init/1"):
     """``unpooled party init``: the party file and the card that were made."""
 
@@ -39,6 +46,7 @@ class PartyInitOutput(Output, kw_only=True, tag="unpooled/party-init/1"):
     ids: Annotated[int, Meta(description="The number of ids; missing without households.")] | UnsetType = UNSET
     format: FormatData
     findings: list[FaultData]
+    gaps: list[GapsData]
 
 
 class PartyInitHelperOutput(Output, tag="unpooled/party-init-helper/1"):
@@ -62,6 +70,7 @@ class PartyInitRefusedOutput(Output, tag="unpooled/party-init-refused/1"):
 
     format: FormatData
     findings: list[FaultData]
+    gaps: list[GapsData]
 
 
 class PartyCheckOutput(Output, tag="unpooled/party-check/1"):

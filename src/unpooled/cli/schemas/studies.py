@@ -166,6 +166,10 @@ class ExpectedLineData(Section):
             description="Columns split: what the response's holder can expect of its own columns at the same epsilon; null: nothing."
         ),
     ]
+    missing_10: Annotated[
+        float | None, Meta(description="The standard error where a tenth of the rows is left out for gaps; null: no row is.")
+    ]
+    missing_30: Annotated[float | None, Meta(description="The same of three tenths.")]
 
 
 class PlannedOutlookData(Section):

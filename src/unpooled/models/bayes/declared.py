@@ -48,7 +48,16 @@ from unpooled.linear.schedule import (
 from unpooled.linear.standard import Scales, StandardRows
 from unpooled.privacy.bounds import Coding, Column
 from unpooled.privacy.declared import COLUMNS as SPLIT
-from unpooled.privacy.declared import PROOF, CheckWord, Colluding, OverParties, SplitWord, TableConfidence, says
+from unpooled.privacy.declared import (
+    PROOF,
+    CheckWord,
+    Colluding,
+    ExpectedMissing,
+    OverParties,
+    SplitWord,
+    TableConfidence,
+    says,
+)
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sensitivity import clipped_products, column_moments
@@ -59,7 +68,7 @@ from unpooled.totals.modes import aggregation_of
 from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals_of
 from unpooled.totals.total import Aggregation, Summed
 from unpooled.totals.weights import Weighting
-from unpooled.totals.whole_rows import whole_rows
+from unpooled.totals.whole_rows import filled_note, notes_of, refuse_filled, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,6 +176,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
             lean=True,
         ),
     ] = AUTO
+    expected_missing: ExpectedMissing = 0.0
     confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
@@ -597,6 +607,8 @@ def design_of(study: Study, method: str | None = None, grid: int | None = None) 
     if layout.sites is not None and wanted == Method.AUTO:  # a table is what sites are for
         wanted = Method.MOMENTS if study.epsilon == math.inf else Method.REFINEMENT
     design = _spent(study, parameters, aggregation, layout, Method(method or wanted))
+    if parameters.goal == Goal.TABLE and design.method is not Method.FOCUS:  # what is drawn by lot is related to no gap
+        refuse_filled(layout.declared)
 
     def vectors(adjacency: Adjacency) -> Iterator[Summed]:
         if design.method is Method.MOMENTS:
@@ -739,6 +751,8 @@ def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ())
     notes = (
         *filter(None, (design.untabled,)),
         *passes_note(design.method, passes),
+        *notes_of(design.layout.left_out, study),
+        *filled_note(design.parameters.goal, design.layout.declared),
         *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}),
     )
     if design.focus is not None:

@@ -216,6 +216,7 @@ def coordinate_rows(plan: Plan[BayesDesign]) -> Conversation:
         return _of_moments(rounds, moments, settings)
     if design.focus is not None:
         fit, left = yield from focused(rounds, design.focus)
+        left = replace(left, few=rounds.next_to_none)
         return msgspec.structs.replace(_result(rounds, fit, None, ()), focused=left.stored())
     fit, found, drawn = yield from _standardised(rounds)
     if found is not None and design.models:
@@ -291,6 +292,9 @@ def _result(
     design, fit = rounds.design, plain(fit)
     confidence = design.parameters.confidence
     coefficients = coefficients_of(fit, design.layout.names, confidence)
+    if rounds.next_to_none and moments is not None:
+        moments = replace(moments, few=rounds.next_to_none)
+        coefficients = tuple(msgspec.structs.replace(c, low=None, high=None, identified=False) for c in coefficients)
     stored = None if moments is None else moments.stored()
     return BayesResult(coefficients, fit.intercept_, confidence, rounds.participants, settings, stored, str(design.method))
 

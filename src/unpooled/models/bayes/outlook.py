@@ -116,7 +116,7 @@ def outlook(
         free,
         "squared error of predictions / variance of y",
         ", ".join(words),
-    )
+    ).with_gaps(study, design.layout.left_out)
 
 
 def _beside_alone(found: Outlook, study: Study) -> Outlook:

@@ -32,6 +32,7 @@ MODEL: Model = Model(
     ResultReading(panels=panels, types=(EffectResult,), terms=terms, foot=foot),
     outlook=outlook,
     households=True,
+    gaps=True,
     coefficients=RELEASED,
     template=TEMPLATE,
     roles=(AGGREGATION,),

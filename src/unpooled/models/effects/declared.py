@@ -20,6 +20,7 @@ from unpooled.privacy.declared import Confidence, OverParties, says
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.schedules import table
+from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit
 
 # --- Parameters ------------------------------------------------------------------------------------------------------------
 # Declarations of a study of a treatment effect: its columns, its estimand, and the models by which it adjusts.
@@ -158,6 +159,8 @@ class DeclaredEffect:
     #: The declared columns that they read, beside the treatment.
     outcome_needs: tuple[str, ...]
     propensity_needs: tuple[str, ...]
+    #: The declared columns whose missing values leave a row out of everything, both models included.
+    left_out: tuple[Column, ...] = ()
 
     @property
     def arms(self) -> tuple[str, str]:
@@ -230,21 +233,24 @@ def declared_of(study: Study) -> DeclaredEffect:
     p = _settled(p)
     response, treatment = first.column(p.response), first.column(p.treatment)
     event = first.column(p.event) if p.event else None
+    refuse_limit(response)
     _check_columns(p, response, treatment, event)
     others = [column.name for column in first.columns if column.name not in {p.response, p.treatment, p.event}]
     adjusted = _closed("covariates", p.covariates, p, others)
     propensity = _closed("propensity", p.propensity, p, others) if p.propensity else adjusted
     arm, right = quoted(p.treatment), _right(adjusted)
     sign = "*" if p.interactions else "+"
+    read = {p.response, p.treatment, p.event, *adjusted.needs, *propensity.needs}
     return DeclaredEffect(
         p,
-        response,
-        treatment,
-        event,
+        needed(response),
+        needed(treatment),
+        None if event is None else needed(event),
         f"{arm} {sign} ({right})",
         _right(propensity),
         adjusted.needs,
         propensity.needs,
+        leaving_out(first.columns, read),
     )
 
 
@@ -297,8 +303,8 @@ def _check_columns(p: Parameters, response: Column, treatment: Column, event: Co
         msg = f"treatment = {p.treatment!r} is declared as {said}: declare two categories, the first of which is the control"
         raise UsageError(msg).at(column=p.treatment)
     for column in (response, treatment, *([] if event is None else [event])):
-        if column.may_be_absent:
-            msg = f'{column.name!r} must not be missing: declare missing = "refuse"'
+        if needed(column).may_be_absent:
+            msg = f'{column.name!r} must not be missing: declare missing = "complete" (people without it are left out) or "refuse"'
             raise UsageError(msg).at(column=column.name)
     two = response.categories is not None
     if two != (p.family == OutcomeFamily.LOGISTIC) or (two and len(response.categories or ()) != _TWO):

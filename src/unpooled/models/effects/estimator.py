@@ -20,7 +20,7 @@ from unpooled.estimation.parameters import (
     site_tables,
 )
 from unpooled.estimation.priors import PRIORS, SAVED, Earlier
-from unpooled.estimation.tables import table_of
+from unpooled.estimation.tables import as_read, table_of
 from unpooled.formula.arithmetic import quoted
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.priors import DrawnTo
@@ -187,7 +187,7 @@ class TreatmentEffect(Earlier, StudyEstimator):
         self._validate_params()
         if y is not None:
             raise UsageError("the outcome is a column of the frame: name it, and leave y out")
-        whole = table_of(X, None)
+        whole = table_of(as_read(X, self.bounds), None)
         declared = Bounds.given(self.bounds, None).names if self.bounds is not None else ()
         names = [name for name in whole.names if name in declared] if declared else list(whole.names)
         table = type(whole)({name: whole[name] for name in names})

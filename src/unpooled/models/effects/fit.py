@@ -84,6 +84,9 @@ class Found:
     parts: dict[str, Any]
     rows: int = 0
     participants: tuple[str, ...] = ()
+    #: The deviation of the noise in the number of rows, and why nothing follows from so few; 0 and empty without gaps.
+    rows_noise: float = 0.0
+    next_to_none: str = ""
     overlap: Total | None = None
     spreads: list[Spread] = field(default_factory=list)
     contributed: list[Contributed] = field(default_factory=list)
@@ -193,7 +196,7 @@ def effect(found: Found) -> EffectResult:
     p = design.declared.parameters
     overlap = None if found.overlap is None else _overlap(design, found.overlap)
     lines = {name: load(part.study.row).reading.terms(part, found.parts[name]) for name, part in found.plan.parts.items()}
-    why = "" if overlap is None else _hidden(design, overlap)
+    why = found.next_to_none or ("" if overlap is None else _hidden(design, overlap))
     if not why and not any(term.term != CONSTANT_TERM for told in lines.values() for term in told):
         why = "not identified: the noise hides what the columns say of treatment and outcome"
     number, means = (None, ()) if why else _estimated(found, overlap)
@@ -252,7 +255,7 @@ def _estimated(found: Found, overlap: Overlap | None) -> tuple[EffectNumber, lis
     treated = design.declared.parameters.estimand == Estimand.TREATED
     counts = overlap.counts.numpy()
     people = float(counts[1].sum()) if treated else float(found.rows)
-    doubt = overlap.deviation * math.sqrt(counts.shape[1]) / people if treated else 0.0
+    doubt = (overlap.deviation * math.sqrt(counts.shape[1]) if treated else found.rows_noise) / people
     if design.estimator is Estimator.IPTW:
         return _of_weights(found, people, doubt)
     centre, bound = found.more
@@ -367,6 +370,7 @@ def _of_outcome(found: Found) -> EffectNumber:
     moves, noise = slopes * lift.longest / found.rows, noise * lift.longest / found.rows
     sampling, whole = (float(moves @ matrix @ moves) for matrix in (lift.sampling, lift.covariance))
     privacy = whole - sampling + (bound * own.first_noise / found.rows) ** 2 + _astray(lift, moves, noise) ** 2
+    privacy += (value * found.rows_noise / found.rows) ** 2
     over = _spread(own, value, bound, found.rows, 1.0)
     return _number("effect", value, over + sampling, privacy)
 
@@ -423,12 +427,18 @@ def coordinate(plan: Plan[EffectDesign]) -> Conversation:
     rounds = Rounds(plan)
     yield from rounds.begin()
     found = Found(plan, _models(plan, parts), parts)
-    if design.estimator is Estimator.OUTCOME:
+    yield from _released(rounds, found)
+    found.rows, found.participants = rounds.rows, rounds.participants
+    found.rows_noise, found.next_to_none = rounds.doubt, rounds.next_to_none
+    return effect(found)
+
+
+def _released(rounds: Rounds[EffectDesign], found: Found) -> Generator[list[Ask], Replies, None]:
+    """What follows from both models."""
+    if found.design.estimator is Estimator.OUTCOME:
         yield from _by_outcome(rounds, found)
     else:
         yield from _by_weights(rounds, found)
-    found.rows, found.participants = rounds.rows, rounds.participants
-    return effect(found)
 
 
 def _partialled(plan: Plan[EffectDesign]) -> Conversation:

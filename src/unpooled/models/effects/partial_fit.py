@@ -221,6 +221,8 @@ def partialled(rounds: Rounds[EffectDesign]) -> Generator[list[Ask], Replies, Ef
     settings = (*sent, *found.coefficients.ravel().tolist(), float(found.farthest), float(found.clip))
     total = yield from rounds.total(SCORES, settings)
     number, why = _effect(rounds, standard, relations, found, rows.scores.decode(total))
+    if rounds.next_to_none:
+        number, why = None, rounds.next_to_none
     p = design.declared.parameters
     return EffectResult(
         p.estimand,

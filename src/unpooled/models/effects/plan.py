@@ -41,15 +41,16 @@ from unpooled.models.effects.sums import (
     spread_cuts,
     units_of,
 )
-from unpooled.privacy.bounds import Coding
+from unpooled.privacy.bounds import COMPLETE, Coding
 from unpooled.privacy.plan import Plan, digest_of
-from unpooled.privacy.study import Analysis, Study, budget_of, part_of
+from unpooled.privacy.study import Analysis, Card, Study, budget_of, part_of
 from unpooled.privacy.unit import Adjacency, Calibration
 from unpooled.schedules import table
 from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import plan_of_totals, strength, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, Aggregation, Summed, rows_counted
+from unpooled.totals.whole_rows import whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -99,6 +100,10 @@ class EffectDesign:
     rows: int
     #: The rows of partialling out; None where two models are parts.
     partial: PartialRows | None = None
+
+    def seen(self, table: Table) -> Table:
+        """Return a party's rows that count."""
+        return whole_rows(table, self.declared.left_out)
 
     @property
     def parameters(self) -> Parameters:
@@ -196,7 +201,7 @@ def compile_plan(study: Study) -> Plan:
 
     def plans(scale: float) -> dict[str, Plan]:
         made = {
-            one.name: _part(part_of(study, one, digest, *budget_of(study, shares[one.name], scale)))
+            one.name: _part(part_of(study, one, digest, *budget_of(study, shares[one.name], scale)), declared)
             for one in _analyses(study, declared)
         }
         own = math.fsum(share for name, share in shares.items() if name not in made)
@@ -204,7 +209,8 @@ def compile_plan(study: Study) -> Plan:
         layouts = {name: plan.design.layout for name, plan in made.items()}
         design = EffectDesign(declared, aggregation, {}, shares, layouts[OUTCOME], layouts.get(PROPENSITY), rows)
         alone = msgspec.structs.replace(study, epsilon=epsilon, delta=delta)
-        design = replace(design, totals=totals_of(alone, lambda how: _totals(design, how)))
+        gaps = bool(declared.left_out)
+        design = replace(design, totals=totals_of(alone, lambda how: _totals(design, how), gaps=gaps))
         return made | {"": plan_of_totals(alone, design)}
 
     *parts, (_, own) = within_budget(study, plans).items()
@@ -265,7 +271,8 @@ def _partial_plan(study: Study, declared: DeclaredEffect, aggregation: Aggregati
     noise = noise_of(own.opened(1.0).standard, strong, shares[RELATIONS], Adjacency(study.adjacency))
     own = own.opened(stretch_of(noise, rows))
     design = EffectDesign(declared, aggregation, {}, shares, layout, None, rows, own)
-    design = replace(design, totals=totals_of(study, lambda how: own.totals(shares, how)))
+    gaps = bool(declared.left_out)
+    design = replace(design, totals=totals_of(study, lambda how: own.totals(shares, how), gaps=gaps))
     p = declared.parameters
     control, treated = declared.arms
     said = (
@@ -299,14 +306,29 @@ def _analyses(study: Study, declared: DeclaredEffect) -> Iterator[Analysis]:
     yield Analysis(OUTCOME, "glm", None, columns, own | told, dict(study.trust))
 
 
-def _part(study: Study) -> Plan:
-    """Return the plan of a part. Methods that draw slopes to 0 would leave confounding in the effect, so a part is fitted with standard errors."""
-    model = load(study.row)
+def _part(study: Study, declared: DeclaredEffect) -> Plan:
+    """Return the plan of a part, fitted to the people of the effect.
+
+    Methods that draw slopes to 0 would leave confounding in the effect, so a part is fitted with standard errors.
+    """
+    model, left_out = load(study.row), declared.left_out
+    if left_out:  # every part reads the treatment: it has a count of its own, and any value may move a whole row of it
+        study = msgspec.structs.replace(
+            study, parties=tuple(_with_gaps(card, declared.treatment.name) for card in study.parties)
+        )
     plan = model.compile(study)
-    if method_of(plan) not in _SHRUNK:
+    if method_of(plan) in _SHRUNK:
+        full = "refinement" if study.model == "bayes" else "newton"
+        plan = model.compile(msgspec.structs.replace(study, parameters={**study.parameters, "method": full}))
+    if not left_out:
         return plan
-    full = "refinement" if study.model == "bayes" else "newton"
-    return model.compile(msgspec.structs.replace(study, parameters={**study.parameters, "method": full}))
+    return replace(plan, design=replace(plan.design, layout=replace(plan.design.layout, left_out=left_out)))
+
+
+def _with_gaps(card: Card, name: str) -> Card:
+    """Return a party's card in which the values of this column may be missing, and leave their rows out."""
+    columns = (msgspec.structs.replace(c, missing=COMPLETE) if c.name == name else c for c in card.columns)
+    return msgspec.structs.replace(card, columns=tuple(columns))
 
 
 def method_of(plan: Plan) -> str:

@@ -37,6 +37,7 @@ from unpooled.protocol.messages import Array
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm
 from unpooled.schedules import table
+from unpooled.totals.whole_rows import limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -252,9 +253,25 @@ def line(result: EffectResult, one: EffectNumber, name: str, *, tested: bool = F
     )
 
 
-def foot(plan: Plan, result: EffectResult) -> tuple[str, ...]:  # noqa: ARG001 - as every model's
+def foot(plan: Plan, result: EffectResult) -> tuple[str, ...]:
     """Return what the table does not say by itself."""
-    return (*_said(result), f"rows of {', '.join(result.participants)}" if result.participants else "nothing else was asked")
+    return (
+        *_said(result),
+        *_left_out(plan.design.declared, result),
+        f"rows of {', '.join(result.participants)}" if result.participants else "nothing else was asked",
+    )
+
+
+def _left_out(declared: DeclaredEffect, result: EffectResult) -> Iterator[str]:
+    """Whom the effect is of, where people without some values are left out."""
+    if not declared.left_out:
+        return
+    names = listed([column.name for column in declared.left_out])
+    yield (
+        f"people without a value of {names} are left out, and {result.rows} are left by a noisy count: it is the effect among people whose values are on "
+        "record, right if, given arm and covariates, whether they are does not depend on the outcome"
+    )
+    yield from limits_of(declared.left_out)
 
 
 def _said(result: EffectResult) -> Iterator[str]:

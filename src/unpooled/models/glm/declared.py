@@ -45,7 +45,7 @@ from unpooled.models.glm.families import (
     check_family,
 )
 from unpooled.models.glm.rows import Responses
-from unpooled.privacy.declared import OverParties, TableConfidence, says
+from unpooled.privacy.declared import ExpectedMissing, OverParties, TableConfidence, says
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.schedules import table
 from unpooled.totals.weights import weighting_of
@@ -422,6 +422,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
         ),
     ] = GlmMethod.AUTO
     max_passes: MaxPasses = MOST_PASSES
+    expected_missing: ExpectedMissing = 0.0
     confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT

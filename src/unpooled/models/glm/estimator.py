@@ -41,7 +41,7 @@ from unpooled.privacy.bounds import Bounds, Column
 from unpooled.privacy.classes import Classes
 from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
-from unpooled.privacy.table import Table
+from unpooled.privacy.table import Table, as_column, gaps_of
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, given_weights
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Followed:
 
 
 def times_and_events(y: Any, event: Any) -> tuple[Vector, Vector]:  # noqa: ANN401 - array-likes
-    """Times and events (0 or 1) as callers give them: two arrays, or one whose records are (event, time)."""
+    """Times and events (0 or 1, nan where they are missing) as callers give them: two arrays, or one whose records are (event, time)."""
     given = np.asarray(y)
     if given.dtype.names is not None:
         if len(given.dtype.names) != 2 or event is not None:  # noqa: PLR2004
@@ -140,12 +140,16 @@ def times_and_events(y: Any, event: Any) -> tuple[Vector, Vector]:  # noqa: ANN4
             "survival needs to know who had the event: event= with one truth value for each time, or a structured y"
         )
     happened = np.asarray(event)
+    given, happened = (
+        as_column(name, one) if one.dtype.kind == "O" and one.ndim == 1 else one
+        for name, one in (("y", given), ("event", happened))
+    )
     if happened.shape != given.shape or happened.ndim != 1:
         raise DataError("y and event have one time and one truth value for every row")
-    if happened.dtype.kind not in "biuf" or not np.isin(happened, (0, 1)).all():
+    if happened.dtype.kind not in "biuf" or not (np.isin(happened, (0, 1)) | gaps_of(happened)).all():
         raise DataError("event holds True and False, or 1 and 0, and nothing else")
     times = given.astype(np.float64)
-    if not np.isfinite(times).all() or (times < 0).any():
+    if np.isinf(times).any() or (times < 0).any():
         raise DataError("times are finite numbers from 0 on")
     return times, happened.astype(np.float64)
 
@@ -439,12 +443,13 @@ class PrivateGLM(Earlier, _GlmPredictions):
         declared = super()._declared(names, table)
         if self._classifies:
             if y is not None:
+                y = y[~gaps_of(y)]
                 check_classification_targets(y)
             classes = Classes.given(
                 self._classes_of_response(self.classes), y, warn=self._warns, several=self.family == MULTINOMIAL
             )
             more = (CLASSES,) if classes.derived else ()
-            response = Column(RESPONSE, categories=classes.texts)
+            response = Column(RESPONSE, categories=classes.texts, missing=self._gap_in_response)
             return replace(declared, classes=classes, response=response, derived=(*declared.derived, *more))
         given = self._range_of_response(self.y_bounds)
         if given is None and y is None:
@@ -460,13 +465,15 @@ class PrivateGLM(Earlier, _GlmPredictions):
         """Return the declared range of the response; one that is read off the data begins where the family's does."""
         given = self._range_of_response(self.y_bounds)
         if given is None and y is not None:
+            y = y[~gaps_of(y)]
+            y = y if y.size else np.ones(1)  # all are missing
             if not np.isfinite(y).all() or y.min() < 0 or (self.family in POSITIVE and y.min() <= 0):
                 msg = f"Some value(s) of y are out of the valid range of the {self.family} family"
                 raise DataError(msg)
             low = float(y.min()) if self.family in POSITIVE else 0.0
             given = (low, max(float(y.max()), low + 1.0))
             Bounds.given(None, Table({RESPONSE: y}), warn=self._warns and self.bounds is not None)
-        return self._known(replace(Bounds.given(given, None), missing="refuse").columns([RESPONSE])[0])
+        return self._known(replace(Bounds.given(given, None), missing=self._gap_in_response).columns([RESPONSE])[0])
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         assert declared.response is not None
@@ -476,7 +483,7 @@ class PrivateGLM(Earlier, _GlmPredictions):
             if bounds is not None
         ]
         extra += check_weights_bounds(self.weights_bounds)
-        extra += [Column(EVENT, 0.0, 1.0)] if self.family == SURVIVAL else []
+        extra += [Column(EVENT, 0.0, 1.0, missing=self._gap_in_response)] if self.family == SURVIVAL else []
         columns = (*declared.columns, *extra, declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) and self.method == GlmMethod.MOMENTS else None
         parameters = self._says(
@@ -524,6 +531,7 @@ class PrivateGLM(Earlier, _GlmPredictions):
         happened = None
         if self.family == SURVIVAL:
             y, happened = times_and_events(y, event)
+            self._without_gaps(happened)  # whether there was an event may be missing where the time may
         elif event is not None:
             raise UsageError("event goes with the survival family")
         table, labels = self._read(X, y, y_numeric=not self._classifies)

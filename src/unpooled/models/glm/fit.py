@@ -661,6 +661,7 @@ def _result(
     names, confidence = design.layout.names, design.parameters.confidence
     shape, p = fit.shape, len(names)
     told: dict[str, tuple[float | None, float | None, bool]] = {}
+    newton = newton.untold() if newton is not None and fit.next_to_none else newton
     if newton is not None:  # of coefficients that have a value of their own
         found = wald_lines(newton.names, *newton.own, confidence)
         sure = newton.determined(np.eye(len(found))).tolist()
@@ -696,4 +697,5 @@ def _result(
         fit.common,
         fit.crowded,
         None if fit.whole is None else fit.whole.result(fit, fit.alone),
+        fit.next_to_none,
     )

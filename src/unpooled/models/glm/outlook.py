@@ -267,7 +267,7 @@ def outlook(
         free,
         "deviance of new rows / deviance of the base rate",
         ", ".join(words),
-    )
+    ).with_gaps(study, design.layout.left_out)
 
 
 def _count(design: GlmDesign) -> int:

@@ -74,7 +74,18 @@ from unpooled.totals.rounds import passes_note, plan_of_totals, strength, totals
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, DESCENT, no_settings, rows_counted
 from unpooled.totals.weights import WEIGHTS, weights_added_up
-from unpooled.totals.whole_rows import WholeRows, leaving_out, marked_rows, modelled, needed, whole_rows
+from unpooled.totals.whole_rows import (
+    WholeRows,
+    filled_note,
+    leaving_out,
+    marked_rows,
+    modelled,
+    needed,
+    notes_of,
+    refuse_filled,
+    refuse_limit,
+    whole_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -381,6 +392,8 @@ def _schedule(
         if method is GlmMethod.MEAN:
             raise UsageError("method 'mean' is the base rate: it goes without fit_intercept=False")
         found = schedule_of(GlmMethod.GRADIENT, k, columns, most, calibrates=calibrates)
+    if goal is Goal.TABLE:
+        refuse_filled(layout.declared)
     check_goal(goal, prospect, found.method, found.method is GlmMethod.NEWTON)
     return found
 
@@ -396,6 +409,9 @@ def design_of(study: Study) -> GlmDesign:
     first = study.one_card_for_all()
     _check(parameters)
     rows = sum(card.rows for card in study.parties)
+    for column in first.columns:
+        if column.name in {parameters.response, parameters.event}:
+            refuse_limit(column)
     responses = responses_of(parameters, {column.name: needed(column) for column in first.columns}, rows)
     _check_rows(parameters, responses)
     aggregation = aggregation_of(study, parameters.tolerate, parameters.nodes)
@@ -531,6 +547,8 @@ def compile_plan(study: Study) -> Plan:
     notes = (
         *filter(None, (design.untabled,)),
         *passes_note(design.schedule.method, passes),
+        *notes_of(design.layout.left_out, study),
+        *filled_note(design.parameters.goal, design.layout.declared),
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM, **gaps.NOTES}),
     )
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)

@@ -77,6 +77,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     crowded: tuple[str, ...] = ()
     #: What the study tells of which rows are whole; None where that is not modelled.
     whole: WholeRowsModel | None = None
+    #: Why no line follows from so few whole rows; empty where lines may.
+    few: str = ""
 
 
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
@@ -177,7 +179,7 @@ BALANCED = (
 def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
-    yield from sentences(design.layout.left_out, design.layout.declared)
+    yield from sentences(design.layout.left_out, design.layout.declared, result.few)
     if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance].partition(" (")[0] if result.whole is not None else ASSUMED[design.covariance]

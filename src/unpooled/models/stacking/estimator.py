@@ -32,7 +32,7 @@ from unpooled.linear.goals import Goal
 from unpooled.models import load
 from unpooled.models.stacking.declared import AUTO, MULTINOMIAL, SHORTEN, Meta, Parameters
 from unpooled.models.stacking.stacked import StackedClassifier, StackEstimator, released_weights
-from unpooled.privacy.bounds import Bounds, Column
+from unpooled.privacy.bounds import COMPLETE, Bounds, Column
 from unpooled.privacy.declared import OverParties, says
 from unpooled.privacy.origin import PRIOR, SOURCE
 from unpooled.privacy.plan import AGGREGATION, Card, Plan, Study
@@ -127,6 +127,11 @@ class _PooledLogistic(Tabled, StackEstimator):
     # --- which way -------------------------------------------------------------------------------------------------------
 
     @property
+    def _leaves_out(self) -> bool:
+        """Rounds can, and are chosen where the declarations ask for it."""
+        return True
+
+    @property
     def _of_perturbation(self) -> list[str]:
         """Return the parameters in use that mean something for objective perturbation alone."""
         used = {
@@ -150,6 +155,7 @@ class _PooledLogistic(Tabled, StackEstimator):
             msg = f"method is one of {', '.join(_METHODS)}, not {self.method!r}"
             raise UsageError(msg)
         own, several = self._of_perturbation, len(rows) > 1
+        gaps = COMPLETE in {self._gap_in_response, *(column.missing for column in declared.columns)}
         if several and (self.method == PERTURBATION or own):
             msg = (
                 f"{', '.join(own) or 'perturbation'}: for the rows of one party alone. Rows of several sites are pooled by "
@@ -160,12 +166,12 @@ class _PooledLogistic(Tabled, StackEstimator):
             self._check_formula(text, several=several)
         free = math.isinf(self.epsilon)
         pure = not self.delta and not free
-        if self.method == PERTURBATION or (self.method == AUTO and not several and (own or pure or free)):
+        if self.method == PERTURBATION or (self.method == AUTO and not several and (own or pure or (free and not gaps))):
             return self._perturbed(sum(rows.values()), declared)
         assert declared.classes is not None
         # Moments tell the direction of one linear predictor, and of declared columns.
         no_moments = declared.classes.labels.size > 2 or self._formula_parameter  # noqa: PLR2004
-        if self.method == AUTO and not several and no_moments and self._of_lengths:
+        if self.method == AUTO and not several and no_moments and self._of_lengths and not gaps:
             return self._perturbed(sum(rows.values()), declared)
         method = (MOMENTS if self._of_lengths else ROUNDS) if self.method == AUTO else self.method
         wrong = own + (self._of_lengths if method == ROUNDS else [])
@@ -176,7 +182,12 @@ class _PooledLogistic(Tabled, StackEstimator):
             msg = f"{method} need a delta: pass delta=1e-5, or a smaller one; a pure promise is kept at one party alone"
             raise UsageError(msg)
         study = self._pooled(rows, declared, method)
-        if self.method == AUTO and not several and load(_POOLED).compile(study).design.schedule.method == _BASE_RATE:
+        if (
+            self.method == AUTO
+            and not several
+            and not gaps
+            and load(_POOLED).compile(study).design.schedule.method == _BASE_RATE
+        ):
             return self._perturbed(sum(rows.values()), declared)
         return study
 
@@ -193,6 +204,10 @@ class _PooledLogistic(Tabled, StackEstimator):
 
     def _perturbed(self, rows: int, declared: Declared) -> Study:
         """Return one perturbed fit to the rows of one party."""
+        if COMPLETE in {self._gap_in_response, *(column.missing for column in declared.columns)}:
+            raise UsageError(
+                "objective perturbation leaves no rows out: missing = 'complete' goes with method 'rounds' and a delta, without parameters of perturbation"
+            )
         weights = self._drawn_to(self.prior)
         cards = cards_of({ALL: declared.names}, declared, rows)
         # A study without weights says so by the former name, by which its hash is known.
@@ -202,7 +217,8 @@ class _PooledLogistic(Tabled, StackEstimator):
     def _pooled(self, rows: Mapping[str, int], declared: Declared, method: str) -> Study:
         """Rounds over the totals of all sites, or moments first."""
         assert declared.classes is not None
-        columns = (*declared.columns, Column(RESPONSE, categories=declared.classes.texts))
+        response = Column(RESPONSE, categories=declared.classes.texts, missing=self._gap_in_response)
+        columns = (*declared.columns, response)
         several = declared.classes.labels.size > 2  # noqa: PLR2004 - two classes have one linear predictor
         parameters: dict[str, Any] = {
             "response": RESPONSE,

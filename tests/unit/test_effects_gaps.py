@@ -1,0 +1,245 @@
+"""Effects of people of whom some values are missing: they are left out of both models and of every sum, and no unit moves a sum farther than planned."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from treated import KNOWN, people, study
+
+import unpooled
+from unpooled import Bounds
+from unpooled.audit.replay import Report, replay
+from unpooled.errors import DataError, UsageError
+from unpooled.models import load
+from unpooled.models.effects import plan as effects
+from unpooled.models.effects.sums import Pieces
+from unpooled.privacy.bounds import Column
+from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.table import Table
+from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.totals.total import COUNT
+from unpooled.totals.whole_rows import moved
+
+N = 6000
+ESTIMATORS = ("aipw", "iptw", "g-formula", "partial")
+
+
+def with_gaps(data: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
+    """People of whom one column each of several is missing, the outcome only of older ones; and who is whole."""
+    rng, n = np.random.default_rng(3), len(data["age"])
+    gone = {"age": 0.1, "ward": 0.05, "arm": 0.05, "stay": 0.2 * (data["age"] > 50)}
+    lost = {name: rng.random(n) < share for name, share in gone.items()}
+    held = dict(data)
+    for name, own in lost.items():
+        numbers = data[name].dtype.kind == "f"
+        held[name] = np.where(own, np.nan if numbers else None, data[name] if numbers else data[name].astype(object))
+    return held, ~np.logical_or.reduce(list(lost.values()))
+
+
+def fitted(data: dict[str, Any], estimator: str, epsilon: float = math.inf, **given: Any) -> unpooled.TreatmentEffect:
+    asked = {"outcome": "stay", "bounds": Bounds(KNOWN, missing="complete"), "covariates": ["age", "ward"]} | given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return unpooled.TreatmentEffect("arm", estimator=estimator, epsilon=epsilon, random_state=0, **asked).fit(data)
+
+
+# --- what it is ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_without_noise_it_is_the_effect_among_whole_people(estimator: str) -> None:
+    data = people(N)
+    held, whole = with_gaps(data)
+    found = fitted(held, estimator)
+    alone = fitted({name: values[whole] for name, values in data.items()}, estimator, bounds=KNOWN)
+    assert found.effect_ is not None
+    assert alone.effect_ is not None
+    assert found.effect_.estimate == pytest.approx(alone.effect_.estimate, abs=2e-4)
+    assert found.effect_.std_error == pytest.approx(alone.effect_.std_error, rel=1e-3)
+    assert found.result_.rows == whole.sum()
+    said = str(found.summary())
+    assert f"people without a value of age, ward, arm, stay are left out, and {whole.sum()} are left" in said
+    assert "the effect among people whose values are on record" in said
+    assert "left out" not in str(alone.summary())
+
+
+def test_the_effect_on_the_treated_and_survival_leave_people_out_too() -> None:
+    data = people(N)
+    held, whole = with_gaps(data)
+    rng = np.random.default_rng(5)
+    times = {"time": np.clip(rng.exponential(4, N), 0, 6), "left": (rng.random(N) < 0.7).astype(float)}
+    known = KNOWN | {"time": (0, 6), "left": (0, 1)}
+    gone = {"time": np.where(rng.random(N) < 0.1, np.nan, times["time"]), "left": times["left"]}
+    there = whole & ~np.isnan(gone["time"])
+    for asked, one, other in (
+        ({"estimand": "ATT"}, held, {name: values[whole] for name, values in data.items()}),
+        (
+            {"outcome": "time", "family": "survival", "event": "left", "horizon": 3.0},
+            {name: values for name, values in held.items() if name != "stay"} | gone,
+            {name: values[there] for name, values in (data | times).items() if name != "stay"},
+        ),
+    ):
+        about = {name: known[name] for name in one}
+        if "time" in one:
+            whole_here = ~(np.isnan(one["age"]) | np.isnan(one["time"]))
+            whole_here &= np.array([w is not None and a is not None for w, a in zip(one["ward"], one["arm"], strict=True)])
+            other = {name: values[whole_here] for name, values in (data | times).items() if name != "stay"}  # noqa: PLW2901
+        found = fitted(one, "aipw", bounds=Bounds(about, missing="complete"), **asked).effect_
+        alone = fitted(other, "aipw", bounds=about, **asked).effect_
+        assert found is not None
+        assert alone is not None
+        assert found.estimate == pytest.approx(alone.estimate, abs=1e-3)
+
+
+def test_what_the_effect_does_not_read_may_be_missing() -> None:
+    held, _ = with_gaps(people(N))
+    found = fitted(people(N) | {"age": held["age"]}, "aipw", covariates=["ward"])
+    assert found.result_.rows == N
+    assert "people without a value of ward, arm, stay are left out" in str(found.summary())
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_with_noise_it_is_near_and_its_error_says_so(estimator: str) -> None:
+    held, whole = with_gaps(people(N))
+    found = fitted(held, estimator, 8.0)
+    assert found.effect_ is not None
+    assert abs(found.effect_.estimate + 2) < 5 * found.effect_.std_error < 2
+    assert abs(found.result_.rows - whole.sum()) < 100
+
+
+@pytest.mark.parametrize("estimator", ["aipw", "partial"])
+def test_of_hardly_anybody_there_is_no_effect_and_the_reason_is_said(estimator: str) -> None:
+    data = people(N)
+    data["stay"] = np.where(np.random.default_rng(0).random(N) < 0.97, np.nan, data["stay"])
+    found = fitted(data, estimator, 8.0)
+    assert found.effect_ is None
+    assert "rows had all columns" in found.result_.why or "has no result" in found.result_.why
+    nobody = fitted(data | {"stay": np.full(N, np.nan)}, estimator, 8.0)
+    assert nobody.effect_ is None
+    assert "not identified" in nobody.result_.why or "has no result" in nobody.result_.why
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------------
+
+
+def test_other_rules_for_treatment_and_outcome_and_no_rule_at_all_are_refused() -> None:
+    held, _ = with_gaps(people(N))
+    for rule in ("absent", "indicator"):
+        with pytest.raises(UsageError, match=r"must not be missing: declare missing = \"complete\""):
+            fitted(held, "aipw", bounds=Bounds(KNOWN, missing={"stay": rule}))
+    with pytest.raises(DataError, match="declare missing = 'complete'"):
+        fitted(held, "aipw", bounds=KNOWN)
+    gone = fitted(
+        held,
+        "aipw",
+        bounds=Bounds(KNOWN, missing={"age": "indicator", "ward": "absent", "arm": "complete", "stay": "complete"}),
+    )
+    assert "people without a value of arm, stay are left out" in str(gone.summary())
+
+
+# --- reach -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_a_person_who_appears_moves_a_sum_no_farther_than_one_who_is_replaced(adjacency: Adjacency) -> None:
+    """E.1 with B.20, by brute force: rows, and nothing, on a grid of contributions."""
+    for count in (1, 2):
+        pieces = Pieces("sums", count, 500)
+        made = {how: pieces.vector(1.0, how) for how in Adjacency}
+        vector = moved(made[adjacency], made, adjacency)
+        widths = np.concatenate([np.full(block.size, block.width) for block in vector.blocks])
+        t = np.linspace(-1, 1, 41)
+        rows = [
+            pieces.added_up([np.array([x]) if arm == own else np.zeros(1) for own in range(count)])
+            for x in t
+            for arm in range(count)
+        ]
+        nothing = np.zeros_like(rows[0])
+        pairs = (
+            itertools.combinations([*rows, nothing], 2)
+            if adjacency is Adjacency.REPLACE
+            else ((row, nothing) for row in rows)
+        )
+        farthest = max(float(np.linalg.norm((a - b) / widths)) for a, b in pairs)
+        assert 0.99 * vector.reach[Unit.RECORD].distance < farthest <= vector.reach[Unit.RECORD].distance * (1 + 1e-9)
+        assert vector.reach[Unit.ATTRIBUTE].distance >= max(one.reach[Unit.RECORD].distance for one in made.values())
+
+
+@pytest.mark.guarantee
+def test_every_part_counts_the_people_who_are_left_and_reads_the_same_ones() -> None:
+    asked = study({"estimator": "aipw"})
+    columns = tuple(
+        Column(c.name, c.low, c.high, c.categories, "complete" if c.name == "stay" else "refuse")
+        for c in asked.parties[0].columns
+    )
+    cards = tuple(Card(card.name, card.rows, columns) for card in asked.parties)
+    plan = effects.compile_plan(Study("effects", cards, 1.0, 1e-6, derived=(), parameters=asked.parameters))
+    plain = effects.compile_plan(asked)
+    table = Table(
+        {"age": [30.0, 40.0], "ward": ["a", "b"], "arm": ["old", "new"], "stay": [1.0, np.nan], "left": [0.0, 0.0]}
+    )
+    for design in (plan.design, *(part.design for part in plan.parts.values())):
+        assert design.totals[COUNT].gaps
+        assert design.seen(table).names
+        assert [block[0].size for block in design.seen(table).blocks(("age",))] == [1]
+    assert COUNT not in plain.design.totals
+
+
+def audited(parameters: dict[str, Any], unit: str, adjacency: str, rounds: int = 2) -> Report:
+    rng = np.random.default_rng(1)
+    columns = (
+        Column("x", -1, 1, missing="complete"),
+        Column("arm", categories=("old", "new"), missing="complete"),
+        Column("y", -1, 1, missing="complete"),
+    )
+
+    def values() -> dict[str, Any]:
+        words = np.array(["old", "new", None], dtype=object)
+        own = {name: np.where(rng.random(6) < 0.3, np.nan, rng.uniform(-1, 1, 6)) for name in ("x", "y")}
+        return {"x": own["x"], "arm": words[rng.integers(0, 3, 6)], "y": own["y"]}
+
+    tables = {name: Table(values()) for name in ("p", "q")}
+    cards = tuple(Card(name, 6, columns) for name in tables)
+    own = {"response": "y", "treatment": "arm", "covariates": "x", "max_passes": 9, **parameters}
+    asked = Study(
+        "effects",
+        cards,
+        1.0,
+        1e-5,
+        unit=unit,
+        adjacency=adjacency,
+        trust={"aggregation": "trusted"},
+        parameters=own,
+        derived=(),
+    )
+    return replay(load("effects"), asked, tables, registry=load, rounds=rounds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_effects_with_gaps_are_audited_in_every_unit(estimator: str, adjacency: str) -> None:
+    """Theorem B.20 with E.1 to E.4: pairs of data in which people become whole, or lose a value."""
+    for unit in ROWWISE:
+        report = audited({"estimator": estimator}, str(unit), adjacency)
+        assert report.passed, str(report)
+
+
+@pytest.mark.slow
+def test_a_part_that_takes_no_note_of_gaps_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The propensity reads no outcome, and who has none is left out of it: a plan in which that moves nothing is broken."""
+    monkeypatch.setattr(
+        effects, "_with_gaps", lambda card, _: Card(card.name, card.rows, tuple(_plain(c) for c in card.columns))
+    )
+    assert not audited({"estimator": "aipw"}, "attribute", "zero-out", 3).passed
+
+
+def _plain(column: Column) -> Column:
+    return Column(column.name, column.low, column.high, column.categories)
