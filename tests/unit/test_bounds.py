@@ -89,7 +89,7 @@ def test_no_value_however_wild_leaves_the_ball(norm: float, value: float) -> Non
         ({"categories": ("a", "a")}, "each once"),
         ({"categories": ("a", "b"), "low": 0.0}, "not both"),
         ({"categories": ("a", "b"), "high": 0.0}, "not both"),
-        ({"low": 0.0, "high": 1.0, "missing": "zero"}, "refuse, complete, absent, indicator"),
+        ({"low": 0.0, "high": 1.0, "missing": "zero"}, "refuse, complete, model, absent, indicator"),
     ],
 )
 def test_a_declaration_that_bounds_nothing_is_refused_and_named(arguments: dict, words: str) -> None:
