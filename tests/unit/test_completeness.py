@@ -28,7 +28,7 @@ from unpooled.models.glm.completeness import Influence, Tilt, tilt_of
 from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.rows import SCORE
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.plan import Card, Household, Study
+from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.totals.whole_rows import WHOLE, MarkedRows, marked_rows
@@ -138,18 +138,14 @@ def test_a_formula_and_sites_are_in_the_model_of_which_rows_are_whole() -> None:
     assert [found[name].estimate for name in ("x1", "ward: b - a", "x2")] == pytest.approx(wanted[[0, 1, 5]], abs=1e-5)
 
 
-def test_columns_that_are_left_out_plainly_are_columns_of_the_model() -> None:
-    """The two rules together: rows without a ward are nowhere, and the model is of the others."""
+@pytest.mark.guarantee
+def test_columns_that_are_left_out_plainly_do_not_go_with_it() -> None:
+    """How many rows have a ward no release counts, and the model of the others would begin from a wrong share."""
     ward = WARD.copy()
     ward[RNG.random(N) < 0.1] = None
-    there = np.array([w is not None for w in ward])
     bounds = Bounds(RANGES, missing={"x2": "model", "ward": "complete"})
-    seen = np.column_stack([X1, ward == "b", ward == "c"]).astype(float)[there]
-    wanted, _ = directly(seen, X2[there, None], ILL[there].astype(float), WHOLE_ROWS[there])
-    fit = logistic(FRAME.assign(ward=ward), bounds=bounds)
-    found = lines(fit)
-    assert [found[name].estimate for name in ("x1", "ward: b - a", "x2")] == pytest.approx(wanted[[0, 1, 3]], abs=1e-5)
-    assert "rows without a value of ward are left out" in str(fit.summary())
+    with pytest.raises(UsageError, match=r'goes without "complete" for ward: declare "complete"'):
+        logistic(FRAME.assign(ward=ward), bounds=bounds)
 
 
 def test_all_columns_may_have_gaps() -> None:
@@ -481,19 +477,13 @@ def test_what_has_no_proof_or_no_errors_is_refused_by_name(given: dict[str, Any]
 
 
 @pytest.mark.guarantee
-def test_households_are_taken_where_rows_are_independent() -> None:
+def test_ids_with_several_rows_are_refused() -> None:
+    """Not every id has all of its rows, so their number is no number of rows of which a share is whole."""
     ids = np.repeat(np.arange(N // 2), 2)
-    with pytest.raises(UsageError, match="covariance is 'cluster'"):
+    with pytest.raises(UsageError, match="goes without several rows of an id"):
         PrivateGLM(
             "logistic", epsilon=1.0, bounds=BOUNDS, classes=(0, 1), method="newton", unit="household", rows_per_household=2
         ).fit(FRAME, ILL, unit_id=ids)
-    study, _ = small("record", "replace")
-    cards = tuple(Card(card.name, 6, card.columns, household=Household("id", 3, 2)) for card in study.parties)
-    own = study.parameters | {"covariance": "model"}
-    planned = load("glm").compile(study_of(cards, "household", parameters=own))
-    alone = load("glm").compile(study)
-    far, one = (p.design.totals["influence"].reach for p in (planned, alone))
-    assert far[Unit.HOUSEHOLD].distance >= 2 * one[Unit.RECORD].distance
 
 
 @pytest.mark.guarantee

@@ -17,7 +17,7 @@ from unpooled import Bounds, PrivateGLM, PrivateLinearRegression
 from unpooled.audit.replay import replay
 from unpooled.errors import UsageError
 from unpooled.estimation.outlook import in_range
-from unpooled.linear.layout import MomentsLayout
+from unpooled.linear.layout import MomentsLayout, symmetric
 from unpooled.linear.scales import CountedScales
 from unpooled.linear.standard import Scales
 from unpooled.models import load
@@ -28,6 +28,7 @@ from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.study.made_up import Truth
 from unpooled.study.sniff import declaration
 from unpooled.totals.total import Total
+from unpooled.totals.whole_rows import needed
 
 WIDE = Column("crp", 0.0, 500.0, typical=(12.0, 8.0))
 Y = Column("y", 0.0, 1000.0, typical=(50.0, 10.0))
@@ -57,6 +58,9 @@ def test_typical_values_are_a_centre_inside_the_range_and_a_deviation() -> None:
     ):
         with pytest.raises(UsageError, match="typical is"):
             Column("crp", 0.0, 500.0, typical=typical)
+    for rule in ("absent", "indicator"):
+        with pytest.raises(UsageError, match=r"goes with missing = .complete."):
+            Column("crp", 0.0, 500.0, missing=rule, typical=(12.0, 8.0))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a column of categories has none"):
         Column("g", categories=("u", "v"), typical=(1.0, 1.0))
 
@@ -132,15 +136,15 @@ def test_a_release_that_says_nothing_leaves_what_is_typical() -> None:
 @pytest.mark.parametrize("kind", [Scales, CountedScales])
 def test_no_person_moves_the_sums_farther_than_planned(kind: type[Scales], adjacency: Adjacency) -> None:
     """Theorem B.21, by brute force over the corners of every column, its usual part, its typical centre, and no value."""
-    for rule in ("refuse", "absent", "indicator"):
-        column = Column("crp", 0.0, 500.0, missing=rule, typical=(12.0, 8.0))  # type: ignore[arg-type]
-        scales = kind(MomentsLayout.of((column, Column("g", categories=("u", "v")), Y), "y", 1))
+    for column in (WIDE, Column("crp", 0.0, 500.0, missing="complete", typical=(12.0, 8.0))):
+        scales = kind(MomentsLayout.of((needed(column), Column("g", categories=("u", "v")), Y), "y", 1))
         vector = scales.vector(1.0, adjacency)
         size = np.concatenate([np.full(block.size, block.width) for block in vector.blocks])
-        values = [0.0, 12.0, 18.0, 36.0, 250.0, 500.0] + ([] if rule == "refuse" else [math.nan])
         people = [
             Table({"crp": [a], "g": [g], "y": [b]})
-            for a, g, b in itertools.product(values, ("u", "v"), (0.0, 20.0, 50.0, 80.0, 1000.0))
+            for a, g, b in itertools.product(
+                (0.0, 12.0, 18.0, 36.0, 250.0, 500.0), ("u", "v"), (0.0, 20.0, 50.0, 80.0, 1000.0)
+            )
         ]
         moved = [scales.statistic(one) / size for one in people]
         nobody = np.zeros(size.size)
@@ -155,7 +159,7 @@ FEW = (Column("crp", 0.0, 500.0, typical=(12.0, 8.0)), Column("g", categories=("
 def small(model: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table]]:
     rng = np.random.default_rng(1)
     response = Y if model == "bayes" else Column("y", categories=("n", "j"))
-    marked = Column("crp", 0.0, 500.0, missing="indicator", typical=(12.0, 8.0))
+    marked = Column("crp", 0.0, 500.0, missing="complete", typical=(12.0, 8.0))
     tables = {
         name: Table(
             {
@@ -202,6 +206,28 @@ def test_values_that_are_not_cut_to_their_usual_part_are_caught(monkeypatch: pyt
     assert not replay(load("bayes"), asked, tables, registry=load, rounds=1).passed
 
 
+@pytest.mark.parametrize("centre", [200.0, 60.0])
+def test_values_that_are_not_typical_at_all_take_the_rest_of_the_range(centre: float) -> None:
+    """Cut at one end of the usual part, they would seem to vary by next to nothing."""
+    scales = Scales(MomentsLayout.of((Column("crp", 0.0, 500.0, typical=(centre, 5.0)), Y), "y", N))
+    table = Table({"crp": FRAME["crp"].to_numpy(), "y": RESPONSE})
+    total = scales.statistic(table).astype(float)
+    standard = scales.decode(Total(total, np.zeros(total.size), ("p",)), N)
+    low, high = (250 + 250 * (standard.middle[0] + side * standard.width[0]) for side in (-1, 1))
+    assert low == pytest.approx(0.0)
+    assert high == pytest.approx(centre - 15.0)
+
+
+def test_without_a_constant_what_is_typical_is_the_distance_from_nothing() -> None:
+    assert symmetric(WIDE) == Column("crp", -500.0, 500.0, typical=(0.0, math.hypot(12.0, 8.0)))
+
+
+def test_a_formula_keeps_what_is_typical_of_a_column_as_it_is() -> None:
+    columns = (WIDE, Column("age", 18, 100, typical=(60.0, 12.0)), Y)
+    made = MomentsLayout.of(columns, "y", N, formula="y ~ crp + log(age)")
+    assert [c.typical for c in made.features] == [(12.0, 8.0), None]
+
+
 # --- what they are for -----------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +241,7 @@ def fitted(epsilon: float, typical: dict[str, tuple[float, float]] | None, seed:
 
 def test_without_noise_typical_values_change_no_line() -> None:
     plain, known = (fitted(math.inf, t, 0).summary() for t in (None, {"crp": (12, 8), "y": (50, 10)}))
-    wrong = fitted(math.inf, {"crp": (28, 1.6), "y": (30, 2)}, 0).summary()
+    wrong = fitted(math.inf, {"crp": (28, 1.6), "y": (50, 10)}, 0).summary()
     for line, *others in zip(plain.terms, known.terms, wrong.terms, strict=True):
         for other in others:
             assert other.estimate == pytest.approx(line.estimate, abs=line.std_error)

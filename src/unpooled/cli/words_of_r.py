@@ -42,11 +42,16 @@ def _dictionary(found: re.Match[str]) -> str:
     return "list(" + re.sub(r"([\x00\w]+): ", r"\1 = ", found[1]) + ")"
 
 
+def _rule(found: re.Match[str]) -> str:
+    return f"In R: missing = {found[3] or f'c({found[1]} = {found[2]})'}"
+
+
 Forms: TypeAlias = "list[tuple[str, str | Callable[[re.Match[str]], str]]]"
 #: The forms, tried in this order: a pattern, and what it becomes. Quoted words are places in them (\x00 3 \x00).
 FORMS: Forms = [
     # --- whole phrases that mean something else in R, or nothing
     (r"bounds=Bounds\(low=\.\.\., high=\.\.\.\)", "bounds = list(age = c(0, 110), ...)"),
+    (r"In Python: bounds=Bounds\(\.\.\., missing=(?:\{(.+?): (\x00\d+\x00)\}|(\x00\d+\x00))\)", _rule),
     (r"bounds=Bounds\(norm=\.\.\.\)", "norm = R"),
     (r"as in Bounds\((\{.*\})\)", r"as in bounds = \1"),
     (r"Bounds, a pair \(low, high\) or a mapping from column names", "a range c(low, high) or a list by column names"),

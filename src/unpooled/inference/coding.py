@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
@@ -200,6 +201,13 @@ class Feature:
     at: int = -1
 
 
+def _as_it_is(column: DerivedColumn, declared: dict[str, Column]) -> Column:
+    """Return the declaration of a derived column, with what is typical of it where it is a declared column as it is."""
+    own = declared.get(column.name)
+    same = own is not None and column.sources == {column.name} and (column.low, column.high) == (own.low, own.high)
+    return msgspec.structs.replace(column.declared, typical=own.typical) if own is not None and same else column.declared
+
+
 @dataclass(frozen=True)
 class FormulaColumns:
     """The features of a formula over declared columns."""
@@ -218,7 +226,7 @@ class FormulaColumns:
             marks = column.recipe.marks
             whole = len(column.cells) == 1 and not column.number and not marks
             if not whole:
-                found.append(Feature(column.declared, (self._term(column),), at=at))
+                found.append(Feature(_as_it_is(column, declared), (self._term(column),), at=at))
                 continue
             ((name, level),) = column.cells
             if level != labels[name].levels[0]:

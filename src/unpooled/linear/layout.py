@@ -380,11 +380,12 @@ class MomentsLayout:
 
 
 def symmetric(column: Column) -> Column:
-    """Return the column with a range that has 0 in its middle; without a constant nothing can be centred."""
+    """Return the column with a range that has 0 in its middle; without a constant nothing can be centred, and what is typical is the distance from 0."""
     if column.categories is not None:
         return column
     end = max(abs(end) for end in column.range)
-    return msgspec.structs.replace(column, low=-end, high=end)
+    typical = None if column.typical is None else (0.0, min(math.hypot(*column.typical), end))
+    return msgspec.structs.replace(column, low=-end, high=end, typical=typical)
 
 
 def blocks_of(widths: Row) -> tuple[Block, ...]:

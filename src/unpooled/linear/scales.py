@@ -143,9 +143,11 @@ class CountedScales(Scales):
 
     def _in_half_ranges(self, at: int, law: tuple[float, ...]) -> tuple[float, ...]:
         """Return a law of the usual part of a column in half ranges."""
-        centre, unit = (float(numbers[at]) for numbers in self.usual)
         mean, deviation, error, square, spread = law
-        return centre + unit * mean, unit * deviation, unit * error, unit**2 * square, unit**2 * spread
+        unit, count = float(self.usual[1][at]), self.usual[0].size
+        means, deviations = self.in_half_ranges(np.full(count, mean), np.full(count, deviation))
+        known = 1.0 if at not in self._numbers_known else math.nan  # cut to its usual part, it does not say the variance
+        return float(means[at]), float(deviations[at]), unit * error, known * square, known * spread
 
     def decode(self, total: Total, rows: int) -> Standard:
         """Return the means and deviations of the normal law that the counts suggest with what is believed before them."""

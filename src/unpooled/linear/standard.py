@@ -207,15 +207,25 @@ class Scales:
         return found
 
     def in_usual(self, at: int, values: Floats) -> Floats:
-        """Return coded values of one column in units of its usual part, cut to it, so that they are in [-grid, grid] as before (Theorem B.21).
-
-        A value that is missing stays 0: where a mark says that it is, nothing else of its column may move.
-        """
-        if (column := self._numbers_known.get(at)) is None:
+        """Return coded values of one column in units of its usual part, cut to it, so that they are in [-grid, grid] as before (Theorem B.21)."""
+        if at not in self._numbers_known:
             return values
         grid, (middle, width) = float(self.layout.grid), (numbers[at] for numbers in self.usual)
-        found = np.trunc(np.clip((values - middle * grid) / width, -grid, grid))
-        return np.where(values == 0, 0.0, found) if column.missing in {"absent", "indicator"} else found
+        return np.asarray(np.trunc(np.clip((values - middle * grid) / width, -grid, grid)))
+
+    def in_half_ranges(self, middle: Floats, width: Floats) -> tuple[Floats, Floats]:
+        """Return means and deviations in units of the usual parts as those of whole ranges.
+
+        Where most values lie at an end of the usual part or beyond, all between that end and the end of the range is as likely.
+        """
+        between, unit = self.usual
+        found, spread = between + unit * middle, unit * width
+        for at in self._numbers_known:
+            if abs(middle[at]) > _TUNED.untypical:
+                side = math.copysign(1.0, middle[at])
+                near = float(between[at] + side * unit[at])
+                found[at], spread[at] = (near + side) / 2, max(abs(side - near) / 2, float(unit[at]))
+        return found, spread
 
     @property
     def weight(self) -> float:
@@ -300,12 +310,10 @@ class Scales:
         width = np.sqrt(np.clip(variance, least, 1.0))
         noise = math.hypot(second_noise[-1], 2 * middle[-1] * first_noise[-1])
         own = (float(np.clip(variance[-1], 0.0, 1.0)), noise)
-        between, unit = self.usual
-        if (
-            self.response and p - 1 in self._numbers_known
-        ):  # cut to its usual part, a response's squares say nothing of its variance
+        unit = self.usual[1]
+        if self.response and p - 1 in self._numbers_known:  # of a response that is cut, squares say nothing of the variance
             own = math.nan, math.nan
-        middle, width = between + unit * middle, unit * width
+        middle, width = self.in_half_ranges(middle, width)
         return Standard(*with_indicators(middle, width, self.layout.at_sites), float(first_noise[-1] * unit[-1]), own)
 
 

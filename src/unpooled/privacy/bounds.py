@@ -45,6 +45,8 @@ COMPLETE, MODELLED = "complete", "model"
 LEAVING_OUT = frozenset({COMPLETE, MODELLED})
 #: Half the part of a range that is usual, in typical deviations: values beyond count as its ends where columns are standardised, and nowhere else.
 USUAL = table("rows").usual
+#: Half a range is at most this number of typical deviations wide.
+FINEST = 5000
 _RULES = get_args(Missing)  # once: there are many columns
 
 #: Days in each unit that a column of dates may count; a year is the calendar's mean one.
@@ -104,8 +106,10 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.typical is None:
             return None
         centre, deviation = self.typical
-        if not (self.range[0] <= centre <= self.range[1] and 0 < deviation <= self.half_width and self.usual[1] > 0):
-            return "typical is (centre, deviation): a centre inside the range, and a deviation that is positive and at most half its width"
+        if not (self.range[0] <= centre <= self.range[1] and self.half_width / FINEST <= deviation <= self.half_width):
+            return f"typical is (centre, deviation): a centre inside the range, and a deviation between half its width and 1 / {FINEST:,} of that"
+        if self.missing in {"absent", "indicator"}:
+            return 'what is typical goes with missing = "complete": a gap that counts as the middle of the range would be far from anything typical'
         return None
 
     def _problem_of_limit(self, below: float) -> str:
@@ -240,7 +244,7 @@ class Bounds:
         Limits of detection: a value under its limit ("<0.5" or "<0,5" in text, or a smaller number) counts as missing, and its row is left out.
     typical : mapping from column name (or index) to (centre, deviation), optional
         What values of a column of numbers are known to be like, from a textbook or an earlier study, never from these data. A range that is only
-        possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, never the guarantee or their coverage.
+        possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, and never the guarantee.
 
     """
 

@@ -206,6 +206,9 @@ class PartScales(Scales):
         noise = total.deviations[middle.size :] / float(self.layout.grid) ** 2 / rows
         most = np.fmin(self.expected, 1.0)
         width = np.maximum(found.width, self.usual[1] * np.sqrt(np.minimum(_TUNED.surely * noise, most)))
+        # A part that is shortened by itself must not be long because a typical deviation was too small: then its range is the unit.
+        cut = ~np.isnan(self.expected) & (found.width > self.usual[1] * math.sqrt(_TUNED.saturated))
+        width[cut] = 1.0
         for places in self._marked:
             width[places] = self._within(middle, width, places)[places]
         return replace(found, middle=middle, width=width)

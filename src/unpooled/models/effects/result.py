@@ -256,7 +256,7 @@ def line(result: EffectResult, one: EffectNumber, name: str, *, tested: bool = F
 def foot(plan: Plan, result: EffectResult) -> tuple[str, ...]:
     """Return what the table does not say by itself."""
     return (
-        *_said(result),
+        *_said(result, plan.design.declared),
         *_left_out(plan.design.declared, result),
         f"rows of {', '.join(result.participants)}" if result.participants else "nothing else was asked",
     )
@@ -274,11 +274,11 @@ def _left_out(declared: DeclaredEffect, result: EffectResult) -> Iterator[str]:
     yield from limits_of(declared.left_out)
 
 
-def _said(result: EffectResult) -> Iterator[str]:
+def _said(result: EffectResult, declared: DeclaredEffect) -> Iterator[str]:
     control, treated = result.arms
     if result.effect is None:
         yield f"effect of {treated} against {control}: {result.why}"
-    whom = _WHOM.get(Estimand(result.estimand), "everybody")
+    whom = _WHOM.get(Estimand(result.estimand), "everybody on record" if declared.left_out else "everybody")
     yield f"{result.estimator}: the mean outcome if {whom} had {treated}, less that if they had {control}; intervals of {result.confidence:.0%}"
     if result.estimand == Estimand.OVERLAP:
         yield (

@@ -174,7 +174,7 @@ def check_model(column: Column, family: str, method: str, *, logistic: str, newt
 def check_response(column: Column) -> None:
     """Refuse a response of which it is modelled whether it is there: the model of completeness reads it in every row."""
     if column.missing == MODELLED:
-        msg = f'the model of which rows are whole reads the response {column.name!r} in every row: declare missing = "complete" for it'
+        msg = f'the model of which rows are whole reads the response {column.name!r} in every row: leave out its gaps at every party before, or declare "complete" for all columns with gaps'
         raise UsageError(msg).at(column=column.name)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unpooled.errors import UsageError
+from unpooled.errors import UsageError, listed
 from unpooled.families import Response
 from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import Seen, check_formula
@@ -485,6 +485,10 @@ def _completeness(
         "ridge": parameters.ridge,
         "prior": parameters.prior,
         "fit_intercept = false": not layout.intercept,
+        # It begins from the share of whole rows: of all rows, which no release counts where ids have room for rows that they have not, or others are left out.
+        "several rows of an id": study.household_rows > 1,
+        f'"complete" for {listed([c.name for c in layout.left_out if c not in columns])}': len(columns)
+        < len(layout.left_out),
     }
     gaps.check(columns[0], given, covariance)
     plain = Completeness(layout, columns, products=False)
