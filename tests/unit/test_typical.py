@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import warnings
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from commands import command
 
 import unpooled
 from unpooled import Bounds, PrivateGLM, PrivateLinearRegression
@@ -25,6 +27,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, Study
 from unpooled.privacy.table import Table
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
+from unpooled.study.files import read_card
 from unpooled.study.made_up import Truth
 from unpooled.study.sniff import declaration
 from unpooled.totals.total import Total
@@ -293,6 +296,29 @@ def test_logistic_rows_and_saved_studies_carry_them(tmp_path: Path) -> None:
     assert line.std_error < 0.03
     again = unpooled.load(tmp_path / "model.bin")
     assert again.bounds.typical == {"crp": (12.0, 8.0)}
+
+
+@pytest.mark.slow
+def test_a_party_declares_what_is_typical_in_its_card(tmp_path: Path) -> None:
+    FRAME.assign(y=RESPONSE).to_csv(tmp_path / "data.csv", index=False)
+    columns = ("crp=0:500;typical=12,8", "age=18:100;complete", "y=0:1000;typical=50,10")
+    command(
+        tmp_path,
+        *("party", "init", "data.csv", "--name", "north", "--folder", "north", "--epsilon", "9", "--delta", "1e-5"),
+        *(word for column in columns for word in ("--column", column)),
+    )
+    card = read_card(tmp_path / "north" / "north.card.toml")
+    assert [c.typical for c in card.columns] == [(12.0, 8.0), None, (50.0, 10.0)]
+    (tmp_path / "study.toml").write_text(
+        '[study]\nmodel = "bayes"\n\n[parameters]\nresponse = "y"\nmethod = "refinement"\n\n[privacy]\nepsilon = 5.0\ndelta = 1e-5\n\n'
+        '[[party]]\ncard = "north/north.card.toml"\n'
+    )
+    assert "crp" in command(tmp_path, "plan", "study.toml")
+    assert "Approved" in command(tmp_path, "party", "check", "study.toml", "--config", "north/party.toml", "--approve")
+    command(tmp_path, "run", "study.toml", "--party", "north/party.toml")
+    found = json.loads(command(tmp_path, "result", "study.run", "--json"))
+    line = next(term for term in found["terms"] if term["term"] == "crp")
+    assert abs(line["estimate"] - 0.5) < 5 * line["std_error"]
 
 
 @pytest.mark.guarantee

@@ -87,13 +87,13 @@ def untold(factors: Sequence[Categories]) -> list[str]:
     ]
 
 
-def notes(not_determined: Iterable[str]) -> list[str]:
-    """Which lines are not printed and why; nothing where all are."""
+def notes(not_determined: Iterable[str], terms: Sequence[object]) -> list[str]:
+    """Which lines are not printed and why, and what that means for ``terms``, which are; nothing where all are."""
     names = list(not_determined)
     if not names:
         return []
     constants = all(name.startswith("(") for name in names)
-    return [NOT_DETERMINED + listed(names), *([] if constants else [UNADJUSTED])]
+    return [NOT_DETERMINED + listed(names), *([] if constants or not terms else [UNADJUSTED])]
 
 
 def cells_of(
@@ -158,7 +158,7 @@ class SummaryTable(TermsTable):
         return asdict(cast("Any", self))
 
     def _foot(self) -> list[str]:
-        foot = [*self.compared, *notes(self.not_determined)]
+        foot = [*self.compared, *notes(self.not_determined, self.terms)]
         if is_credible(self.terms):
             foot.append(CREDIBLE)
         elif self.terms:

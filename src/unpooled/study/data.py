@@ -472,7 +472,9 @@ def gaps_of_rows(
     blocks: Iterable[Sequence[NDArray[Any]]], columns: Sequence[Column]
 ) -> tuple[tuple[tuple[str, ...], int], ...]:
     """Return the patterns of gaps in these blocks of the columns, an undeclared category being one, the commonest first."""
-    coding = Coding(tuple(msgspec.structs.replace(column, missing="absent", below=None) for column in columns), 1)
+    coding = Coding(
+        tuple(msgspec.structs.replace(column, missing="absent", below=None, typical=None) for column in columns), 1
+    )
     found: Counter[bytes] = Counter()
     for block in blocks:
         lost = np.packbits(~coding.code(block)[1], axis=1)
@@ -534,7 +536,7 @@ def _of_column(series: pl.Series, column: Column, form: DataFormat) -> Iterator[
     refusing = not column.may_be_absent
     if column.categories is not None:
         values = values_of(series, column, form)
-        known = Coding((msgspec.structs.replace(column, missing="absent"),), 1).code((values,))[1][:, 0]
+        known = Coding((msgspec.structs.replace(column, missing="absent", typical=None),), 1).code((values,))[1][:, 0]
         missing = np.array([v is None for v in values]) if values.dtype == object else np.isnan(values)
         unknown = ~missing & ~known
         yield "a missing value, and the declaration refuses those", missing & refusing, True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -212,9 +212,11 @@ def _pls(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
 
 
 def _effect(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
-    own = {"bounds": {"x": (0.0, 1.0), "z": (0.0, 1.0), "g": ["u", "v"], "y": Y}, "estimator": "partial"}
+    own: dict[str, Any] = {"bounds": api.Bounds(BOUNDS | {"y": Y}), "estimator": "partial"}
     own |= {"aggregation": scene.trust} if scene.sites > 1 else {}
-    model = api.TreatmentEffect("g", outcome="y", **own, **scene.asked | given)
+    if "bounds" in given:
+        given["bounds"] = replace(given["bounds"], low=given["bounds"].low | {"y": Y})
+    model = api.TreatmentEffect("g", outcome="y", **own | scene.asked | given)
     return model.fit(frame.select("x", "z", "g", "y"), **_rows(scene, frame))
 
 
@@ -253,6 +255,7 @@ ATOMS: dict[str, Atom] = {
     "site effects": _regression("moments", site_effects="fixed"),
     "gaps": _with_gaps(_regression("refinement", max_passes=4)),
     "gaps in moments": _with_gaps(_regression("moments")),
+    "gaps of an effect": _with_gaps(_effect),
     "typical": _typically(_regression("refinement", max_passes=4)),
     "typical of classes": _typically(_glm("logistic", method="newton")),
     "gaps of classes": _with_gaps(_glm("logistic", method="newton")),

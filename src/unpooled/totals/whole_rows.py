@@ -58,7 +58,7 @@ def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str =
     plainly = [column.name for column in left_out if column.missing == COMPLETE]
     if plainly:
         said.append(
-            f"rows without a value of {listed(plainly)} are left out, and n is a noisy count of the others: right if, given the "
+            f"rows without a value of {listed([_named(name) for name in plainly])} are left out, and n is a noisy count of the others: right if, given the "
             "other columns, whether a row is whole does not depend on the response"
         )
         said += limits_of(left_out)
@@ -68,6 +68,11 @@ def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str =
             'are related are not those of complete data, and intervals do not say so (missing = "complete" leaves such rows out)'
         )
     return tuple(said)
+
+
+def _named(name: str) -> str:
+    """Return what a table calls a column: a response that has no name is the response."""
+    return "the response" if name == "(response)" else name
 
 
 def filled_in(declared: Iterable[Column]) -> list[str]:

@@ -352,7 +352,12 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
     else:
         table = found.summary(result.confidence)
         credible = [CREDIBLE] if is_credible(table.terms) else []
-        said = [f"intervals of {result.confidence:.0%}", *table.compared, *credible, *notes(table.not_determined)]
+        said = [
+            f"intervals of {result.confidence:.0%}",
+            *table.compared,
+            *credible,
+            *notes(table.not_determined, table.terms),
+        ]
     return (*said, f"{'columns' if plan.joint else 'rows'} of {', '.join(result.participants)}")
 
 

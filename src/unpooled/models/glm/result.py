@@ -211,7 +211,12 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
     else:
         table = found.summary(result.confidence)
         credible = [CREDIBLE] if is_credible(table.terms) else []
-        lines = [f"intervals of {result.confidence:.0%}", *table.compared, *credible, *notes(table.not_determined)]
+        lines = [
+            f"intervals of {result.confidence:.0%}",
+            *table.compared,
+            *credible,
+            *notes(table.not_determined, table.terms),
+        ]
     if result.lines:
         lines.append(
             f"probabilities are means over {len(result.lines)} lengths of the slopes, of which these coefficients are the mean: `unpooled predict` works them out"
