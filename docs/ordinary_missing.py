@@ -74,7 +74,7 @@ def refused(call: str, **seen: object) -> str:
             warnings.simplefilter("ignore")
             eval(call, {"unpooled": unpooled, "np": np, "pl": pl, **seen})  # noqa: S307 - the lines of this file
     except UnpooledError as error:
-        return f"```text\n>>> {call}\n{type(error).__name__}: {error}\n```"
+        return f"```text\n{call}\n\n{type(error).__name__}: {error}\n```"
     msg = f"nothing was refused: {call}"
     raise AssertionError(msg)
 
@@ -84,7 +84,7 @@ def printed(call: str, **seen: object) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = eval(call, {"unpooled": unpooled, **seen})  # noqa: S307 - as above
-    return f"```text\n>>> {call}\n{found}\n```"
+    return f"```text\n{call}\n\n{found}\n```"
 
 
 def at_the_parties(folder: Path, frame: pl.DataFrame) -> list[str]:

@@ -108,6 +108,8 @@ def filled(y: Any) -> tuple[Any, NDArray[np.bool_] | None]:  # noqa: ANN401
 
     The values are only looked at, and taken out again: scikit-learn checks no array with gaps.
     """
+    if y is None:  # scikit-learn says what it is
+        return y, None
     try:
         array = np.asarray(y)
         column = array if array.dtype.kind == "f" else as_column("y", array) if array.dtype.kind == "O" else None
