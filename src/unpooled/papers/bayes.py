@@ -201,7 +201,7 @@ indefinite = "absolute"             # eigenvalues of a Gram matrix that noise ma
 # confidence = 0.95                      # of the intervals
 # reference = { ward = "b" }        # the level that the others of a column are compared with; else the first declared one
 # coding = "treatment"              # or "sum": levels are compared with the mean of all
-# max_passes, site_effects, prior, goal, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
+# max_passes, expected_missing, site_effects, prior, goal, norm, formula, weights, covariance, focus and geometry are not for this form: it has one release of moments, and a row is a point of a box""",
     delta=0.0001,
     calibration="published",
 )
