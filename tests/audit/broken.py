@@ -179,7 +179,7 @@ def _(patch: pytest.MonkeyPatch, *, broken: bool) -> Found:
     )
     _, tables = made_up(load("describe"), msgspec.structs.replace(asked, parties=three), 24)
     if broken:
-        patch.setattr(household, "counted", lambda ids, most: np.ones(ids.size, dtype=bool))
+        patch.setattr(household, "counted", lambda ids, *_: np.ones(ids.size, dtype=bool))
     own = {name: household.BoundedTable(table._own(), table._owners, 1) for name, table in tables.items()}  # type: ignore[attr-defined]
     return replay(load("describe"), asked, own, registry=load, rounds=2).violations
 

@@ -151,5 +151,5 @@ def test_rows_beyond_what_counts_are_caught(monkeypatch: pytest.MonkeyPatch) -> 
         return found
 
     assert replay(load("describe"), asked, bounded(), registry=load, rounds=2).passed
-    monkeypatch.setattr(household, "counted", lambda ids, most: np.ones(ids.size, dtype=bool))
+    monkeypatch.setattr(household, "counted", lambda ids, *_: np.ones(ids.size, dtype=bool))
     assert not replay(load("describe"), asked, bounded(), registry=load, rounds=2).passed
