@@ -365,7 +365,9 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
         other_sites,
     ),
     "all rows of an id count": (
-        lambda m: [m.setattr(of, "counted", lambda ids, *_: np.ones(ids.size, dtype=bool)) for of in (household, households)],
+        lambda m: [
+            m.setattr(of, "counted", lambda ids, *_: np.ones(ids.size, dtype=bool)) for of in (household, households)
+        ],
         lambda: drawn(["one"], unit="household"),
     ),
     "rows of an id are counted at every site by itself": (

@@ -62,7 +62,7 @@ SETTINGS = {
 #: The paper has one release of the moments of all columns of a box, of rows that are records and count alike.
 LACKS = lacking(
     "adjacency unit rows_per_household parties response_at helpers check geometry norm covariance focus prior method "
-    "max_passes weights weights_bounds site_effects formula goal"
+    "max_passes expected_missing weights weights_bounds site_effects formula goal"
 )
 
 

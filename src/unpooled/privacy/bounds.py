@@ -130,7 +130,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Return (middle, half width) of the part of the range in which most values lie: so many typical deviations about the typical centre, else all of it."""
+        """Return (middle, half width) of the part of the range in which most values lie: three typical deviations around the typical centre, else all of it."""
         if self.typical is None:
             return self.centre, self.half_width
         centre, deviation = self.typical

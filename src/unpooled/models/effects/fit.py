@@ -434,7 +434,7 @@ def coordinate(plan: Plan[EffectDesign]) -> Conversation:
 
 
 def _released(rounds: Rounds[EffectDesign], found: Found) -> Generator[list[Ask], Replies, None]:
-    """What follows from both models."""
+    """Ask for the totals that the estimator needs after the two models, and keep them."""
     if found.design.estimator is Estimator.OUTCOME:
         yield from _by_outcome(rounds, found)
     else:

@@ -283,7 +283,7 @@ class CompletenessRows(GlmRows):
 
     @cached_property
     def grid(self) -> int:
-        """Return steps per unit: as of other rows, where entries are as many times longer as a rare class is."""
+        """Return steps per unit: fewer than of other rows, because a rare class makes entries longer."""
         if self.exact:
             return super().grid
         largest = WIDEST * _FARTHEST_CLASS
@@ -373,7 +373,7 @@ class Influence:
 
 
 class WholeRowsModel(msgspec.Struct, frozen=True):
-    """What a study tells of which rows are whole, by the response and the columns that are never missing."""
+    """The released model of which rows are whole, by the response and the columns that are never missing."""
 
     #: The columns of which a whole row has all, and those that the model reads besides the response.
     columns: tuple[str, ...]

@@ -187,7 +187,7 @@ def _descent(
 
 @dataclass(frozen=True)
 class Resting:
-    """How the score of the coefficients rests on the model of which rows are whole: its derivative, and the noise of an entry of that."""
+    """The derivative of the score of the coefficients by the model of which rows are whole, and the noise of an entry of it."""
 
     fitted: Fitted
     matrix: Matrix
