@@ -574,7 +574,8 @@ def _believed_move(weighted: Matrix, variances: Row | float, met: Matrix, score:
     believed = weighted * variances
     logs, means, spreads = [], [], []
     for farther in _FARTHER:
-        root = np.linalg.cholesky(farther * believed @ weighted + met)
+        # Of a long step the noise that it met is as near singular as rounding: repaired, which leaves all others as they are.
+        root = np.linalg.cholesky(noisy_gram.repaired(farther * believed @ weighted + met, np.zeros_like(met)))
         whitened = solve_triangular(root, score, lower=True)
         gain = solve_triangular(root, farther * believed, lower=True)
         logs.append(-0.5 * float(whitened @ whitened) - float(np.log(root.diagonal()).sum()))
