@@ -264,6 +264,12 @@ def test_a_study_of_files_models_its_gaps(tmp_path: Path) -> None:
     assert "the others count only for which rows are whole, which is modelled by ill" in json.dumps(found)
     line = next(term for term in found["terms"] if term["term"] == "x1")
     assert abs(line["estimate"] - 0.5) < 5 * line["std_error"]
+    new = tmp_path / "north" / "data.csv"  # a row that lacks a value has no prediction, and the others have theirs
+    told = json.loads(command(tmp_path, "predict", "study.run", "--data", str(new), "--json"))["predictions"]
+    assert [row["prediction"] is not None for row in told] == WHOLE_ROWS[: N // 2].tolist()
+    assert [row["probability"] is not None for row in told] == WHOLE_ROWS[: N // 2].tolist()
+    written = command(tmp_path, "predict", "study.run", "--data", str(new)).splitlines()
+    assert written[1 + int(np.argmin(WHOLE_ROWS))] == ","
     command(tmp_path, "report", "study.run", "--out", "report.html")
     assert "which is modelled by ill" in (tmp_path / "report.html").read_text()
 
