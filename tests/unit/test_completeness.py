@@ -397,6 +397,7 @@ def audited(unit: str, adjacency: str, **given: Any) -> Report:
 
 
 @pytest.mark.slow
+@pytest.mark.long_for("attribute-zero-out", "record-zero-out")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", sorted(map(str, ROWWISE)))
 def test_studies_are_audited_in_every_unit(unit: str, adjacency: str) -> None:
