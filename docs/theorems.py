@@ -111,6 +111,7 @@ SAID = {
     "L.1": "One value meets $T$ picks, $T$ scores and one released column with its moments (two columns if it is categorical): the noise follows.",
     "L.2": r"One row meets $K T$ picks and scores, and at most $\min(T, d)$ or $\min(K T, d)$ columns, also with a dishonest coordinator.",
     "L.3": "The rounds compose adaptively as zCDP; iterates and columns picked are post-processing.",
+    "E.6": "Outcome models for everybody, and residuals over the chance of arm and record, tell the effect on everybody if one side's models are right.",
     "L.4": r"Every iterate, private or not, lies in the declared $\ell_1$ ball, or in the product of the blocks' balls.",
     "L.6": "Moments: one value is in those of its own column, a row in those of all released columns; the noise follows.",
     "L.7": r"A party's sums have the sensitivity of B.7; Gaussian releases whose shares of $\mu$ have squares that add up to 1 cost $\mu$ together.",

@@ -563,7 +563,7 @@ class Rows:
 
     @property
     def counted(self) -> Floats:
-        """Return the weight of every row's residual: 0 where the outcome is not known, and else one over the chance of its arm and of being known in it."""
+        """Return the weight of every row's residual: 0 where the outcome is not known, else one over the chance of its arm and of being known in it (Theorem E.6)."""
         if self.models.presence is None:
             return self.weights * self.known
         e, parameters = self.kept_propensity, self.models.design.declared.parameters
