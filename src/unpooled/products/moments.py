@@ -63,7 +63,7 @@ def moments_of(
     gram[-2, -2] = rows * JOINT_CONSTANT**2
     frame = frame_of(design, standards, (float(gram[-1, -1]), float(variance[-1, -1])), rows)
     found = Moments(design.layout, rows, gram, variance, plan, statement, frame, holds, Covariance.JOINT)
-    return replace(found, few=few) if few else found
+    return replace(found, few=few, rows_declared=design.rows) if design.gaps else found
 
 
 def counted(design: JointDesign, corner: float, variance: float) -> tuple[int, str]:

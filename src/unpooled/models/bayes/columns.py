@@ -390,4 +390,4 @@ def outlook(
         "squared error of predictions / variance of y",
         ", ".join([*words, "every column with an effect of its own, equally large in the mean"]),
         nothing_released=min(float(np.mean(alone)), 1.0),
-    )
+    ).with_gaps(study, design.layout.left_out)
