@@ -238,7 +238,7 @@ def test_other_models_and_columns_of_several_parties_refuse_it() -> None:
     with pytest.raises(UsageError, match=r"model 'pls' leaves no rows out.*bayes, glm"):
         unpooled.PrivatePLSRegression(n_components=1, bounds=bounds, y_bounds=(-9, 9)).fit(frame, Y)
     with pytest.raises(
-        UsageError, match="model 'describe' of columns at several parties leaves no rows out.*the model bayes;"
+        UsageError, match=r"model 'describe' of columns at several parties leaves no rows out.*the model bayes;"
     ):
         unpooled.describe(frame, bounds, parties={"p": ["x1"], "q": ["x2"]}, epsilon=1.0)
 
