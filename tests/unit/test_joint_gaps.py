@@ -223,7 +223,7 @@ def farthest(adjacency: Adjacency, count: int = 3000, **broken: Any) -> float:
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_no_person_moves_the_sums_farther_than_the_plan_says_whatever_one_party_sends(adjacency: Adjacency) -> None:
     """Theorem J.13, by brute force."""
-    assert 0.9 < farthest(adjacency) <= 1 + 1e-4
+    assert 0.9 < farthest(adjacency) <= 1
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -237,13 +237,13 @@ def test_a_flag_of_three_and_a_plain_vech_would_move_them_farther(adjacency: Adj
 def test_the_corner_is_as_quiet_as_a_row_that_vanishes_leaves_room_for() -> None:
     shape = FlaggedShape.of(JointShape((A, B), 10), Adjacency.REPLACE)
     radius = shape.square
-    assert shape.distance(Adjacency.REPLACE) == pytest.approx(math.sqrt(2) * radius)  # as without gaps
+    assert shape.distance(Adjacency.REPLACE) == pytest.approx(math.sqrt(2) * radius, rel=1e-4)  # as without gaps
     louder = dataclasses.replace(shape, quiet=shape.quiet / 2)
     assert louder.distance(Adjacency.REPLACE) > 1.2 * shape.distance(Adjacency.REPLACE)
     vanish = FlaggedShape.of(JointShape((A, B), 10), Adjacency.ZERO_OUT)
     assert vanish.distance(Adjacency.ZERO_OUT) == pytest.approx(radius * math.sqrt(1.02), rel=1e-3)
     # The number of whole rows has the noise sqrt 2 / mu, however long rows are.
-    assert shape.quiet * shape.distance(Adjacency.REPLACE) / CONSTANT_STEPS**2 == pytest.approx(math.sqrt(2))
+    assert shape.quiet * shape.distance(Adjacency.REPLACE) / CONSTANT_STEPS**2 == pytest.approx(math.sqrt(2), rel=1e-4)
 
 
 @pytest.mark.guarantee

@@ -156,7 +156,13 @@ class FlaggedShape(ProductShape):
 
     def distance(self, adjacency: Adjacency) -> float:
         """Return the most that one person moves the matrix, its corner divided by its relative noise (Theorem J.13)."""
-        return flagged_moments(math.sqrt(self.square), CONSTANT_STEPS, self.quiet, adjacency)
+        return flagged_moments(math.sqrt(self.square), CONSTANT_STEPS, self.quiet, self.rounding, adjacency)
+
+    @property
+    def rounding(self) -> float:
+        """Return how far apart the rounding of products of own columns moves two whole rows: by less than a step in each of them."""
+        own = ((part.columns * (part.columns + 1) / 2, GRID**2 / steps_of(part.square)) for part in self.of_rows.parts)
+        return math.sqrt(math.fsum(count * step**2 for count, step in own))
 
     @property
     def places(self) -> dict[str, slice]:

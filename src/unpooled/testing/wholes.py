@@ -491,7 +491,9 @@ def columns(scene: Scene, rng: np.random.Generator, kind: str = "") -> Callable[
             case "pride glm":
                 model = api.PrideGLM("poisson", y_bounds=Y, alpha=1.0, unit="record", **own)
             case "joint" | "joint gaps":
-                if kind == "joint gaps":  # a row whose z is high has a gap at the first party, one whose t is at its end at the second
+                if (
+                    kind == "joint gaps"
+                ):  # a row whose z is high has a gap at the first party, one whose t is at its end at the second
                     own["bounds"] = api.Bounds(0.0, 1.0, missing="complete")
                     X[:, [1, 3]] = np.where(X[:, [1, 3]] < (0.8, 1.0), X[:, [1, 3]], np.nan)
                 model = api.PrivateLinearRegression(
