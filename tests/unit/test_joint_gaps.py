@@ -423,7 +423,7 @@ def test_moments_of_whole_rows_are_saved_with_all_that_is_said_of_them(tmp_path:
     assert str(again.summary()) == str(model.moments_.summary())
     rows, noise, declared = again.counted
     assert (rows, declared) == (model.moments_.rows, N)
-    assert noise == pytest.approx(math.sqrt(2) / model.plan_.design.budget.of_moments)
+    assert noise == pytest.approx(math.sqrt(2) / model.plan_.design.budget.of_moments, rel=1e-3)
 
 
 def test_so_few_whole_rows_give_no_line() -> None:
