@@ -32,12 +32,11 @@ from unpooled.protocol.transcript import Transcript
 
 
 def with_gaps(
-    rows: int = 60, *, share: float = 0.2, seed: int = 1, response: bool = True
+    rows: int = 60, *, share: float = 0.2, seed: int = 1, gone: tuple[str, ...] = ("b0", "c1", "y")
 ) -> tuple[tuple[Card, ...], dict[str, Table]]:
-    """The two parties' cards and tables, with gaps in b0, in the category c1 and, if asked, in the response."""
+    """The two parties' cards and tables, with gaps in a number, in a category and in the response, or in some of these."""
     cards, tables = world(2, rows=rows)
     rng = np.random.default_rng(seed)
-    gone = {"b0", "c1", *(("y",) if response else ())}
 
     def named(column: Column) -> Column:
         return msgspec.structs.replace(column, missing="complete") if column.name in gone else column
@@ -82,11 +81,14 @@ def whole(tables: dict[str, Table]) -> np.ndarray:
 
 
 @pytest.mark.guarantee
-@pytest.mark.parametrize("block", [0, 7])
-def test_the_opened_integers_are_the_exact_products_of_the_whole_rows(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("block", "gone"), [(0, ("b0", "c1", "y")), (7, ("b0", "c1", "y")), (0, ("b0",)), (0, ("y",))])
+def test_the_opened_integers_are_the_exact_products_of_the_whole_rows(
+    block: int, gone: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With any size of blocks, and where one party alone has gaps."""
     if block:
         monkeypatch.setattr(FlaggedShape, "block_rows", block)
-    cards, tables = with_gaps()
+    cards, tables = with_gaps(gone=gone)
     study = study_of(cards, INF)
     values, standards = opened(study, tables, monkeypatch)
     design, kept = MODEL.compile(study).design, whole(tables)
@@ -145,6 +147,21 @@ def test_a_row_that_was_left_out_altogether_is_one_with_a_gap(monkeypatch: pytes
 
     for name in design.parties:
         assert blocks(gone, name) == blocks(blank, name)
+
+
+@pytest.mark.guarantee
+def test_a_block_without_a_whole_row_is_of_zeros() -> None:
+    cards, tables = with_gaps()
+    design = MODEL.compile(study_of(cards)).design
+    gone = np.array(tables["p0"]["b0"])
+    gone[:16] = np.nan
+    table = Table({"a0": tables["p0"]["a0"], "b0": gone})
+    standard = coordinator.begun(design, {**tables, "p0": table}, np.random.default_rng(0))[1]["p0"]
+    rows = design.party_rows("p0")
+    assert not rows.block(table, standard, 0, 16, 16).any()
+    assert rows.block(table, standard, 16, 32, 16)[:, -1].tolist() == [
+        0 if np.isnan(b) else CONSTANT_STEPS for b in gone[16:32]
+    ]
 
 
 @pytest.mark.guarantee
@@ -220,6 +237,7 @@ def farthest(adjacency: Adjacency, count: int = 3000, **broken: Any) -> float:
     return longest / shape.distance(adjacency)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_no_person_moves_the_sums_farther_than_the_plan_says_whatever_one_party_sends(adjacency: Adjacency) -> None:
     """Theorem J.13, by brute force."""
@@ -250,7 +268,7 @@ def test_the_corner_is_as_quiet_as_a_row_that_vanishes_leaves_room_for() -> None
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_a_party_whose_rows_may_vanish_pays_for_their_number(adjacency: Adjacency) -> None:
     """The sums that standardise, by brute force over the ends of ranges and gaps (B.7 with B.20); without the count's weight they are too short."""
-    cards, _ = with_gaps(rows=4, response=False)
+    cards, _ = with_gaps(rows=4)
     study = msgspec.structs.replace(study_of(cards), adjacency=str(adjacency))
     design = MODEL.compile(study).design
     scales, vector = design.scales("p0"), design.constants("p0")

@@ -44,7 +44,7 @@ from unpooled.products.rows import SineRows
 from unpooled.products.sines import ANGLE, SineShape
 from unpooled.products.sums import GRID, JOINT_CONSTANT, RowPart
 from unpooled.schedules import table
-from unpooled.totals.whole_rows import notes_of
+from unpooled.totals.whole_rows import expected_missing, notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -286,7 +286,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     if parameters.prior and parameters.method == SINES:
         msg = f'prior goes with method = "{MOMENTS}", whose release says how far the models agree, and not with "{SINES}"'
         raise UsageError(msg)
-    strong = strength(len(design.layout.coding.attribute), design.rows, design.budget)
+    strong = strength(len(design.layout.coding.attribute), round(design.rows * (1 - expected_missing(study))), design.budget)
     if parameters.prior and parameters.method == AUTO and strong < WORTH_PRIOR:
         msg = (
             f"with {design.rows} rows and this epsilon the noise of the response's mean hides how far the rows agree with earlier models: ask for more "
