@@ -25,6 +25,7 @@ from unpooled.privacy.table import NoRows, Table
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products import masking
 from unpooled.products import moments as coordinator
+from unpooled.products.design import JointDesign
 from unpooled.products.presence import FLAG, SQUARES, FlaggedShape, squares_of, squares_part, steps_of
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JointShape, RowPart
 from unpooled.protocol.local import drive, in_process
@@ -262,6 +263,26 @@ def test_the_corner_is_as_quiet_as_a_row_that_vanishes_leaves_room_for() -> None
     assert vanish.distance(Adjacency.ZERO_OUT) == pytest.approx(radius * math.sqrt(1.02), rel=1e-3)
     # The number of whole rows has the noise sqrt 2 / mu, however long rows are.
     assert shape.quiet * shape.distance(Adjacency.REPLACE) / CONSTANT_STEPS**2 == pytest.approx(math.sqrt(2), rel=1e-4)
+
+
+@pytest.mark.parametrize(("adjacency", "dearer"), [(Adjacency.REPLACE, 1e-4), (Adjacency.ZERO_OUT, 0.01)])
+def test_gaps_cost_the_other_entries_next_to_nothing(adjacency: Adjacency, dearer: float) -> None:
+    """In the same limits every entry but the corner has the noise that it has without gaps."""
+    cards, _ = with_gaps()
+    design = MODEL.compile(msgspec.structs.replace(study_of(cards), adjacency=str(adjacency))).design
+    plain = JointDesign.of(MODEL.compile(study_of(world(2, rows=60)[0])).study, design.parameters)
+    assert design.limits == plain.limits
+    scale = design.shape.distance(adjacency) / plain.shape.distance(adjacency)
+    noise = np.concatenate([np.full(block.size, block.width) for block in design.shape.blocks])
+    other = np.concatenate([np.full(block.size, block.width) for block in plain.shape.blocks])
+    with_marks, without = (
+        np.sqrt(shape.decoded(own, own, 60)[1]) for shape, own in ((design.shape, noise), (plain.shape, other))
+    )
+    corner = with_marks[-1, -1]
+    with_marks[-1, -1] = 0.0
+    assert np.allclose(with_marks, without, rtol=1e-12)
+    assert 0 < corner < without[0, 0]
+    assert 1 <= scale <= 1 + dearer
 
 
 @pytest.mark.guarantee

@@ -71,7 +71,7 @@ def counted(design: JointDesign, corner: float, variance: float) -> tuple[int, s
     if not design.gaps:
         return design.rows, ""
     seen, doubt = corner / JOINT_CONSTANT**2, math.sqrt(variance) / JOINT_CONSTANT**2
-    return whole_seen(seen, doubt, design.rows), too_few(seen, doubt, design.rows)
+    return max(whole_seen(seen, doubt, design.rows), 1), too_few(seen, doubt, design.rows)
 
 
 def order_of(design: JointDesign) -> list[int]:
