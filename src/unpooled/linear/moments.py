@@ -96,8 +96,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: The declared columns whose missing values left a row out, and why the others are too few for a line; empty where they are not.
     left_out: tuple[Column, ...] = ()
     few: str = ""
-    #: How many rows there are, whole or not, where that is said next to the number of whole ones; else 0.
-    rows_declared: int = 0
+    #: How many rows there are, whole or not, where that is said next to the number of whole ones; else left out of the file.
+    rows_declared: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -552,7 +552,7 @@ class Moments(Result):
             narrowed=self.narrowed,
             left_out=d.left_out,
             few=self.few,
-            rows_declared=self.rows_declared,
+            rows_declared=self.rows_declared or msgspec.UNSET,
         )
         return with_stored_sites(stored, d.sites)
 
@@ -574,7 +574,7 @@ class Moments(Result):
             stored.narrowed,
             stored.origins,
             stored.few,
-            stored.rows_declared,
+            stored.rows_declared or 0,
         )
 
     def save(self, path: str | Path) -> None:
