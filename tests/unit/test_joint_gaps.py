@@ -487,7 +487,7 @@ def test_what_is_not_left_out_is_refused_by_name() -> None:
     cards, _ = world(3)
     own = msgspec.structs.replace(cards[0].columns[0], missing="complete")
     three = (msgspec.structs.replace(cards[0], columns=(own, *cards[0].columns[1:])), *cards[1:])
-    with pytest.raises(UsageError, match=r"of a study of two parties, and this one has 3: bring the columns"):
+    with pytest.raises(UsageError, match=r"of a study of two parties, and this one has 3: fit the columns of two of them"):
         MODEL.compile(study_of(three))
     two, _ = with_gaps()
     with pytest.raises(UsageError, match=r'method = "sines".*declare "indicator" or "absent".*method = "moments"'):

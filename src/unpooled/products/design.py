@@ -543,8 +543,7 @@ def _check_gaps(study: Study, layout: MomentsLayout) -> None:
     if layout.left_out and len(study.parties) > 2:  # noqa: PLR2004 - a masked product has two factors
         msg = (
             f"rows without a value of {listed([column.name for column in layout.left_out])} can be left out of a study of two parties, and this one has "
-            f"{len(study.parties)}: bring the columns of some of them together at one, or link only people who have all columns (an eligibility that every "
-            'party applies before), or declare "indicator", which is right for predictions'
+            f'{len(study.parties)}: fit the columns of two of them, or bring those of several together at one; for predictions declare "indicator"'
         )
         raise UsageError(msg).at(column=layout.left_out[0].name)
 

@@ -63,7 +63,7 @@ def sentences(
             listed([_named(name) for name in plainly]),
             "rows without a value of {0} are left out, and n is a noisy count of the others",
         )
-        if counted is not None:
+        if counted is not None and not few:
             whole = "{1:,} +- {2:.0f} of {3:,} rows had a value of {0}; the others are left out"
         said.append(
             f"{whole.format(named, *(counted or ()))}: right if, given the other columns, whether a row is whole does not depend on the response"
