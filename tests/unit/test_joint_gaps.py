@@ -166,7 +166,7 @@ def test_a_block_without_a_whole_row_is_of_zeros() -> None:
 
 
 @pytest.mark.guarantee
-def test_messages_are_of_one_size_whoever_has_gaps() -> None:
+def test_messages_are_of_one_size_with_gaps_and_without() -> None:
     sizes = []
     for share in (0.0, 0.4):
         cards, tables = with_gaps(share=share)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Places = NDArray[np.intp]
 
-#: The names of a party's parts beside its columns: the marks of whole rows, and the products of its own columns.
+#: The names of a party's parts other than its columns: the marks of whole rows, and the products of its own columns.
 FLAG, SQUARES = "flag", "squares"
 #: The marks of whole rows: the constant of a row, or nothing. Their bound is proven apart from that of the columns.
 _FLAG = RowPart("", 1, CONSTANT_STEPS**2, FLAG)
