@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from experiments.cells import kept
 from experiments.common import run, write_table
 
-from unpooled.models.bayes.columns import design_of
+from unpooled.models.bayes.columns import SineDesign, design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import Table
+from unpooled.products.design import JointDesign
 from unpooled.products.moments import imagine
 
 RUNS, DELTA = 100, 1e-5
@@ -58,18 +61,21 @@ def people(cause: str, n: int, rng: np.random.Generator) -> dict[str, Table]:
     }
 
 
-def cell(cause: str, n: int, epsilon: float) -> list[list[float]]:
-    """Return (line, whether the interval holds the slope of complete data, its distance in errors, standard error) of every line, and the whole rows."""
-    rule = {} if cause == "no rule" else {"missing": "complete"}
-    p = (Column("a", -4.0, 4.0), Column("s", 0.0, 8.0, **rule), Column("g", categories=("0", "1"), **rule))  # type: ignore[arg-type]
-    q = (Column("c", -5.0, 5.0), Column("t", 0.0, 8.0, **rule), Column("y", -8.0, 8.0))  # type: ignore[arg-type]
+def planned(rule: str, n: int, epsilon: float) -> JointDesign | SineDesign:
+    """Return the design of the study in which s, g and t have this rule for missing values."""
+    gone = {"missing": rule}
+    p = (Column("a", -4.0, 4.0), Column("s", 0.0, 8.0, **gone), Column("g", categories=("0", "1"), **gone))  # type: ignore[arg-type]
+    q = (Column("c", -5.0, 5.0), Column("t", 0.0, 8.0, **gone), Column("y", -8.0, 8.0))  # type: ignore[arg-type]
     own = {"response": "y", "split": "columns", "method": "moments"}
-    helpers = (HelperCard("helper"),)
-    study = Study("bayes", (Card("p", n, p), Card("q", n, q)), epsilon, DELTA, parameters=own, derived=(), helpers=helpers)
-    design, found = design_of(study), []
-    for seed in range(RUNS):
-        tables = people(cause, n, np.random.default_rng([seed, n]))
-        moments = imagine(design, tables, np.random.default_rng([seed, 7]))
+    cards = Card("p", n, p), Card("q", n, q)
+    return design_of(Study("bayes", cards, epsilon, DELTA, parameters=own, derived=(), helpers=(HelperCard("helper"),)))
+
+
+def played(design: Any, drawn: Callable[[int], dict[str, Table]], runs: int) -> list[list[float]]:
+    """Return (line, whether the interval holds the slope of complete data, its distance in errors, standard error, whole rows) of every line."""
+    found = []
+    for seed in range(runs):
+        moments = imagine(design, drawn(seed), np.random.default_rng([seed, 7]))
         for line in moments.summary().terms:
             if line.term in TRUTH:
                 truth = TRUTH[line.term]
@@ -79,18 +85,27 @@ def cell(cause: str, n: int, epsilon: float) -> list[list[float]]:
     return found
 
 
+def cell(cause: str, n: int, epsilon: float) -> list[list[float]]:
+    """Return the lines of all runs of a cell."""
+    design = planned("refuse" if cause == "no rule" else "complete", n, epsilon)
+    return played(design, lambda seed: people(cause, n, np.random.default_rng([seed, n])), RUNS)
+
+
+def row_of(found: np.ndarray, runs: int) -> list[str]:
+    """Return the coverage of every slope and of all, how many lines are printed, and the median standard error."""
+    lines = [found[found[:, 0] == k] for k in range(len(TRUTH))]
+    shown = [f"{own[:, 1].mean():.3f}" if len(own) else "no line" for own in lines]
+    printed = len(found) / runs / len(TRUTH)
+    return [*shown, f"{found[:, 1].mean():.3f}", f"{printed:.2f}", f"{np.median(found[:, 3]):.4f}"]
+
+
 def main(full: bool) -> None:  # noqa: ARG001 - one size
     """Make the table."""
     warnings.simplefilter("ignore", UserWarning)
     rows = []
     for n, epsilon, cause in itertools.product(ROWS, EPSILONS, CAUSES):
         found = np.array(kept(["joint gaps", cause, n, epsilon], partial(cell, cause, n, epsilon)))
-        lines = [found[found[:, 0] == k] for k in range(len(TRUTH))]
-        shown = [f"{own[:, 1].mean():.3f}" if len(own) else "no line" for own in lines]
-        printed = len(found) / RUNS / len(TRUTH)
-        average, error = found[:, 1].mean(), np.median(found[:, 3])
-        about = [f"{n:,}", f"{epsilon:g}", cause, f"{found[:, 4].mean() / n:.0%}"]
-        rows.append([*about, *shown, f"{average:.3f}", f"{printed:.2f}", f"{error:.4f}"])
+        rows.append([f"{n:,}", f"{epsilon:g}", cause, f"{found[:, 4].mean() / n:.0%}", *row_of(found, RUNS)])
     head = ["rows", "epsilon", "gaps by", "whole", *TRUTH, "all", "lines printed", "median error"]
     note = f"Share of 95 % intervals that hold the slope of complete data; s, g and t have the gaps. {RUNS} played studies a cell."
     write_table("joint/gaps", "Complete cases of columns at two parties", head, rows, note)
