@@ -207,7 +207,9 @@ def small(model: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table
     own |= {"method": "refinement"} if model == "bayes" else {"family": "logistic", "method": "newton"}
     cards = tuple(Card(name, 6, columns) for name in tables)
     trust = {"aggregation": "trusted"}
-    return Study(model, cards, 1.0, 1e-5, unit=unit, adjacency=adjacency, trust=trust, parameters=own, derived=()), tables
+    return Study(
+        model, cards, 1.0, 1e-5, unit=unit, adjacency=adjacency, trust=trust, parameters=own, derived=(), simulation_seed=7
+    ), tables
 
 
 @pytest.mark.slow

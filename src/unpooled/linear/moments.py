@@ -491,11 +491,13 @@ class Moments(Result):
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
-    def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
-        """Return everything that a table, a contrast or a test of columns needs."""
+    def tables(
+        self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT, *, whole: bool = False
+    ) -> LinearTables:
+        """Return everything that a table, a contrast or a test of columns needs; ``whole``: also of terms that the noise hides, as far as it is told."""
         if self.narrowed:
             raise UsageError(NARROWED)
-        return tables_with_sites(self, reference or {}, coding)
+        return tables_with_sites(self, reference or {}, coding, whole=whole)
 
     def summary(self, confidence: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""

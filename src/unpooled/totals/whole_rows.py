@@ -272,3 +272,45 @@ class MarkedRows(Table):
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return np.concatenate([block[0] for block in self.blocks((name,))])
+
+
+#: The two classes of a column that says whether a value is there.
+PRESENCE = ("missing", "there")
+
+
+def presence_rows(table: Table, column: Column) -> Table:
+    """Return the table in which this column holds whether a row has a declared value of it, as one of the two classes of :data:`PRESENCE`."""
+    views: dict[Column, Table] = vars(table).setdefault("_presence_rows", {})  # as above
+    if column not in views:
+        views[column] = PresenceRows(table, column)
+    return views[column]
+
+
+def is_there(column: Column, values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which of these are declared values of the column."""
+    return np.asarray(Coding((column,), 1).code((values,))[1].all(axis=1))
+
+
+class PresenceRows(Table):
+    """Another table, of one column of which nothing is left but whether each row has a value."""
+
+    def __init__(self, table: Table, column: Column) -> None:
+        self._raw, self._column = table, column
+        self.names, self.n_rows, self.household = table.names, table.n_rows, table.household
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return the numbers that the table gives to the ids of its rows."""
+        return self._raw.owners
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns, at most ``rows`` rows at a time."""
+        words = np.array(PRESENCE, dtype=object)
+        for block in self._raw.blocks(names, rows):
+            yield tuple(
+                words[is_there(self._column, values).astype(int)] if name == self._column.name else values
+                for name, values in zip(names, block, strict=True)
+            )
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return np.concatenate([block[0] for block in self.blocks((name,))])
