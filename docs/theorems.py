@@ -107,6 +107,7 @@ SAID = {
     "J.9": "What a malicious helper sees is simulated without the rows, and so is the verdict on whatever it answers.",
     "J.11": "What a coalition without a helper next to a party of its pair sees follows from its inputs and the noisy totals.",
     "J.12": r"One person moves a round of sines by at most $2 G R$ under replace and $G R$ under zero-out, whatever parts the proofs let a liar hold.",
+    "J.13": r"Rows with gaps at two parties add nothing, and a person moves the rest no farther than without gaps, whatever a liar sends that proofs admit.",
     "J.10": r"With $N$ blocks proven, delta grows by at most $(1 + e^{\varepsilon}) N 2^{-64}$.",
     "L.1": "One value meets $T$ picks, $T$ scores and one released column with its moments (two columns if it is categorical): the noise follows.",
     "L.2": r"One row meets $K T$ picks and scores, and at most $\min(T, d)$ or $\min(K T, d)$ columns, also with a dishonest coordinator.",

@@ -268,6 +268,8 @@ class FittedMoments(Protocol):
     @property
     def few(self) -> str: ...  # noqa: D102
     @property
+    def counted(self) -> tuple[int, float, int] | None: ...  # noqa: D102
+    @property
     def frame(self) -> Coordinates: ...  # noqa: D102
     @property
     def known(self) -> KnownDirections: ...  # noqa: D102
@@ -418,7 +420,7 @@ def _tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str
         coding=coding,
         common=_common(moments),
         assumed=(
-            *sentences(layout.left_out, layout.declared, moments.few),
+            *sentences(layout.left_out, layout.declared, moments.few, moments.counted),
             *weighted,
             ASSUMED[Covariance(moments.covariance)],
             *(() if clipping else crowded),

@@ -473,10 +473,10 @@ class Planned:
     plan_: Plan
 
 
-def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
-    """Columns of the same people at two or three parties; a helper, where rows travel under masks."""
-    kind = _pick(rng, ["pride", "gram", "joint", "joint table", "lasso", "stacking", "pride glm"])
-    three = rng.random() < 0.3
+def columns(scene: Scene, rng: np.random.Generator, kind: str = "") -> Callable[[Play], None]:
+    """Columns of the same people at two or three parties; a helper, where rows travel under masks. ``kind``: of fit, else a random one."""
+    kind = kind or _pick(rng, ["pride", "gram", "joint", "joint gaps", "joint table", "lasso", "stacking", "pride glm"])
+    three = rng.random() < 0.3 and kind != "joint gaps"
 
     def play_it(play: Play) -> None:
         X, y = play.frame.select("x", "z", "w", "t").to_numpy() / [1, 1, 1, 10], play.frame["y"].to_numpy()
@@ -490,7 +490,12 @@ def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
                 )
             case "pride glm":
                 model = api.PrideGLM("poisson", y_bounds=Y, alpha=1.0, unit="record", **own)
-            case "joint":
+            case "joint" | "joint gaps":
+                if (
+                    kind == "joint gaps"
+                ):  # a row whose z is high has a gap at the first party, one whose t is at its end at the second
+                    own["bounds"] = api.Bounds(0.0, 1.0, missing="complete")
+                    X[:, [1, 3]] = np.where(X[:, [1, 3]] < (0.8, 1.0), X[:, [1, 3]], np.nan)
                 model = api.PrivateLinearRegression(
                     method="moments", y_bounds=Y, unit="record", adjacency=scene.adjacency, **own
                 )

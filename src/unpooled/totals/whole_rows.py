@@ -49,17 +49,24 @@ def modelled(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column.missing == MODELLED)
 
 
-def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str = "") -> tuple[str, ...]:
+def sentences(
+    left_out: Sequence[Column], declared: Sequence[Column], few: str = "", counted: tuple[int, float, int] | None = None
+) -> tuple[str, ...]:
     """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else.
 
-    ``few``: why no line follows from so few whole rows.
+    ``few``: why no line follows from so few whole rows. ``counted``: how many were whole, the noise of that number, and how many there are.
     """
     said = [few] if few else []
     plainly = [column.name for column in left_out if column.missing == COMPLETE]
     if plainly:
+        named, whole = (
+            listed([_named(name) for name in plainly]),
+            "rows without a value of {0} are left out, and n is a noisy count of the others",
+        )
+        if counted is not None and not few:
+            whole = "{1:,} +- {2:.0f} of {3:,} rows had a value of {0}; the others are left out"
         said.append(
-            f"rows without a value of {listed([_named(name) for name in plainly])} are left out, and n is a noisy count of the others: right if, given the "
-            "other columns, whether a row is whole does not depend on the response"
+            f"{whole.format(named, *(counted or ()))}: right if, given the other columns, whether a row is whole does not depend on the response"
         )
         said += limits_of(left_out)
     if filled := filled_in(declared):
