@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.ledger import Ledger
     from unpooled.privacy.mechanisms import Given
-    from unpooled.privacy.noise import KeySource
+    from unpooled.privacy.noise import KeySource, Stream
     from unpooled.privacy.policy import Policy
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Receiver
@@ -200,6 +200,11 @@ class OpenDesk:
     def secret(self, purpose: bytes) -> bytes:
         """Return a secret of this party for this plan and purpose: only its own root key gives it."""
         return self.party.fingerprint(purpose + b" " + self.plan.hash.encode())
+
+    def coins(self, *purpose: str | int) -> Stream:
+        """Return the words by which a party rounds at random in this plan."""
+        party = self.party
+        return party.keys_for(self.plan.study).stream("coins", self.plan.hash, party.name, *purpose)
 
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed:
         """That secret, sealed for another party."""
