@@ -21,7 +21,18 @@ from unpooled.privacy.mechanisms import GaussianRelease, Reach
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.masking import legs_of
 from unpooled.products.rows import JointRows
-from unpooled.products.sums import GRID, JOINT, JOINT_CONSTANT, JointRound, JointShape, JointSum, RowPart, joint_rho, joint_sum, sides_of
+from unpooled.products.sums import (
+    GRID,
+    JOINT,
+    JOINT_CONSTANT,
+    JointRound,
+    JointShape,
+    JointSum,
+    RowPart,
+    joint_rho,
+    joint_sum,
+    sides_of,
+)
 from unpooled.schedules import table
 from unpooled.totals.total import Summed, Total
 

@@ -108,7 +108,7 @@ class PullDesign(ColumnsDesign):
 
     #: What the standard errors assume.
     covariance: ClassVar[Covariance] = Covariance.JOINT
-    #: Tables and predictions ask every model of the family for these.
+    #: Tables and predictions ask every design of the model for these.
     completeness: ClassVar[None] = None
     directions: ClassVar[None] = None
 

@@ -89,6 +89,7 @@ class PullFit:
         # The products of columns with classes less their rate are the score at the base rate of pulls that nothing weights.
         typical = self.rate * (1 - self.rate) * self.gram
         self._learn(self.moments[:-1, -1], typical, typical, math.sqrt(float(self.variance[0, -1])))
+        self.share = self.typed.best_share(self.b)
 
     @property
     def _held(self) -> NDArray[np.bool_]:

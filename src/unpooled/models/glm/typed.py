@@ -30,7 +30,9 @@ _RAREST = 0.005
 #: Of a mean variance, what keeps a covariance of typed columns from being singular.
 _ROUNDED = 1e-6
 #: The parts of the constant at the holder of the classes that are tried.
-_TRIED = np.linspace(0.0, 1.0, 11)
+_TRIED = tuple(part / 10 for part in range(11))
+#: Mean curvatures that differ by less are one.
+_EQUAL = 1 - 1e-9
 
 
 class Levels(NamedTuple):
@@ -127,9 +129,10 @@ class TypedPulls:
         return expit(first + second), one, none
 
     def best_share(self, b: Row) -> float:
-        """Return the part of the constant at the holder of the classes with the largest mean curvature."""
-        means = [float((p * one).mean()) for p, one, _ in (self._weights(b, share) for share in _TRIED.tolist())]
-        return float(_TRIED[int(np.argmax(means))])
+        """Return the part of the constant at the holder of the classes with the largest mean curvature; of equal ones that nearest to a half."""
+        means = np.array([(p * one).mean() for p, one, _ in (self._weights(b, share) for share in _TRIED)])
+        best = [share for share, mean in zip(_TRIED, means.tolist(), strict=True) if mean >= _EQUAL * float(means.max())]
+        return min(best, key=lambda share: abs(share - 0.5))
 
     def bend(self, b: Row, share: float) -> Bend:
         """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
