@@ -57,8 +57,8 @@ SHARES, PARTS = _TUNED.shares("budget_shares"), _TUNED.several("rounds")
 #: The name of the release of the base rate, and those of the rounds.
 RATE, PULLS = "rate", tuple(f"pulls-{number}" for number in range(1, len(PARTS) + 1))
 _TWO = 2
-#: Bytes of a masked word, and of a row's part of a proof.
-_WORD, _PROOF = 8, 34
+#: Bytes of a masked word, of a row's part of a proof, and of what a proof of a block has whatever its rows (measured: ``tests/unit/test_glm_columns.py``).
+_WORD, _PROOF, _BLOCK = 8, 32, 32_000
 
 
 class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -256,9 +256,10 @@ class PullDesign(ColumnsDesign):
     @property
     def megabytes(self) -> float:
         """Return about how many megabytes of masked rows and proofs travel."""
-        proof = _PROOF if self.proved else 0
-        legs = (one.shape.parts[at] for k, one in enumerate(self.rounds) for _, at in legs_of(self, k))
-        return self.rows * sum(_WORD * part.columns + proof for part in legs) / 1e6
+        row, block = (_PROOF, _BLOCK) if self.proved else (0, 0)
+        legs = [(one.shape, at) for k, one in enumerate(self.rounds) for _, at in legs_of(self, k)]
+        blocks = sum(len(shape.row_blocks) for shape, _ in legs)
+        return (self.rows * sum(_WORD * shape.parts[at].columns + row for shape, at in legs) + blocks * block) / 1e6
 
     @property
     def words(self) -> tuple[str, str]:
