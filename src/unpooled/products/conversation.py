@@ -76,7 +76,7 @@ def _none(context: Context, settings: tuple[float, ...]) -> Ints:
 def _number_of(context: Context[Joint], name: str) -> int:
     """Return the number of the round in which this repetition of a release is made; refused where the plan has none."""
     for number, one in enumerate(context.design.rounds):
-        if (one.name, one.index) == (name, context.index):
+        if (one.name, one.repeat) == (name, context.index):
             return number
     msg = f"this plan has no total {name!r}"
     raise PlanMismatch(msg)
@@ -220,10 +220,10 @@ def joint_total(
     verdicts = tuple(reply.signature.value for reply in signed)
     nodes = tuple(members[name] for name in aggregation.nodes[: aggregation.count])
     request = ShareRequest(nodes, digests, tuple(members[name] for name in parties), verdicts)
-    replies = yield from everybody([Ask(name, vector.step("fragment"), request, one.index) for name in aggregation.parties])
+    replies = yield from everybody([Ask(name, vector.step("fragment"), request, one.repeat) for name in aggregation.parties])
     sealed = {name: reply.fragments for name, reply in zip(aggregation.parties, replies, strict=True)}
     check_sealed(vector, nodes, sealed)
-    return (yield from aggregation.open(plan, vector, members, nodes, sealed, one.index))
+    return (yield from aggregation.open(plan, vector, members, nodes, sealed, one.repeat))
 
 
 def _exchanged(

@@ -58,7 +58,7 @@ class JointRound(NamedTuple):
     """One round of joint sums: the name of its release, which repetition of that it is, and what is multiplied in it."""
 
     name: str
-    index: int
+    repeat: int
     shape: ProductShape
 
 

@@ -56,6 +56,8 @@ _TUNED = table("glm_columns")
 SHARES, PARTS = _TUNED.shares("budget_shares"), _TUNED.several("rounds")
 #: The name of the release of the base rate, and those of the rounds.
 RATE, PULLS = "rate", tuple(f"pulls-{number}" for number in range(1, len(PARTS) + 1))
+#: The word for how the budget was spent.
+PRODUCTS = "products"
 _TWO = 2
 #: Bytes of a masked word, of a row's part of a proof, and of what a proof of a block has whatever its rows (measured: ``tests/unit/test_glm_columns.py``).
 _WORD, _PROOF, _BLOCK = 8, 32, 32_000
@@ -99,18 +101,24 @@ def check_split(parameters: SplitParameters) -> None:
 # A study, understood: whose columns they are, the limits of rows, the rounds and their noise, what a party makes of its rows in each.
 
 
+#: What stands for the classes while limits are worked out.
+_CLASSES = Responses(Column("(classes)", categories=("no", "yes")), Logistic())
+
+
 @dataclass(frozen=True)
 class PullDesign(ColumnsDesign):
     """A study of columns at two parties of which one holds two classes."""
 
-    #: The declared classes; None until the design is made.
-    responses: Responses | None = None
+    parameters: SplitParameters
+    #: The declared classes, once the study's are known.
+    responses: Responses = _CLASSES
 
     #: What the standard errors assume.
     covariance: ClassVar[Covariance] = Covariance.JOINT
     #: Tables and predictions ask every design of the model for these.
     completeness: ClassVar[None] = None
     directions: ClassVar[None] = None
+    method: ClassVar[str] = PRODUCTS
 
     # --- what the study says ---------------------------------------------------------------------------------------------
 
@@ -285,7 +293,6 @@ class PullDesign(ColumnsDesign):
     @cached_property
     def base(self) -> BaseRate:
         """Return the base rate that a fit begins from."""
-        assert self.responses is not None
         return BaseRate(self.responses, self.rows)
 
     @property
@@ -295,7 +302,7 @@ class PullDesign(ColumnsDesign):
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
 
-    def rate(self, values: Floats) -> float:
+    def rate(self, values: NDArray[Any]) -> float:
         """Return the base rate that a release tells."""
         release = self.rate_release
         total = Total(release.decode(values), release.deviations, (self.holder,))
@@ -304,7 +311,6 @@ class PullDesign(ColumnsDesign):
     def deviation_rows(self, party: str, rate: float) -> DeviationRows:
         """Return the coding of a party's part of the rows of second moments."""
         place = self.parties.index(party)
-        assert self.responses is not None
         about = self.layout_of(party), self.shape.parts[place], self.limits.columns[place], GRID
         return DeviationRows(*about, 1.0 if party == self.holder else 0.0, self.responses, rate)
 
@@ -315,7 +321,6 @@ class PullDesign(ColumnsDesign):
         own = len(self.layout_of(party).coding.attribute)
         slopes, constant = np.asarray(at[before : before + own], dtype=float), float(at[self.columns + place])
         part = part or next(one for one in self.pulls.parts if one.party == party)
-        assert self.responses is not None
         about = self.layout_of(party), part, self.limits.columns[place] * (STEPS // GRID), STEPS
         return PullRows(*about, 1.0 if party == self.holder else 0.0, self.responses, slopes, constant)
 

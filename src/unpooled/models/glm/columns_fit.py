@@ -11,7 +11,7 @@ import numpy as np
 from unpooled.inference.coding import commonest_levels
 from unpooled.kernels.noisy import psd_part, without_still
 from unpooled.linear.standard import CONSTANT, Standard
-from unpooled.models.glm.columns import RATE, PullDesign
+from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
 from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of
 from unpooled.models.glm.pulls import STEPS
 from unpooled.models.glm.result import GlmResult, coefficients_of
@@ -189,8 +189,7 @@ class PullFit:
         design, own = self.design, self.shape.back(self.standard) @ self.b
         newton, found = self.estimates()
         newton = newton if found else newton.untold()
-        given = design.parameters
-        confidence = given.confidence  # type: ignore[attr-defined]
+        confidence = design.parameters.confidence
         shares = dict(zip(design.layout.terms.names, self.standard.middle.tolist(), strict=False))
         common = {} if design.exact else commonest_levels(design.layout.terms, shares, self.unsure)
         return GlmResult(
@@ -206,10 +205,6 @@ class PullFit:
             common=common,
             few="" if found else _FEW,
         )
-
-
-#: The word for how the budget was spent.
-PRODUCTS = "products"
 
 
 # --- Begun -----------------------------------------------------------------------------------------------------------------
@@ -300,4 +295,3 @@ def added_up(
     found = {design.holder: held[:, 1 : 1 + own].T @ answer}
     found |= {party: row.T @ (sign * held[:, 0]) for party in design.parties if party != design.holder}
     return 2 * np.concatenate([*(found[party] for party in design.parties), [held[:, 0] @ answer]])
-

@@ -476,9 +476,7 @@ class Contrasts(GlmShape):
         return np.column_stack([np.zeros((self.rates.size, self.columns)), self.centred]).ravel()
 
 
-def estimates_of(
-    shape: GlmShape, back: Matrix, known: Curvature, own: Row, covariance: Matrix, alone: Matrix
-) -> Estimates:
+def estimates_of(shape: GlmShape, back: Matrix, known: Curvature, own: Row, covariance: Matrix, alone: Matrix) -> Estimates:
     """Return estimates in the data's own units with what a curvature does not tell of; ``alone``: the covariance that there would be without privacy."""
     lost = np.zeros((own.size, known.lost.size))
     lost[known.lost, np.arange(known.lost.size)] = 1.0

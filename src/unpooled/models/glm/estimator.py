@@ -651,9 +651,9 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
 def fitted(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> PrivateGLM:
     """Return an estimator with the coefficients of the result; predictions ask for exposures and offsets, as they were declared."""
     design = plan.design
-    given, responses = design.parameters, design.responses
     if isinstance(design, PullDesign):
         return _fitted_columns(plan, design, result)
+    given, responses = design.parameters, design.responses
     estimator = PrivateGLM._of_plan(  # noqa: SLF001 - its own model's
         plan,
         design.layout.declared,
@@ -670,6 +670,5 @@ def fitted(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> PrivateGLM:
 def _fitted_columns(plan: Plan[Any], design: PullDesign, result: GlmResult) -> PrivateGLM:
     """Return an estimator of columns at two parties, which new rows have side by side."""
     estimator = PrivateGLM._of_plan(plan, design.layout.declared)  # noqa: SLF001 - its own model's
-    assert design.responses is not None
     estimator.classes_ = np.array(design.responses.response.categories, dtype=object)
     return estimator._take(result)  # noqa: SLF001 - as above

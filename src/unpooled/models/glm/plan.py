@@ -166,6 +166,11 @@ class GlmDesign:
         return self.responses.weighting
 
     @property
+    def method(self) -> str:
+        """Return how the budget is spent."""
+        return str(self.schedule.method)
+
+    @property
     def target(self) -> str:
         """Return the sentence on what the coefficients are of, where pulls are balanced; empty where they are those of maximum likelihood."""
         return BALANCED if isinstance(self.family, Logistic) and self.family.balanced else ""

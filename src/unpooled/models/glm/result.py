@@ -193,7 +193,7 @@ def _assumed(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> Iterator[
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
     yield from sentences(design.layout.left_out, design.layout.declared, result.few)
-    if design.responses is not None and design.responses.weighting is not None:
+    if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance].partition(" (")[0] if result.whole is not None else ASSUMED[design.covariance]
     if design.target:
