@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.families.logistic import Logistic
-from unpooled.inference.coding import check_formula
-from unpooled.inference.printed_terms import TREATMENT, check_coding
-from unpooled.linear.declared import CodingWord, FormulaText, GoalWord, ReferenceLevels
-from unpooled.linear.declared import Response as ResponseColumn
+from unpooled.inference.printed_terms import check_coding
 from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.standard import Standard, StandardRows
-from unpooled.models.glm.families import FAMILIES, LOGISTIC
+from unpooled.models.glm.declared import SplitParameters, check_split
 from unpooled.models.glm.pulls import NUMBERS, STEPS, DeviationRows, PullRows, PullShape
 from unpooled.models.glm.rows import BaseRate, Responses
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.declared import COLUMNS, PROOF, CheckWord, Colluding, SplitWord, TableConfidence, says
+from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Unit
@@ -34,7 +31,7 @@ from unpooled.products.plan import STEPS as JOINT_STEPS
 from unpooled.products.plan import plan_of
 from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart
 from unpooled.protocol.messages import Nothing, Released
-from unpooled.protocol.registry import Step, Template
+from unpooled.protocol.registry import Step
 from unpooled.schedules import table
 from unpooled.totals.total import Summed, Total
 
@@ -49,9 +46,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-# --- Parameters ------------------------------------------------------------------------------------------------------------
-# What a study of columns at two parties declares, and what is refused of it by name.
-
 _TUNED = table("glm_columns")
 SHARES, PARTS = _TUNED.shares("budget_shares"), _TUNED.several("rounds")
 #: The name of the release of the base rate, and those of the rounds.
@@ -61,40 +55,6 @@ PRODUCTS = "products"
 _TWO = 2
 #: Bytes of a masked word, of a row's part of a proof, and of what a proof of a block has whatever its rows (measured: ``tests/unit/test_glm_columns.py``).
 _WORD, _PROOF, _BLOCK = 8, 32, 32_000
-
-
-class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[parameters]`` of a study of columns at two parties."""
-
-    response: ResponseColumn
-    family: Annotated[
-        str, says("The law of the response: of columns at two parties two declared classes.", choices=FAMILIES, shown=True)
-    ] = LOGISTIC
-    formula: FormulaText = ""
-    goal: GoalWord = Goal.AUTO
-    split: SplitWord = COLUMNS
-    tolerate: Colluding = 0
-    check: CheckWord = PROOF
-    confidence: TableConfidence = 0.95
-    reference: ReferenceLevels = msgspec.field(default_factory=dict)
-    coding: CodingWord = TREATMENT
-
-
-def check_split(parameters: SplitParameters) -> None:
-    """Refuse values that mean nothing, and families that have no products yet, with what does them."""
-    if parameters.split != COLUMNS:
-        msg = f'split is "{COLUMNS}" where columns lie at different parties, not {parameters.split!r}'
-        raise UsageError(msg)
-    if parameters.family != LOGISTIC:
-        msg = (
-            f'of columns at two parties there is the family "{LOGISTIC}", not {parameters.family!r}: make two classes of the response, as some and none, '
-            f'or fit its mean by linear regression (model = "bayes", split = "{COLUMNS}"). Where rows lie at different parties, '
-            'model = "glm" has all families'
-        )
-        raise UsageError(msg)
-    if not 0 < parameters.confidence < 1:
-        raise UsageError("confidence must lie between 0 and 1")
-    check_formula(parameters.formula, (parameters.response,))
 
 
 # --- Design ----------------------------------------------------------------------------------------------------------------
@@ -409,10 +369,3 @@ def compile_columns(study: Study) -> Plan[PullDesign]:
     weak = design.strength < _TUNED.worth_table
     said = (f"this study makes no table that anybody has seen lines in: {_hidden(design)}",) if weak else ()
     return replace(plan, notes=(*said, *plan.notes, *shares))
-
-
-TEMPLATE_OF_COLUMNS = Template.of(
-    SplitParameters,
-    "Logistic regression over columns of two parties, from products under masks: odds ratios with standard errors.",
-    COLUMNS,
-)
