@@ -27,7 +27,7 @@ from unpooled.models.glm.columns_fit import PullFit, added_up, imagined_pulls
 from unpooled.models.glm.estimator import fitted
 from unpooled.models.glm.pulls import PLAIN, SIGNED, STEPS, PullRows
 from unpooled.models.glm.result import tables as tables_of
-from unpooled.models.glm.typed import Levels, TypedPulls, typed_rows
+from unpooled.models.glm.typed import TypedLevels, TypedPulls, typed_rows
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
@@ -341,7 +341,7 @@ def test_intervals_cover_and_tables_of_opposed_splits_agree() -> None:
 
 def test_typed_rows_have_the_released_shares_and_covariance() -> None:
     rng = np.random.default_rng(1)
-    middle, levels = np.array([0.2, 0.1, 0.5, 0.4]), (Levels((1, 2, 3), whole=True),)
+    middle, levels = np.array([0.2, 0.1, 0.5, 0.4]), (TypedLevels((1, 2, 3), whole=True),)
     width = np.array([1.0, 0.3, 0.5, 0.49])
     root_ = rng.normal(size=(3, 3))
     covariance = np.zeros((4, 4))
@@ -349,7 +349,7 @@ def test_typed_rows_have_the_released_shares_and_covariance() -> None:
     rows = typed_rows(covariance, middle, width, levels)
     np.testing.assert_allclose(np.cov(rows[:, [0, 1, 3]].T), covariance[np.ix_([0, 1, 3], [0, 1, 3])], atol=2e-5)
     np.testing.assert_allclose(rows[:, 1:] @ width[1:], 0, atol=1e-9)  # the levels of a row add up to one
-    alone = typed_rows(np.eye(1), np.array([0.3]), np.ones(1), (Levels((0,), whole=False),))
+    alone = typed_rows(np.eye(1), np.array([0.3]), np.ones(1), (TypedLevels((0,), whole=False),))
     assert len(np.unique(alone.round(9))) == 2
     assert abs((alone > 0).mean() - 0.3) < 1e-3
 

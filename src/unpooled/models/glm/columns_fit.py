@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from unpooled.inference.estimates import Estimates
     from unpooled.models.glm.curvature import Curvature
-    from unpooled.models.glm.typed import Bend
+    from unpooled.models.glm.typed import TypedBend
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
     from unpooled.products.design import JointDesign
@@ -46,7 +46,7 @@ _FEW = (
 )
 
 
-class Told(NamedTuple):
+class OpenedRound(NamedTuple):
     """A round that was opened: its coefficients, the constant's part at the holder of the classes, the score, and the deviation of its noise."""
 
     at: Row
@@ -82,7 +82,7 @@ class PullFit:
         self.believed = _TUNED.believed / d * n * np.linalg.inv(self.gram + self.norm * np.eye(d + 1))
         self.believed[d], self.believed[:, d] = 0.0, 0.0
         self.believed[d, d] = _TUNED.level / CONSTANT**2
-        self.rounds: list[Told] = []
+        self.rounds: list[OpenedRound] = []
         self.share = self.typed.best_share(self.b)
         self.level = self.typed.bend(self.b, self.share)
         self._inverse: Matrix | None = None
@@ -111,7 +111,7 @@ class PullFit:
         """Take twice the score of a round in squared steps, and go one step; return how long it was, in standard errors."""
         design, unit = self.design, 2.0 * STEPS**2
         score = np.append(values[:-1][design.order], values[-1] * CONSTANT) / unit
-        told = Told(self.b, self.share, score, deviation / unit)
+        told = OpenedRound(self.b, self.share, score, deviation / unit)
         self.rounds.append(told)
         if design.exact:
             return self._mended(told)
@@ -134,7 +134,7 @@ class PullFit:
         self.believed = (self.believed + self.believed.T) / 2
         self.b = self.b + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
 
-    def _mended(self, told: Told) -> float:
+    def _mended(self, told: OpenedRound) -> float:
         """Go one step without noise: the inverse curvature is that of typed rows, mended by what the last two rounds show (Broyden)."""
         if self._inverse is None:
             known, _ = self._known(self.typed.bend(self.b, self.share))
@@ -154,7 +154,7 @@ class PullFit:
         errors = np.sqrt(np.maximum((known.inverse @ bend.meat @ known.inverse).diagonal(), 1e-300))
         return float(np.abs(step / errors).max())
 
-    def _known(self, bend: Bend) -> tuple[Curvature, Matrix]:
+    def _known(self, bend: TypedBend) -> tuple[Curvature, Matrix]:
         """Return the curvature of typed rows over the directions that the moments' noise does not hide, and the second moments of their pulls."""
         nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing

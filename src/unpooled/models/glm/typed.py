@@ -35,26 +35,26 @@ _TRIED = tuple(part / 10 for part in range(11))
 _EQUAL = 1 - 1e-9
 
 
-class Levels(NamedTuple):
+class TypedLevels(NamedTuple):
     """The places of the coded columns of one column of categories, and whether every row has exactly one of them."""
 
     places: tuple[int, ...]
     whole: bool
 
 
-def levels_of(layout: MomentsLayout) -> tuple[Levels, ...]:
+def levels_of(layout: MomentsLayout) -> tuple[TypedLevels, ...]:
     """Return the columns of zeros and ones of a layout: levels of categories, and marks of missing numbers."""
     attribute, found = np.array(layout.coding.attribute), []
     for k, column in enumerate(layout.features):
         places = np.flatnonzero(attribute == k).tolist()
         if column.categories is not None:
-            found.append(Levels(tuple(places), column.missing != "absent"))
+            found.append(TypedLevels(tuple(places), column.missing != "absent"))
         elif len(places) > 1:  # a number, and the mark that it is missing
-            found.append(Levels(tuple(places[1:]), whole=False))
+            found.append(TypedLevels(tuple(places[1:]), whole=False))
     return tuple(found)
 
 
-def typed_rows(covariance: Matrix, middle: Row, width: Row, levels: Sequence[Levels]) -> Matrix:
+def typed_rows(covariance: Matrix, middle: Row, width: Row, levels: Sequence[TypedLevels]) -> Matrix:
     """Return public rows of standardised columns with this covariance: normal numbers, and levels with these shares (``middle``).
 
     Where every row has one of the levels, the commonest follows from the others: with it a covariance would be singular.
@@ -93,7 +93,7 @@ def _cut(rows: Matrix, levels: Sequence[tuple[int, float]]) -> None:
         taken[one] = True
 
 
-class Bend(NamedTuple):
+class TypedBend(NamedTuple):
     """Means over typed rows at some coefficients: the curvature of the sum of pulls, its second moments, and the mean weight of a row in either."""
 
     curvature: Matrix
@@ -134,12 +134,12 @@ class TypedPulls:
         best = [share for share, mean in zip(_TRIED, means.tolist(), strict=True) if mean >= _EQUAL * float(means.max())]
         return min(best, key=lambda share: abs(share - 0.5))
 
-    def bend(self, b: Row, share: float) -> Bend:
+    def bend(self, b: Row, share: float) -> TypedBend:
         """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
         p, one, none = self._weights(b, share)
         weight, square = p * one, p * one**2 + (1 - p) * none**2
         moments = [(self.rows * w[:, None]).T @ self.rows * self._each for w in (weight, square)]
-        return Bend(moments[0], moments[1], float(weight.mean()), float(square.mean()))
+        return TypedBend(moments[0], moments[1], float(weight.mean()), float(square.mean()))
 
     def pull(self, at: Row, share: float, truth: Row) -> Row:
         """Return the score of all people that is expected at some coefficients where others are the truth."""
