@@ -22,7 +22,7 @@ from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageErro
 from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models import load
 from unpooled.models.glm import columns, columns_fit
-from unpooled.models.glm.columns import PULLS, SHARES, PullDesign
+from unpooled.models.glm.columns import PULLS, SHARES, PullDesign, design_of
 from unpooled.models.glm.columns_fit import PullFit, added_up, imagined_pulls
 from unpooled.models.glm.estimator import fitted
 from unpooled.models.glm.pulls import PLAIN, SIGNED, STEPS, PullRows
@@ -434,6 +434,30 @@ def test_three_parties_and_none_to_help_are_refused_with_what_would_do() -> None
         MODEL.compile(msgspec.structs.replace(study, parties=(*study.parties, third)))
     with pytest.raises(UsageError, match="two parties need a helper"):
         MODEL.compile(msgspec.structs.replace(study, helpers=()))
+
+
+@pytest.mark.guarantee
+def test_people_with_gaps_are_not_left_out() -> None:
+    study, _ = a_study(60)
+    cards = (
+        study.parties[0],
+        msgspec.structs.replace(study.parties[1], columns=(Column("iron", -4.0, 4.0, missing="complete"),)),
+    )
+    asked = msgspec.structs.replace(study, parties=cards)
+    with pytest.raises(UsageError, match="leaves no people out: column 'iron'"):
+        design_of(asked)
+    with pytest.raises(UsageError, match="iron"):
+        MODEL.compile(asked)
+
+
+def test_models_that_cannot_do_it_name_the_one_that_does() -> None:
+    """What sent people from one error to the next: a regression of two classes, and a model of rows over different columns."""
+    study, _ = a_study(60)
+    with pytest.raises(UsageError, match='model = "glm", PrivateGLM'):
+        load("bayes").compile(msgspec.structs.replace(study, model="bayes"))
+    rows = msgspec.structs.replace(study, helpers=(), parameters={"response": "ill"})
+    with pytest.raises(UsageError, match='split = "columns" of model = "glm"'):
+        MODEL.compile(rows)
 
 
 def test_masked_rows_of_too_many_megabytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

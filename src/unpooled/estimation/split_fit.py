@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -90,8 +89,10 @@ class SplitFit:
             (y,) = Formula.parse(formula).response
         holder = self.response_at if on is None else held_by(X, y, self.response_at)
         joined, response_of, *_ = estimator._joined(X, y, on)
-        if on is not None and formula is not None:  # the response was taken out of its frame
-            formula = str(replace(Formula.parse(formula), response=()))
+        if on is not None:  # the response was taken out of its frame: bounds and formulas know it by its name
+            joined = joined.with_columns(_column(str(y), response_of))
+            named = formula is not None and bool(Formula.parse(formula).response)
+            response_of = None if named else str(y)
         return estimator._framed(joined, response_of, formula), holder
 
     def _refuse_rows_only(self) -> None:
@@ -101,6 +102,12 @@ class SplitFit:
             if (tuple(given) if isinstance(left, tuple) else given) != left:
                 msg = f"{name} goes with rows that are split: with parties= the columns are, so leave it at {left!r}"
                 raise UsageError(msg)
+
+
+def _column(name: str, values: NDArray[Any]) -> Any:  # noqa: ANN401 - polars is imported where frames are
+    import polars as pl
+
+    return pl.Series(name, values.tolist() if values.dtype == object else values)
 
 
 def places_of(layout: MomentsLayout, names: Sequence[str]) -> NDArray[np.intp]:

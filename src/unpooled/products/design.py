@@ -514,6 +514,8 @@ def number_of(response: Column) -> Column:
     """Return the response of a regression; refuse one that is no number, or may be missing."""
     if response.categories is not None or response.may_be_absent:
         msg = f'the response {response.name!r} must be a number that is never missing: declare low and high, missing = "refuse"'
+        if len(response.categories or ()) == 2:  # noqa: PLR2004 - yes and no
+            msg += '. Two classes of columns at two parties have odds ratios by logistic regression: model = "glm", PrivateGLM("logistic", parties=...)'
         raise UsageError(msg).at(column=response.name)
     return response
 

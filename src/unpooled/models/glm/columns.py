@@ -19,7 +19,7 @@ from unpooled.linear.standard import Standard, StandardRows
 from unpooled.models.glm.declared import SplitParameters, check_split
 from unpooled.models.glm.pulls import NUMBERS, STEPS, DeviationRows, PullRows, PullShape
 from unpooled.models.glm.rows import BaseRate, Responses
-from unpooled.privacy.bounds import Column
+from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
@@ -313,6 +313,13 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
             f'no proof. Joint moments have one: fit the response as a number of 0 and 1 (model = "bayes", split = "{COLUMNS}")'
         )
         raise UsageError(msg)
+    for column in (column for card in study.parties for column in card.columns):
+        if column.missing in LEAVING_OUT:
+            msg = (
+                f'a logistic regression of split columns leaves no people out: column {column.name!r} declares missing = "{column.missing}"; declare "absent" or '
+                '"indicator", or leave such people out at every party before'
+            )
+            raise UsageError(msg).at(column=column.name)
     design = PullDesign.of(study, parameters, budget, parameters.formula)
     column = study.card(design.holder).column(parameters.response)
     design = replace(design, responses=Responses(column, design.family))
@@ -326,10 +333,12 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
 def _hidden(design: PullDesign) -> str:
     """Return why no line of a table can be expected, and what would do."""
     times = _TUNED.worth_table / design.strength
+    remedies = [f"about {math.ceil(design.rows * times):,} people", f"an epsilon about {times:.1f} times as large"]
+    fewer = math.floor(design.columns / times)
+    remedies += [f"{fewer} coded columns"] if fewer > 1 else []
     return (
         f"with {design.rows:,} people, {design.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column are "
-        f"{design.strength:.0f}, and from {_TUNED.worth_table:.0f} on there are lines. What would do: about {math.ceil(design.rows * times):,} people, an epsilon "
-        f"{times:.1f} times as large, or {max(1, math.floor(design.columns / times))} columns"
+        f"{design.strength:.0f}, and from {_TUNED.worth_table:.0f} on there are lines. What would do: {', or '.join(remedies)}"
     )
 
 
