@@ -37,9 +37,9 @@ from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import KaplanMeier, LifeTable
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
-from unpooled.models.glm.columns import PullDesign, SplitParameters
+from unpooled.models.glm.columns import PullDesign
 from unpooled.models.glm.completeness import WholeRowsModel
-from unpooled.models.glm.declared import MOST_PASSES, GlmMethod, Parameters
+from unpooled.models.glm.declared import MOST_PASSES, GlmMethod, Parameters, SplitParameters, check_split
 from unpooled.models.glm.families import (
     MULTINOMIAL,
     POSITIVE,
@@ -602,6 +602,11 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         result: GlmResult = self._run(study, tables).outcome.result
         self._columns = declared.columns
         return self._take(result)
+
+    def _refuse_rows_only(self) -> None:
+        """Refuse families and parameters that are of rows at several parties, the family first: its own parameters follow from it."""
+        check_split(SplitParameters(response=RESPONSE, family=self.family))
+        super()._refuse_rows_only()
 
     def _fit_columns(self, X: Any, y: Any, on: On | None, formula: str | None, of_rows: Mapping[str, Any]) -> Self:  # noqa: ANN401 - whatever a user passes
         """Release what the products of two parties' columns ask for, and fit."""
