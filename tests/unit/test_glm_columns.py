@@ -30,6 +30,8 @@ from unpooled.models.glm.result import tables as tables_of
 from unpooled.models.glm.typed import TypedLevels, TypedPulls, typed_rows
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.masks import derived
+from unpooled.privacy.noise import Stream
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import NoRows, Table
 from unpooled.privacy.unit import Adjacency, Scope, Unit
@@ -112,7 +114,7 @@ def pooled(design: PullDesign, members: Any, plan: Any, tables: Any, at: tuple[f
         holds = part.party == design.holder
         kind = part.name if not holds else "number" if part.name in {SIGNED, PLAIN} else "row"
         keys = members[part.party].keys_for(plan.study)
-        coins = keys.stream("coins", plan.hash, part.party, "rounding", number, kind)
+        coins = Stream(derived(keys.root, "coins", plan.hash, part.party, "rounding", number, kind))
         real = rows.coded(tables[part.party], known.get(part.party, Standard.declared())).astype(float)
         parts[part.name] = rows.part_of(real, coins, 0).astype(object)
     g, r, second, first = (parts[name][:, 0] for name in ("signed", "plain", "second", "first"))
