@@ -263,10 +263,12 @@ class PullDesign(ColumnsDesign):
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
 
     def rate(self, values: NDArray[Any]) -> float:
-        """Return the base rate that a release tells."""
-        release = self.rate_release
-        total = Total(release.decode(values), release.deviations, (self.holder,))
-        return self.base.decode(total, self.rows)[0]
+        """Return the base rate that released integers tell."""
+        return self.rate_of(self.rate_release.decode(values))
+
+    def rate_of(self, sums: Floats) -> float:
+        """Return the base rate that a noisy sum of the classes tells."""
+        return self.base.decode(Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)[0]
 
     def deviation_rows(self, party: str, rate: float) -> DeviationRows:
         """Return the coding of a party's part of the rows of second moments."""

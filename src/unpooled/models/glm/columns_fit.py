@@ -258,7 +258,7 @@ def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.rand
     times, standards = begun(design, tables, rng)
     release = design.rate_release
     sums = design.base.statistic(tables[design.holder]).astype(float) * times
-    rate = design.rate(sums + release.deviations * rng.standard_normal(sums.size))
+    rate = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
     parts = [
         design.deviation_rows(party, rate if party == design.holder else 0.0).coded(tables[party], _of(standards, party))
         for party in design.parties
