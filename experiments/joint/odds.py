@@ -11,6 +11,7 @@ Run it as ``python -m experiments.joint.odds`` (40 runs a cell; ``--full``: 200)
 from __future__ import annotations
 
 import warnings
+from unittest import mock
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from unpooled import Bounds, PrivateGLM
+from unpooled.models.glm.columns import PullDesign
 from unpooled.models.glm.columns_fit import imagined_pulls
 from unpooled.models.glm.either import compile_plan
 from unpooled.models.glm.result import tables
@@ -41,8 +43,21 @@ CELLS = (
     (12_000, 10, 0.25, 1.0, "mixed"),
     (15_000, 10, 0.03, 3.0, "mixed"),
 )
+#: Studies about the k from which on a table is made.
+SMALL = (
+    (3000, 6, 0.5, 1.0, "mixed"),
+    (3000, 6, 0.1, 1.0, "correlated"),
+    (5000, 12, 0.5, 1.0, "mixed"),
+    (5000, 12, 0.1, 1.0, "mixed"),
+    (2000, 6, 0.5, 1.0, "mixed"),
+    (5000, 20, 0.5, 1.0, "correlated"),
+    (1500, 6, 0.2, 1.0, "mixed"),
+    (1400, 6, 0.2, 1.0, "mixed"),
+)
 #: Runs of a cell in which rows are fitted too.
 ROWS_TOO = 10
+#: From this k on rows are fitted too.
+OF_ROWS = 100.0
 DELTA, LEVELS, ARMS = 1e-6, ("low", "middle", "high"), ("no", "yes")
 
 
@@ -93,11 +108,18 @@ def played(n: int, d: int, share: float, epsilon: float, kind: str, seed: int) -
     asked = {"response": "event", "split": "columns"}
     study = Study("glm", cards, epsilon, DELTA, parameters=asked, derived=(), helpers=(HelperCard("registry"),))
     plan = compile_plan(study)
+    with mock.patch.object(PullDesign, "untabled", ""):  # what a table below the threshold would be
+        return _of_run(plan, (clinic, laboratory, event), columns, truth, epsilon, seed, rng)
+
+
+def _of_run(plan, values, columns, truth, epsilon: float, seed: int, rng: np.random.Generator) -> dict[str, list[float]]:
+    """Return the same of a plan and of the values of both parties."""
+    clinic, laboratory, event = values
     held = {"clinic": Table(clinic | {"event": event}), "laboratory": Table(laboratory)}
     found = tables(plan, imagined_pulls(plan.design, held, rng)).summary().terms
     lines = {line.term: line for line in found if line.term in truth}
     rows = {}
-    if seed < ROWS_TOO:
+    if seed < ROWS_TOO and plan.design.strength > OF_ROWS:
         ranges = {name: list(c.categories) if c.categories else (c.low, c.high) for name, c in columns.items()}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -123,28 +145,46 @@ def cell(n: int, d: int, share: float, epsilon: float, kind: str, runs: int) -> 
         for seed in range(runs)
     ]
     z, pooled, rows = (np.array([value for one in found for value in one[name]]) for name in ("z", "pooled", "rows"))
-    covered, lines = float(np.mean(np.abs(z) < 1.96)), runs * d
+    covered, lines = float(np.mean(np.abs(z) < 1.96)) if z.size else np.nan, runs * d
     return [
         f"{n}, {d}, {share:g}, {epsilon:g}, {kind}",
         f"{found[0]['k'][0]:.0f}",
-        f"{covered:.3f} +- {np.sqrt(covered * (1 - covered) / len(z)):.3f}",
+        f"{covered:.3f} +- {np.sqrt(covered * (1 - covered) / len(z)):.3f}" if z.size else "none",
         f"{len(z) / lines:.2f}",
-        f"{np.median(pooled):.2f}",
+        f"{np.median(pooled):.2f}" if z.size else "none",
+        f"{np.mean([bool(one['z']) for one in found]):.2f}",
         f"{np.median(rows):.2f}" if rows.size else "none",
     ]
 
 
 def main(full: bool) -> None:
     """Write the table."""
-    runs, lines = 200 if full else 40, []
-    for one in CELLS:
-        lines.append(cell(*one, runs))
-        print(lines[-1], flush=True)
+    runs, lines = 200 if full else 40, {CELLS: [], SMALL: []}
+    for some, own in lines.items():
+        for one in some:
+            own.append(cell(*one, runs))
+            print(own[-1], flush=True)
+    head = [
+        "n, columns, share of events, epsilon, columns' kind",
+        "k",
+        "covered",
+        "printed",
+        "SE/pooled",
+        "tables with a line",
+        "SE/rows",
+    ]
+    write_table(
+        "joint/odds_small",
+        "What a table of small studies of columns at two parties would be (delta = 1e-6, two parties and a helper)",
+        head[:-1],
+        [line[:-1] for line in lines[SMALL]],
+        f"{runs} runs a cell. Below the threshold of ``glm_columns.toml`` no table is made: what it would have.",
+    )
     write_table(
         "joint/odds",
         "Odds ratios of columns at two parties (delta = 1e-6, two parties and a helper)",
-        ["n, columns, share of events, epsilon, columns' kind", "k", "covered", "printed", "SE/pooled", "SE/rows"],
-        lines,
+        head,
+        lines[CELLS],
         f"{runs} runs a cell, in {ROWS_TOO} of which one holder of all rows is fitted too; the middle of the ratios of standard errors.",
     )
 

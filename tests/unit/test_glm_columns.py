@@ -471,9 +471,14 @@ def test_masked_rows_of_too_many_megabytes_are_refused(monkeypatch: pytest.Monke
 
 def test_a_small_study_is_told_before_data_that_it_makes_no_table() -> None:
     notes = MODEL.compile(a_study(60)[0]).notes
-    assert "no table that anybody has seen lines in" in notes[0]
+    assert "makes no table and is for predictions: with 60 people" in notes[0]
     assert "What would do: about" in notes[0]
     assert not any("no table" in note for note in MODEL.compile(a_study(20_000)[0]).notes)
+    study, tables = a_study(60)
+    plan = MODEL.compile(study)
+    found = tables_of(plan, drive(MODEL, plan, in_process(people(study, tables))).result)
+    assert found.summary().terms == ()
+    assert any("with 60 people" in line for line in found.summary().compared)
 
 
 def test_the_planned_bytes_are_those_that_travel() -> None:

@@ -116,6 +116,20 @@ class PullDesign(ColumnsDesign):
         return _strength(self.columns, self.rows, self.budget)
 
     @property
+    def untabled(self) -> str:
+        """Return why there is no table, which is known before data, and what would do; empty where there is one."""
+        times = _TUNED.worth_table / self.strength
+        if times <= 1:
+            return ""
+        remedies = [f"about {math.ceil(self.rows * times):,} people", f"an epsilon about {times:.1f} times as large"]
+        fewer = math.floor(self.columns / times)
+        remedies += [f"{fewer} coded columns"] if fewer > 1 else []
+        return (
+            f"with {self.rows:,} people, {self.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column "
+            f"are {self.strength:.0f}, and from {_TUNED.worth_table:.0f} on there are lines. What would do: {', or '.join(remedies)}"
+        )
+
+    @property
     def target(self) -> str:
         """Return the sentence on what the coefficients are of where the log odds are not linear in the columns."""
         return (
@@ -326,22 +340,10 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
     column = study.card(design.holder).column(parameters.response)
     design = replace(design, responses=Responses(column, design.family))
     check_coding(parameters.coding, parameters.reference, {f.name: f.levels for f in design.layout.terms.factors})
-    if goal_of(parameters.goal) is Goal.TABLE and design.strength < _TUNED.worth_table:
-        msg = f'goal is "table", and {_hidden(design)}. Nothing is spent'
+    if goal_of(parameters.goal) is Goal.TABLE and design.untabled:
+        msg = f'goal is "table", and {design.untabled}. Nothing is spent'
         raise UsageError(msg)
     return design
-
-
-def _hidden(design: PullDesign) -> str:
-    """Return why no line of a table can be expected, and what would do."""
-    times = _TUNED.worth_table / design.strength
-    remedies = [f"about {math.ceil(design.rows * times):,} people", f"an epsilon about {times:.1f} times as large"]
-    fewer = math.floor(design.columns / times)
-    remedies += [f"{fewer} coded columns"] if fewer > 1 else []
-    return (
-        f"with {design.rows:,} people, {design.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column are "
-        f"{design.strength:.0f}, and from {_TUNED.worth_table:.0f} on there are lines. What would do: {', or '.join(remedies)}"
-    )
 
 
 # --- Plan ------------------------------------------------------------------------------------------------------------------
@@ -377,6 +379,5 @@ def compile_columns(study: Study) -> Plan[PullDesign]:
         f"of the squared budget the base rate takes {SHARES['rate']:.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
         f"about {design.megabytes:,.1f} megabytes of masked rows and proofs travel, {design.megabytes * 1e6 / design.rows:,.0f} bytes for each person",
     )
-    weak = design.strength < _TUNED.worth_table
-    said = (f"this study makes no table that anybody has seen lines in: {_hidden(design)}",) if weak else ()
+    said = (f"this study makes no table and is for predictions: {design.untabled}",) if design.untabled else ()
     return replace(plan, notes=(*said, *plan.notes, *shares))

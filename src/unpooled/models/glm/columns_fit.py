@@ -188,7 +188,8 @@ class PullFit:
         """Return the coefficients that predict, where the rounds ended, and the table."""
         design, own = self.design, self.shape.back(self.standard) @ self.b
         newton, found = self.estimates()
-        newton = newton if found else newton.untold()
+        few = design.untabled or ("" if found else _FEW)
+        newton = newton.untold() if few else newton
         confidence = design.parameters.confidence
         shares = dict(zip(design.layout.terms.names, self.standard.middle.tolist(), strict=False))
         common = {} if design.exact else commonest_levels(design.layout.terms, shares, self.unsure)
@@ -203,7 +204,7 @@ class PullFit:
             1.0,
             newton,
             common=common,
-            few="" if found else _FEW,
+            few=few,
         )
 
 
