@@ -149,7 +149,7 @@ def cell(n: int, d: int, share: float, epsilon: float, kind: str, runs: int) -> 
     return [
         f"{n}, {d}, {share:g}, {epsilon:g}, {kind}",
         f"{found[0]['k'][0]:.0f}",
-        f"{covered:.3f} +- {np.sqrt(covered * (1 - covered) / len(z)):.3f}" if z.size else "none",
+        f"{covered:.3f} ± {np.sqrt(covered * (1 - covered) / len(z)):.3f}" if z.size else "none",
         f"{len(z) / lines:.2f}",
         f"{np.median(pooled):.2f}" if z.size else "none",
         f"{np.mean([bool(one['z']) for one in found]):.2f}",

@@ -371,9 +371,10 @@ def test_typed_curvature_is_that_of_the_people_and_their_pull_is_nothing_at_the_
 
 
 def test_where_rounds_find_no_root_no_line_is_printed() -> None:
-    study, tables = a_study(500, 3.0)
+    study, tables = a_study(1500, 3.0)
     plan = MODEL.compile(study)
     fit = _fit_of(plan.design, tables)
+    assert 0 < fit.unsure < 0.05
     for _ in range(5):
         fit.take(np.zeros(plan.design.pulls.size), 1.0)
     assert not fit.result().few

@@ -224,7 +224,7 @@ def fit_of(design: PullDesign, rate: float, standards: Mapping[str, Standard], v
         for name in ("middle", "width")
     )
     standard = Standard(middle, width, math.inf, (math.nan, math.nan))
-    noise = [design.constants_release(party).deviations for party in design.scaled]
+    noise = [design.constants_release(party).deviations[: design.scales(party).count] for party in design.scaled]
     unsure = max(float(one.max(initial=0.0)) for one in noise) / design.layout.grid / design.rows
     scaled = np.outer(unit, unit)
     return PullFit(design, rate, standard, moments * scaled, variance * scaled**2, unsure)
