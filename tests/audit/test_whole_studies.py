@@ -22,6 +22,7 @@ from unpooled.kernels import moments
 from unpooled.linear import fit as linear_fit
 from unpooled.models.analyses import declared
 from unpooled.models.describe import declared as describe_declared
+from unpooled.models.glm.pulls import PullShape
 from unpooled.models.tables import declared as tables_declared
 from unpooled.privacy import budget, exposure, origin
 from unpooled.privacy import plan as plans
@@ -84,7 +85,7 @@ def test_rows_that_are_left_out_keep_every_promise(name: str) -> None:
 def gaps_at_two(adjacency: str) -> wholes.Held:
     """Joint moments of two parties, in which the person's row has a gap at one of them, at the other, or at none."""
     scene = Scene(3, adjacency=adjacency)
-    return hold(wholes.WholeProgram("columns", scene, wholes.columns(scene, np.random.default_rng(0), "joint gaps"), 3))
+    return hold(wholes.WholeProgram("columns", scene, wholes.columns_by("joint gaps", scene), 3))
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
@@ -111,6 +112,27 @@ def test_values_that_are_far_from_typical_keep_every_promise(name: str) -> None:
         assert not found.refused
         assert not found.violations
         assert found.largest > 0.25
+
+
+def odds(adjacency: str = "replace", seed: int = 3, epsilon: float = 1.0) -> wholes.Held:
+    """Odds ratios of columns at two parties."""
+    scene = Scene(seed, epsilon=epsilon, adjacency=adjacency)
+    return hold(wholes.WholeProgram("one", scene, wholes.columns_by("joint odds", scene), seed))
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_odds_ratios_of_two_parties_keep_every_promise(adjacency: str) -> None:
+    """Theorem G.15: second moments and five rounds of pulls, none of which moves farther than planned."""
+    found = odds(adjacency)
+    assert not found.refused
+    assert not found.violations
+    assert found.largest > 0.25
+
+
+def test_twice_the_score_with_noise_for_half_of_it_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PullShape.distance
+    monkeypatch.setattr(PullShape, "distance", lambda shape, adjacency: real(shape, adjacency) / 8)
+    assert odds().violations
 
 
 def test_a_value_whose_gap_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,25 @@ def lasso_joint_case() -> Case:
     return Case("lasso", msgspec.structs.replace(case.study, model="lasso", parameters=parameters), case.tables)
 
 
+def glm_columns_case(epsilon: float = 4.0) -> Case:
+    """A clinic that knows who is ill, and a laboratory."""
+    rng = np.random.default_rng(61)
+    n = 14
+    clinic = (Column("age", 18.0, 100.0), Column("ill", categories=("no", "yes")))
+    laboratory = (Column("marker", 0.0, 8.0), Column("blood", categories=("a", "b")))
+    age, marker = rng.uniform(20, 95, n), rng.uniform(1, 7, n)
+    ill = np.where(age / 20 + marker - 7 + rng.logistic(size=n) > 0, "yes", "no").astype(object)
+    tables = {
+        "clinic": Table({"age": age, "ill": ill}),
+        "laboratory": Table({"marker": marker, "blood": rng.choice(np.array(["a", "b"], dtype=object), n)}),
+        "registry": NoRows(),
+    }
+    cards, helpers = (Card("clinic", n, clinic), Card("laboratory", n, laboratory)), (HelperCard("registry"),)
+    asked = {"response": "ill", "split": "columns"}
+    study = Study("glm", cards, epsilon, 1e-5, parameters=asked, simulation_seed=7, derived=(), helpers=helpers)
+    return Case("glm", study, tables)
+
+
 def glm_case() -> Case:
     """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
     rng = np.random.default_rng(15)
@@ -705,6 +724,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "glm, prior": glm_prior_case,
     "glm, multinomial": glm_classes_case,
     "glm, survival": glm_survival_case,
+    "glm, columns": glm_columns_case,
     "stacking": stacking_case,
     "stacking, classes": stacking_classes_case,
     "stacking, ranked": stacking_ranked_case,

@@ -197,8 +197,13 @@ def _refused(name: str, parameter: str, wrong: object) -> None:
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_parameter_that_makes_no_sense_is_refused_by_name(name: str) -> None:
     """Whatever estimator, parameter and value: a declaration of the parameter is what refuses."""
-    # Groups of a single row: that is said of the rows. Regression: None says that rows are split.
-    said_elsewhere = {("stacking-rows", 99), ("bayes", None)}
+    # Groups of a single row: that is said of the rows. Regression and GLM: None says that rows are split.
+    said_elsewhere: set[tuple[str, Any]] = {
+        ("stacking-rows", 99),
+        *((either, None) for either in ("bayes", "glm", "glm-counts", "glm-classes")),
+    }
+    # Of families without products that they have none is said first.
+    said_elsewhere |= {(name, number) for name in ("glm-counts", "glm-classes") for number in (0, -1, 7, 99)}
     for parameter, values in WRONG.items():
         if parameter in made(name).get_params(deep=False):
             for wrong in values:
@@ -216,7 +221,7 @@ def test_describe_validates_too(parameter: str, wrong: object) -> None:
 NUMPYS: dict[str, tuple[Any, Any]] = {
     "epsilon": (np.float32(2.0), 2.0),
     "delta": (np.float64(1e-6), 1e-6),
-    "parties": (np.int64(3), 3),
+    "parties": (np.int64(2), 2),
     "fit_intercept": (np.bool_(0), False),
     "public_seed": (np.int32(5), 5),
     "random_state": (np.int64(3), 3),
@@ -236,7 +241,12 @@ NUMPYS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(
     ("name", "parameter"),
-    [(n, p) for n, p in itertools.product(ESTIMATORS, NUMPYS) if p in made(n).get_params(deep=False)],
+    [
+        (n, p)
+        for n, p in itertools.product(ESTIMATORS, NUMPYS)
+        if p in made(n).get_params(deep=False)
+        and (n, p) not in {("glm-counts", "parties"), ("glm-classes", "parties")}  # families without products
+    ],
 )
 @pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")
 def test_numpys_numbers_are_numbers(name: str, parameter: str) -> None:
@@ -455,7 +465,8 @@ def test_no_message_holds_a_value_of_the_data(name: str) -> None:
 def test_the_columns_of_a_frame_are_matched_by_name(name: str) -> None:
     target, frame = ESTIMATORS[name][2], pl.DataFrame(COLUMNS)
     turned = frame.select(reversed(frame.columns))
-    parties = {"parties": {"a": ["age", "smokes"], "b": ["sex", "dose"]}} if "parties" in made(name).get_params() else {}
+    split = "parties" in made(name).get_params() and not name.startswith("glm")  # tests/unit/test_glm_columns.py
+    parties = {"parties": {"a": ["age", "smokes"], "b": ["sex", "dose"]}} if split else {}
     if name == "stacking-rows":
         parties = {"parties": 2}
     one, other = (made(name, bounds=DECLARED, epsilon=math.inf, **parties).fit(data, target) for data in (frame, turned))

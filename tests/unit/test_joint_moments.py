@@ -650,7 +650,7 @@ def test_one_value_is_priced_as_a_row_that_becomes_another() -> None:
 @pytest.mark.guarantee
 def test_parts_that_are_asked_for_nowhere_are_refused() -> None:
     with pytest.raises(PlanMismatch, match="no statistic"):
-        sharing.QUANTITY.statistic(type("Context", (), {"name": "a"})(), ())
+        sharing.quantity_of("joint").statistic(type("Context", (), {"name": "a"})(), ())
     assert masking.theta(("a",)) != masking.theta(("b",))
 
 

@@ -281,8 +281,8 @@ def test_columns_of_one_name_in_two_frames_and_frames_without_columns_are_refuse
 def test_every_estimator_whose_parties_hold_columns_takes_frames() -> None:
     kinds = [getattr(unpooled, name) for name in unpooled.__all__ if inspect.isclass(getattr(unpooled, name))]
     split = {kind for kind in kinds if hasattr(kind, "fit") and "parties" in inspect.signature(kind).parameters}
-    assert split == {kind for kind, _, _ in ESTIMATORS.values()} | {
-        unpooled.PrivateLinearRegression
-    }  # docs/tutorial-joint.md
+    # docs/tutorial-joint.md and docs/tutorial-odds.md
+    others = {unpooled.PrivateLinearRegression, unpooled.PrivateGLM}
+    assert split == {kind for kind, _, _ in ESTIMATORS.values()} | others
     for kind in split:
         assert inspect.signature(kind.fit).parameters["on"].default is None

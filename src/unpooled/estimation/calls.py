@@ -166,7 +166,7 @@ class PerhapsOverColumns:
     parties: Annotated[
         Any,
         says(
-            "Columns are split: the parties and what each of them holds (a number: even parts). Their joint second moments are released, and nobody sees "
+            "Columns are split: the parties and what each of them holds (a number: even parts). Sums over their joint rows are released, and nobody sees "
             "another's rows. None: rows are split, by ``sites``.",
             kinds=(WHOLE, MAPPING, NONE),
             call="int or mapping from names to columns, optional",

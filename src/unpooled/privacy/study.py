@@ -415,7 +415,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 what = f"column {unlike[0]!r} of" if unlike else "the order of the columns of"
                 msg = (
                     f"parties {first.name!r} and {card.name!r} declare different columns ({what} one is not that of the other): rows are split, so "
-                    "columns must be equal, in one order"
+                    "columns must be equal, in one order. Different columns of the same people are joined under masks, with a helper: "
+                    'split = "columns" of model = "glm" (odds ratios) and "bayes" (a number)'
                 )
                 raise UsageError(msg)
         return first

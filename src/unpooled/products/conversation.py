@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from unpooled.products.masking import (
     ShareRequest,
     VerdictReply,
     VerdictRequest,
+    blocks_before,
     check_data,
     evaluated,
     judged,
@@ -33,6 +35,7 @@ from unpooled.products.masking import (
     once,
     spots_of,
     times,
+    times_of,
     verdict_parts,
 )
 from unpooled.products.sums import CONSTANT_STEPS, JOINT
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.plan import Plan
-    from unpooled.products.sums import Joint, Spot
+    from unpooled.products.sums import Joint, ProductShape, Spot
     from unpooled.protocol.context import Context
     from unpooled.protocol.registry import Replies
     from unpooled.totals.total import Member, Total
@@ -70,13 +73,18 @@ def _none(context: Context, settings: tuple[float, ...]) -> Ints:
     raise PlanMismatch(msg)
 
 
-#: The total, for the two steps that it shares with every secure sum.
-QUANTITY = Quantity(JOINT, _none)
+def _number_of(context: Context[Joint], name: str) -> int:
+    """Return the number of the round in which this repetition of a release is made; refused where the plan has none."""
+    for number, one in enumerate(context.design.rounds):
+        if (one.name, one.repeat) == (name, context.index):
+            return number
+    msg = f"this plan has no total {name!r}"
+    raise PlanMismatch(msg)
 
 
-def _check_digests(context: Context[Joint], digests: Sequence[str]) -> None:
+def _check_digests(context: Context[Joint], number: int, digests: Sequence[str]) -> None:
     """Refuse a list of digests that is not of all blocks, or in which a block that this member judged or evaluated has another digest."""
-    spots = spots_of(context.design, context.index)
+    spots = spots_of(context.design, number)
     if len(digests) != len(spots):
         msg = f"{len(digests)} digests where the plan has {len(spots)} blocks"
         raise ProtocolError(msg)
@@ -87,43 +95,44 @@ def _check_digests(context: Context[Joint], digests: Sequence[str]) -> None:
 
 def verdict(context: Context[Joint], request: VerdictRequest) -> VerdictReply:
     """Return a party's signature under its acceptance of every block that it received, and under the digest of all blocks."""
-    _check_digests(context, request.digests)
+    _check_digests(context, context.index, request.digests)
     return VerdictReply(context.commit(context.attest(*verdict_parts(context.plan, context.index, request.digests))))
 
 
-def share(context: Context[Joint], request: ShareRequest) -> FragmentReply:
+def share(quantity: Quantity, context: Context[Joint], request: ShareRequest) -> FragmentReply:
     """Return a member's share of the total with its noise, in fragments for the nodes; refused unless every party signed its verdict."""
-    aggregation, parties = context.design.aggregation, list(context.design.shape.parties)
+    number = _number_of(context, quantity.name)
+    aggregation, parties = context.design.aggregation, list(context.design.parties)
     aggregation.check_nodes(tuple(node.name for node in request.nodes))
     nodes = [checked(context.plan, node) for node in request.nodes]
     if [judge.name for judge in request.judges] != parties or len(request.verdicts) != len(parties):
         raise ProtocolError("a share is given against the verdict of every party, in the study's order")
-    _check_digests(context, request.digests)
+    _check_digests(context, number, request.digests)
     for judge, signature in zip(request.judges, request.verdicts, strict=True):
         identity = context.plan.study.member(judge.name).key or judge.identity
-        verify(identity, signature, *verdict_parts(context.plan, context.index, request.digests))
+        verify(identity, signature, *verdict_parts(context.plan, number, request.digests))
 
     def seal(vector: Ints, secret: bytes) -> tuple[Sealed, ...]:
         # Other nodes get other seeds and keys, even if the ledger that allows one request only was lost.
         secret = hmac.digest(secret, b"".join(bytes.fromhex(node.agreement) for node in nodes), "sha256")
         sealed = []
         for node, part in zip(nodes, secure_sum.split(vector, len(nodes), secret, prime=True), strict=True):
-            place = purpose(QUANTITY, context, context.name, node.name)
+            place = purpose(quantity, context, context.name, node.name)
             salt, text = secure_sum.seal(context.shared_key, node.agreement, place, part, secret)
             sealed.append(Sealed(node.name, text, salt))
         return tuple(sealed)
 
-    return FragmentReply(context.release(JOINT, Summand(terms(context), seal)))
+    return FragmentReply(context.release(quantity.name, Summand(terms(context, number), seal)))
 
 
-def terms(context: Context[Joint]) -> Ints:
-    """Return a member's terms of all products in the order of the release: those of its own rows and of masked ones, or of masks."""
-    shape = context.design.shape
+def terms(context: Context[Joint], number: int) -> Ints:
+    """Return a member's terms of all products of a round in the order of the release: those of its own rows and of masked ones, or of masks."""
+    shape = context.design.rounds[number].shape
     whole = np.zeros((shape.columns + 1, shape.columns + 1), dtype=np.uint64)
     check_data(context)
-    found = {(spot.at, spot.side.receiver, spot.block): spot for spot in spots_of(context.design, context.index)}
+    found = {(spot.at, spot.side.receiver, spot.block): spot for spot in spots_of(context.design, number)}
     if shape.diagonal and context.name in shape.parties:
-        _of_own_rows(context, [spot for (_, _, block), spot in found.items()], whole)
+        _of_own_rows(context, shape, [spot for (_, _, block), spot in found.items()], whole)
     for first, second in shape.products:
         one, other = shape.parts[first].party, shape.parts[second].party
         for block in range(len(shape.row_blocks)):
@@ -134,9 +143,8 @@ def terms(context: Context[Joint]) -> Ints:
     return shape.released(whole).astype(np.int64)
 
 
-def _of_own_rows(context: Context[Joint], spots: Sequence[Spot], whole: Words) -> None:
+def _of_own_rows(context: Context[Joint], shape: ProductShape, spots: Sequence[Spot], whole: Words) -> None:
     """Add the exact products of a party's own columns, and their sums with the constant."""
-    shape = context.design.shape
     own = {
         spot.block: spot for spot in spots if spot.side.sender == context.name
     }  # to whichever receiver: the rows are the same
@@ -170,9 +178,20 @@ def _masks(context: Context[Joint], name: str, spot: Spot) -> Words:
 # --- Conversation ----------------------------------------------------------------------------------------------------------
 # The conversation that leads to a joint sum: masked rows block by block, verdicts, shares, the opened total. The coordinator forwards ciphertext.
 
-_MASK, _EVALUATE, _JUDGE, _VERDICT, _FRAGMENT = (
-    f"{JOINT}-{act}" for act in ("mask", "evaluate", "judge", "verdict", "fragment")
-)
+_MASK, _EVALUATE, _JUDGE, _VERDICT = (f"{JOINT}-{act}" for act in ("mask", "evaluate", "judge", "verdict"))
+
+
+def quantity_of(name: str) -> Quantity:
+    """Return the total of this name, for the two steps that it shares with every secure sum."""
+    return Quantity(name, _none)
+
+
+def steps_of_release(name: str) -> tuple[Step, ...]:
+    """Return the steps in which a release of this name is opened: shares against verdicts, then the last two of every secure sum."""
+    quantity, often = quantity_of(name), partial(times_of, name=name)
+    opening = Step(f"{name}-fragment", ShareRequest, FragmentReply, partial(share, quantity), times=often)
+    return opening, *(replace(step, times=often) for step in distributed.secure_steps(quantity)[1:])
+
 
 #: Everything that a member is asked for: the last two steps are those of every secure sum.
 STEPS = (
@@ -180,8 +199,7 @@ STEPS = (
     Step(_EVALUATE, EvaluateRequest, EvaluateReply, evaluated, bulky=True, times=times),
     Step(_JUDGE, JudgeRequest, JudgeReply, judged, bulky=True, times=times),
     Step(_VERDICT, VerdictRequest, VerdictReply, verdict, times=once),
-    Step(_FRAGMENT, ShareRequest, FragmentReply, share, times=once),
-    *(replace(step, times=once) for step in distributed.secure_steps(QUANTITY)[1:]),
+    *steps_of_release(JOINT),
 )
 
 
@@ -190,21 +208,22 @@ def joint_total(
 ) -> Generator[list[Ask], Replies, Total]:
     """The noisy total of a round, at these public coefficients; every member takes part, or nothing is opened."""
     design: Joint = plan.design
-    aggregation, vector, parties = design.aggregation, design.totals[JOINT], design.shape.parties
-    blocks, spots = len(design.shape.row_blocks), spots_of(design, number)
+    one = design.rounds[number]
+    aggregation, vector, parties = design.aggregation, design.totals[one.name], design.parties
+    blocks, spots = len(one.shape.row_blocks), spots_of(design, number)
     accepted: dict[int, str] = {}
     for block in range(blocks):  # every part in both directions: no more than one block of each is in memory
         some = {place: spot for place, spot in enumerate(spots) if spot.block == block}
-        accepted |= yield from _exchanged(members, some, at, number * len(spots))
+        accepted |= yield from _exchanged(members, some, at, blocks_before(design, number))
     digests = tuple(accepted[place] for place in range(len(spots)))
     signed = yield from everybody([Ask(name, _VERDICT, VerdictRequest(digests), number) for name in parties])
     verdicts = tuple(reply.signature.value for reply in signed)
     nodes = tuple(members[name] for name in aggregation.nodes[: aggregation.count])
     request = ShareRequest(nodes, digests, tuple(members[name] for name in parties), verdicts)
-    replies = yield from everybody([Ask(name, _FRAGMENT, request, number) for name in aggregation.parties])
+    replies = yield from everybody([Ask(name, vector.step("fragment"), request, one.repeat) for name in aggregation.parties])
     sealed = {name: reply.fragments for name, reply in zip(aggregation.parties, replies, strict=True)}
     check_sealed(vector, nodes, sealed)
-    return (yield from aggregation.open(plan, vector, members, nodes, sealed, number))
+    return (yield from aggregation.open(plan, vector, members, nodes, sealed, one.repeat))
 
 
 def _exchanged(

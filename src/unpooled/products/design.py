@@ -22,7 +22,18 @@ from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.masking import legs_of
 from unpooled.products.presence import FLAG, SQUARES, FlaggedShape, squares_of
 from unpooled.products.rows import JointRows
-from unpooled.products.sums import GRID, JOINT, JOINT_CONSTANT, JointShape, JointSum, RowPart, joint_rho, joint_sum, sides_of
+from unpooled.products.sums import (
+    GRID,
+    JOINT,
+    JOINT_CONSTANT,
+    JointRound,
+    JointShape,
+    JointSum,
+    RowPart,
+    joint_rho,
+    joint_sum,
+    sides_of,
+)
 from unpooled.schedules import table
 from unpooled.totals.total import Summed, Total, whole_seen
 from unpooled.totals.whole_rows import expected_missing, leaving_out, moved, needed, refuse_limit, whole_rows
@@ -305,14 +316,16 @@ class ColumnsDesign(ABC):
         members, budget = tuple(card.name for card in study.members), cls.spent(budget)
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
-        holder = _holder(study, parameters.response) if parameters.response else ""
+        holder, response = cls.responding(study, parameters)
         asked = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
         features = tuple(tuple(needed(c) for c in own) for own in asked)
         rows = study.parties[0].rows
-        response = next((card.column(parameters.response) for card in study.parties if card.name == holder), _NO_RESPONSE)
-        declared = (*(c for own in asked for c in own), response)
+        declared = (
+            *(c for own in asked for c in own),
+            *(card.column(parameters.response) for card in study.parties if card.name == holder),
+        )
         left_out = leaving_out(declared, {column.name for column in declared})
-        layout = MomentsLayout(tuple(c for own in features for c in own), needed(response), integer_grid(rows, 2))
+        layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
         layout = replace(layout, left_out=left_out)
         _check_columns(study, layout, holder)
         held = dict(zip((card.name for card in study.parties), asked, strict=True))
@@ -331,10 +344,33 @@ class ColumnsDesign(ABC):
             design = replace(design, aggregation=replace(aggregation, proofs=proofs))
         return design
 
+    @staticmethod
+    def responding(study: Study, parameters: Joined) -> tuple[str, Column]:
+        """Return the party that holds the response, and the response as the layout has it; no party and none of the columns where nothing is one."""
+        if not parameters.response:
+            return "", _NO_RESPONSE
+        holder = holder_of(study, parameters.response)
+        return holder, number_of(study.card(holder).column(parameters.response))
+
     @property
     def proofs(self) -> int:
         """Return the number of blocks that are proven to be short, in all rounds together."""
         return self.aggregation.proofs * self.shape.rounds
+
+    @cached_property
+    def rounds(self) -> tuple[JointRound, ...]:
+        """Return what is multiplied in every round."""
+        return tuple(JointRound(JOINT, index, self.shape) for index in range(self.shape.rounds))
+
+    def summing(self, name: str) -> JointSum:
+        """Return how a release of this name is added up, with the blocks that are proven in one of its rounds."""
+        del name
+        return self.aggregation
+
+    @property
+    def scaled(self) -> tuple[str, ...]:
+        """Return the parties that release sums of their columns."""
+        return self.parties
 
     @staticmethod
     def spent(budget: JointBudget) -> JointBudget:
@@ -422,7 +458,7 @@ class ColumnsDesign(ABC):
         Squared distances add up over columns (Theorem B.7), so a party's share of the squared budget is its part of the squared distance: then
         the squared budgets of all parties add up to the planned share, and the noise is the same at every party.
         """
-        found = {name: self.scales(name).vector(1.0, self.adjacency) for name in self.parties}
+        found = {name: self.scales(name).vector(1.0, self.adjacency) for name in self.scaled}
         squares = {name: vector.reach[Unit.RECORD].distance ** 2 for name, vector in found.items()}
         share = self.budget.constants * squares[party] / math.fsum(squares.values())
         return replace(found[party], share=share)
@@ -435,8 +471,11 @@ class ColumnsDesign(ABC):
 
     def check_size(self) -> None:
         """Refuse a study whose total may leave the range of the sum."""
-        noise = _TAIL * float(self.deviations.max())
-        if self.rows * self.shape.most + noise >= _HEADROOM:
+        self.check_total(self.shape.most, float(self.deviations.max()))
+
+    def check_total(self, most: int, deviation: float) -> None:
+        """Refuse a total of this much of each row and noise of this deviation, if it may leave the range of the sum."""
+        if self.rows * most + _TAIL * deviation >= _HEADROOM:
             raise UsageError(
                 "the total of the joint rows may not fit into the sum: ask for a larger epsilon, or for fewer rows"
             )
@@ -523,19 +562,26 @@ def _check(study: Study, parameters: Joined) -> None:
         raise UsageError("joint sums have Gaussian noise: delta must be positive")
 
 
-def _holder(study: Study, response: str) -> str:
+def holder_of(study: Study, response: str) -> str:
     """Return the one party that declares the response."""
     holders = [card for card in study.parties if any(c.name == response for c in card.columns)]
     if len(holders) != 1:
         where = "no party declares it" if not holders else f"{listed([card.name for card in holders])} declare it"
         msg = f"the response {response!r} must be a declared column of one party: {where}"
         raise UsageError(msg).at(column=response)
-    refuse_limit(holders[0].column(response))
-    column = needed(holders[0].column(response))
-    if column.categories is not None or column.may_be_absent:
-        msg = f'the response {response!r} must be a number that is never missing: declare low and high, missing = "refuse"'
-        raise UsageError(msg).at(column=response)
     return holders[0].name
+
+
+def number_of(declared: Column) -> Column:
+    """Return the response of a regression as the rows that count have it; refuse one that is no number, or may be missing without a rule."""
+    refuse_limit(declared)
+    response = needed(declared)
+    if response.categories is not None or response.may_be_absent:
+        msg = f'the response {response.name!r} must be a number that is never missing: declare low and high, missing = "refuse"'
+        if len(response.categories or ()) == 2:  # noqa: PLR2004 - yes and no
+            msg += '. Two classes of columns at two parties have odds ratios by logistic regression: model = "glm", PrivateGLM("logistic", parties=...)'
+        raise UsageError(msg).at(column=response.name)
+    return response
 
 
 def _check_gaps(study: Study, layout: MomentsLayout) -> None:

@@ -105,44 +105,57 @@ class ShareRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # The place of one block of masked rows in a study, as its messages, masks and proofs name it; and the digest of everything that was accepted.
 
 
-def legs_of(design: Joint) -> tuple[tuple[Side, int], ...]:
+def legs_of(design: Joint, number: int = 0) -> tuple[tuple[Side, int], ...]:
     """Return everything that travels in a round, block by block: the sides in order, and of each the parts of its sender."""
-    parts = design.shape.parts
+    parts = design.rounds[number].shape.parts
     return tuple((side, at) for side in design.sides for at, part in enumerate(parts) if part.party == side.sender)
 
 
 def spots_of(design: Joint, number: int = 0) -> tuple[Spot, ...]:
     """Return all blocks of this round: part by part, and block by block within each."""
-    rows, parts = design.shape.row_blocks, design.shape.parts
+    shape = design.rounds[number].shape
     return tuple(
-        Spot(number, leg, side, at, parts[at], block, first, last)
-        for leg, (side, at) in enumerate(legs_of(design))
-        for block, (first, last) in enumerate(rows)
+        Spot(number, leg, side, at, shape.parts[at], block, first, last)
+        for leg, (side, at) in enumerate(legs_of(design, number))
+        for block, (first, last) in enumerate(shape.row_blocks)
     )
+
+
+def blocks_before(design: Joint, number: int) -> int:
+    """Return the number of blocks that travel in all rounds before this one."""
+    return sum(len(legs_of(design, k)) * len(design.rounds[k].shape.row_blocks) for k in range(number))
 
 
 def times(plan: Plan[Joint]) -> int:
     """Return the number of requests that a step for single blocks may get: none in a plan of the same model without joint sums."""
-    if not plan.joint:
-        return 0
-    return plan.design.shape.rounds * len(legs_of(plan.design)) * len(plan.design.shape.row_blocks)
+    return blocks_before(plan.design, len(plan.design.rounds)) if plan.joint else 0
 
 
 def once(plan: Plan[Joint]) -> int:
     """Return the number of requests that a step of the whole sum may get: one a round, or none in a plan without joint sums."""
-    return plan.design.shape.rounds if plan.joint else 0
+    return len(plan.design.rounds) if plan.joint else 0
+
+
+def times_of(plan: Plan[Joint], name: str) -> int:
+    """Return the same of the steps of one release."""
+    return sum(one.name == name for one in plan.design.rounds) if plan.joint else 0
 
 
 def spot_of(context: Context[Joint], role: str) -> Spot:
     """Return the block that a request is about; refused unless this member has this role (sender, receiver or helper) in it."""
-    blocks, legs, parts = context.design.shape.row_blocks, legs_of(context.design), context.design.shape.parts
-    leg, block = divmod(context.index, len(blocks))
-    number, leg = divmod(leg, len(legs))
-    side, at = legs[leg]
-    if getattr(side, role) != context.name:
+    left = context.index
+    for number in range(len(context.design.rounds)):
+        spots = spots_of(context.design, number)
+        if left < len(spots):
+            break
+        left -= len(spots)
+    else:
+        raise PlanMismatch("the plan has no such block")
+    spot = spots[left]
+    if getattr(spot.side, role) != context.name:
         msg = f"{context.name!r} is not the {role} of this block in the plan"
         raise PlanMismatch(msg)
-    return Spot(number, leg, side, at, parts[at], block, *blocks[block])
+    return spot
 
 
 def receiver(context: Context[Joint], member: Member, name: str) -> Receiver:
@@ -258,7 +271,7 @@ def check_data(context: Context[Joint]) -> None:
 def _check_at(context: Context[Joint], spot: Spot, at: tuple[float, ...]) -> None:
     """Keep the public coefficients of a round that a party is asked for first; refuse others, and those of another number or without a value."""
     found = np.array(at, dtype=float)
-    if found.size != context.design.shape.settings or not (np.abs(found) <= _LARGEST).all():
+    if found.size != context.design.rounds[spot.round].shape.settings or not (np.abs(found) <= _LARGEST).all():
         raise ProtocolError("the coefficients of a round are finite numbers, one for every column and the constant")
     _keep_first(context, f"{AT}_{spot.round}", found)
 

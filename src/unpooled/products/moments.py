@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 def standards_of(design: ColumnsDesign, totals: Mapping[str, Total]) -> dict[str, Standard]:
     """Return every party's means and deviations in coded units, from the noisy totals of its sums."""
-    return {party: design.scales(party).decode(totals[party], design.rows) for party in design.parties}
+    return {party: design.scales(party).decode(totals[party], design.rows) for party in design.scaled}
 
 
 def moments_of(
@@ -124,9 +124,9 @@ def constants(plan: Plan[Any]) -> Generator[list[Ask], Replies, tuple[dict[str, 
     """The keys of all members, and the noisy sums of every party's columns."""
     design: ColumnsDesign = plan.design
     members = yield from exchange_keys(design.aggregation)
-    replies = yield from everybody([Ask(party, CONSTANTS, Nothing()) for party in design.parties])
+    replies = yield from everybody([Ask(party, CONSTANTS, Nothing()) for party in design.scaled])
     totals = {}
-    for party, reply in zip(design.parties, replies, strict=True):
+    for party, reply in zip(design.scaled, replies, strict=True):
         release = noisy_release(plan, party, CONSTANTS)
         totals[party] = Total(release.decode(reply.sums.values.numpy()), release.deviations, (party,))
     return members, totals
@@ -170,7 +170,7 @@ def begun(design: ColumnsDesign, tables: Mapping[str, Table], rng: np.random.Gen
     """Return the factor from these rows to the study's number of rows, and every party's means and deviations with noise."""
     times = design.rows / next(iter(tables.values())).n_rows
     totals = {}
-    for party in design.parties:
+    for party in design.scaled:
         exact = design.scales(party).statistic(tables[party]).astype(float) * times
         noise = design.constants_release(party).deviations
         totals[party] = Total(exact + noise * rng.standard_normal(exact.size), noise, (party,))

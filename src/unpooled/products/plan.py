@@ -16,7 +16,6 @@ from unpooled.privacy.unit import Split
 from unpooled.products.conversation import STEPS as JOINT_STEPS
 from unpooled.products.design import CONSTANTS
 from unpooled.products.masking import once
-from unpooled.products.sums import JOINT
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.registry import Step, own_rows
 from unpooled.totals.secure_sum import KEYS
@@ -118,14 +117,17 @@ def notes(design: ColumnsDesign) -> tuple[str, ...]:
 Columns = TypeVar("Columns", bound="ColumnsDesign")
 
 
-def plan_of(study: Study, design: Columns, assumptions: tuple[Sentence, ...] = ()) -> Plan[Columns]:
-    """Return the releases of a study of columns at different parties; ``assumptions`` are those of its model."""
+def plan_of(
+    study: Study, design: Columns, assumptions: tuple[Sentence, ...] = (), first: tuple[Release, ...] = ()
+) -> Plan[Columns]:
+    """Return the releases of a study of columns at different parties; ``assumptions`` and ``first`` releases are those of its model."""
     _check_cards(study, design)
-    constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.parties)
+    constants = tuple(Release(CONSTANTS, party, CONSTANTS, design.constants_release(party)) for party in design.scaled)
+    sums = [release for name, one in design.totals.items() for release in design.summing(name).releases(one, study)]
     return Plan(
         study,
         Split.VERTICAL,
-        (*constants, *design.aggregation.releases(design.totals[JOINT], study)),
+        (*first, *constants, *sums),
         not_protected=unprotected(design),
         assumptions=(*assumptions, *assumed(design)),
         design=design,

@@ -111,7 +111,7 @@ class JointRows:
         found[:, :own] *= _factor(found[:, :own], float(self.columns))[:, None]
         if self.holds:
             found[:, own] = np.clip(found[:, own] * self.weight, -self.response, self.response)
-        return _rounded(found, self.part.square)
+        return rounded(found, self.part.square)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class SineRows(JointRows):
         own = found.shape[1] - self.holds
         z = found[:, :own] * GRID
         z *= _factor(z, float(self.columns))[:, None]
-        return _rounded(z, self.part.square), found[:, own] if self.holds else np.zeros(len(found))
+        return rounded(z, self.part.square), found[:, own] if self.holds else np.zeros(len(found))
 
     def turned(self, z: Ints, response: Floats) -> Ints:
         """Return (z sin | z cos | cos, sin) of standardised rows as integers."""
@@ -151,10 +151,15 @@ class SineRows(JointRows):
         return np.column_stack([within(products, self.part.square), within(angles, GRID**2)])
 
 
-def _rounded(rows: Floats, square: int) -> Ints:
+def rounded(rows: Floats, square: int) -> Ints:
     """Return rows rounded to nearest, and shortened before so that no squared length is larger: rounding moves a row by half a step in every column."""
     rows = rows * _factor(rows, math.sqrt(square) - math.sqrt(rows.shape[1]) / 2)[:, None]
     return within(np.rint(rows).astype(np.int64), square)
+
+
+def shortened(rows: Floats, most: float) -> Floats:
+    """Return the rows with those that are longer than this shortened to it."""
+    return rows * _factor(rows, most)[:, None]
 
 
 def within(rows: Ints, square: int) -> Ints:

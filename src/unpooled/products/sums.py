@@ -54,6 +54,14 @@ class RowPart:
     name: str = ""
 
 
+class JointRound(NamedTuple):
+    """One round of joint sums: the name of its release, which repetition of that it is, and what is multiplied in it."""
+
+    name: str
+    repeat: int
+    shape: ProductShape
+
+
 @dataclass(frozen=True)
 class ProductShape(ABC):
     """The parts of a row in the study's order, whose products of columns at different parties are added up, once or in several rounds."""
@@ -291,6 +299,8 @@ class JointSum(Distributed):
     prime: ClassVar[bool] = True
     #: The number of blocks of a round that are proven to be short, each of which adds its distance to delta (Theorem J.10).
     proofs: int = 0
+    #: The number of such blocks in all releases of the study together; 0 where this is its one release of joint rows.
+    charged: int = 0
 
     def multiplier(self, study: Study) -> float:
         """Return the mu of the whole budget by zCDP, times sqrt(honest / members): only the noise of honest members counts."""
@@ -298,7 +308,7 @@ class JointSum(Distributed):
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """Return a fragment of the noise for every member: together they are one release of the joint rows in every round."""
-        rho = joint_rho(study, self.proofs * vector.count) * vector.share / vector.count
+        rho = joint_rho(study, self.charged or self.proofs * vector.count) * vector.share / vector.count
         fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
         assert isinstance(fragment, FieldGaussian)
         fragment = replace(fragment, distance=self.proofs * PROOF_DISTANCE)
@@ -340,7 +350,9 @@ class Joint(Protocol):
     @property
     def totals(self) -> Mapping[str, Summed]: ...  # noqa: D102 - what it adds up, by name
     @property
-    def shape(self) -> ProductShape: ...  # noqa: D102 - the parts of a row
+    def rounds(self) -> tuple[JointRound, ...]: ...  # noqa: D102 - what is multiplied, round by round
+    @property
+    def parties(self) -> tuple[str, ...]: ...  # noqa: D102 - who has rows
     @property
     def sides(self) -> tuple[Side, ...]: ...  # noqa: D102 - whose masked rows go where
     @property

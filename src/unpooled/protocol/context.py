@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.mechanisms import Objective, Scores, Summand, Vector
+    from unpooled.privacy.noise import Stream
     from unpooled.privacy.plan import Card, Plan, Release
     from unpooled.privacy.table import Table
     from unpooled.protocol.messages import Commitment, Masked, Partial, Pseudonyms, Released, Sealed, Signed
@@ -58,6 +59,7 @@ class Desk(Protocol):
     def agreement_key(self) -> str: ...  # noqa: D102
     def shared_key(self, other: str, purpose: tuple[bytes, ...]) -> bytes: ...  # noqa: D102
     def secret(self, purpose: bytes) -> bytes: ...  # noqa: D102
+    def coins(self, *purpose: str | int) -> Stream: ...  # noqa: D102
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
     def align(self, guesses: int) -> None: ...  # noqa: D102
     def seal(self, node: str, key: str, content: bytes, context: tuple[bytes, ...]) -> Sealed: ...  # noqa: D102
@@ -162,6 +164,13 @@ class Context(Generic[Design]):
     def secret(self, purpose: bytes) -> bytes:
         """Return a secret of this party for this plan and purpose, the same again after a crash."""
         return self._desk.secret(purpose)
+
+    def coins(self, *purpose: str | int) -> Stream:
+        """Return random words for what a party rounds at random before anything is masked or released: the same again after a crash.
+
+        They come from the keys of its noise, so that a simulation has those of its seed. No sensitivity rests on them.
+        """
+        return self._desk.coins(*purpose)
 
     def seal_secret(self, node: str, key: str, purpose: bytes, *context: bytes) -> Sealed:
         """That secret, sealed for another party."""

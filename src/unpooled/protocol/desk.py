@@ -12,7 +12,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
+from unpooled.privacy.masks import derived
 from unpooled.privacy.mechanisms import Summand
+from unpooled.privacy.noise import Stream
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
 from unpooled.protocol.context import signed_parts
 from unpooled.protocol.identity import MAP_DATA, ROW_MAP
@@ -200,6 +202,11 @@ class OpenDesk:
     def secret(self, purpose: bytes) -> bytes:
         """Return a secret of this party for this plan and purpose: only its own root key gives it."""
         return self.party.fingerprint(purpose + b" " + self.plan.hash.encode())
+
+    def coins(self, *purpose: str | int) -> Stream:
+        """Return the words by which a party rounds at random in this plan; no draw of noise has them, whose first part is a plan's hash."""
+        party = self.party
+        return Stream(derived(party.keys_for(self.plan.study).root, "coins", self.plan.hash, party.name, *purpose))
 
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed:
         """That secret, sealed for another party."""

@@ -473,10 +473,17 @@ class Planned:
     plan_: Plan
 
 
-def columns(scene: Scene, rng: np.random.Generator, kind: str = "") -> Callable[[Play], None]:
-    """Columns of the same people at two or three parties; a helper, where rows travel under masks. ``kind``: of fit, else a random one."""
-    kind = kind or _pick(rng, ["pride", "gram", "joint", "joint gaps", "joint table", "lasso", "stacking", "pride glm"])
-    three = rng.random() < 0.3 and kind != "joint gaps"
+def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
+    """Columns of the same people at two or three parties; a helper, where rows travel under masks."""
+    kind = _pick(
+        rng, ["pride", "gram", "joint", "joint gaps", "joint table", "joint odds", "lasso", "stacking", "pride glm"]
+    )
+    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds"}
+    return columns_by(kind, scene, three=three)
+
+
+def columns_by(kind: str, scene: Scene, *, three: bool = False) -> Callable[[Play], None]:
+    """Columns of the same people by one of these ways."""
 
     def play_it(play: Play) -> None:
         X, y = play.frame.select("x", "z", "w", "t").to_numpy() / [1, 1, 1, 10], play.frame["y"].to_numpy()
@@ -499,6 +506,9 @@ def columns(scene: Scene, rng: np.random.Generator, kind: str = "") -> Callable[
                 model = api.PrivateLinearRegression(
                     method="moments", y_bounds=Y, unit="record", adjacency=scene.adjacency, **own
                 )
+            case "joint odds":
+                model = api.PrivateGLM("logistic", classes=(0, 1), adjacency=scene.adjacency, **own)
+                y = play.frame["c"].to_numpy()
             case "lasso":
                 model = api.PrivateLasso(y_bounds=Y, **own)
             case "stacking":

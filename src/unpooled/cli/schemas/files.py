@@ -71,6 +71,8 @@ def _with_words(one: dict[str, Any]) -> None:
 
 def _with_citations(properties: dict[str, Any]) -> None:
     """Let a study name earlier models by the run or the file that has them, and say whose rows those are."""
+    if "prior" not in properties:  # of a model of two kinds of study, one takes none
+        return
     own, cited = properties["prior"], {"type": "string", "pattern": f"^({RUN}|{ROWS}).+"}
     words = {key: own.pop(key) for key in ("description", "default", "examples") if key in own}
     if own.get("type") == "array":

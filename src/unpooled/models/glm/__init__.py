@@ -1,12 +1,13 @@
-"""Generalised linear models on row-split data: private rounds of gradients and Newton steps through the secure sum."""
+"""Generalised linear models: rows at several parties by rounds through the secure sum, columns at two parties by products under masks."""
 
-from unpooled.linear.releases import ROUNDS
+from unpooled.linear.releases import JOINT, ROUNDS
+from unpooled.models.glm.columns import PULLS
 from unpooled.models.glm.completeness import WORDS as COMPLETENESS_WORDS
 from unpooled.models.glm.declared import TEMPLATE
+from unpooled.models.glm.either import STEPS, compile_plan, coordinate
 from unpooled.models.glm.families import earlier
-from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.outlook import outlook
-from unpooled.models.glm.plan import STATISTICS, STEPS, compile_plan
+from unpooled.models.glm.plan import STATISTICS
 from unpooled.models.glm.result import GlmResult, foot, panels, predicting, tables, terms
 from unpooled.privacy.plan import AGGREGATION
 from unpooled.protocol.registry import RELEASED, Citing, Model, ResultReading
@@ -27,6 +28,11 @@ MODEL = Model(
         "moments": "sums of products of all columns with each other and with the response",
         **ROUNDS,
         **COMPLETENESS_WORDS,
+        **JOINT,
+        "rate": "the number of people with the second class, from which the fit starts",
+        **dict.fromkeys(
+            PULLS, "the sum over people of how each pulls at the coefficients, twice, once in every round of the fit"
+        ),
     },
     coefficients=RELEASED,
     saved=("unpooled.models.glm.estimator:PrivateGLM",),

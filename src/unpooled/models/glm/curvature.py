@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.families import RowFamily
+from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import rows_of
@@ -475,6 +476,14 @@ class Contrasts(GlmShape):
         return np.column_stack([np.zeros((self.rates.size, self.columns)), self.centred]).ravel()
 
 
+def estimates_of(shape: GlmShape, back: Matrix, known: Curvature, own: Row, covariance: Matrix, alone: Matrix) -> Estimates:
+    """Return estimates in the data's own units with what a curvature does not tell of; ``alone``: the covariance that there would be without privacy."""
+    lost = np.zeros((own.size, known.lost.size))
+    lost[known.lost, np.arange(known.lost.size)] = 1.0
+    still = np.column_stack([shape.own_still, lost])
+    return Estimates.of(shape.names, own, covariance, alone, back @ known.left, known.unknown, still, shape.are_slopes)
+
+
 # --- Intervals -------------------------------------------------------------------------------------------------------------
 # The coefficients of times to an event: slopes of persons, and a log hazard for every interval in the place of one constant.
 
@@ -607,4 +616,5 @@ __all__ = [
     "curvature_of_class_sites",
     "curvature_of_intervals",
     "curvature_of_sites",
+    "estimates_of",
 ]

@@ -11,6 +11,7 @@ import msgspec
 
 from unpooled.errors import UsageError, listed
 from unpooled.families import ROW_FAMILIES, Response
+from unpooled.inference.coding import check_formula
 from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.inference.printed_terms import TREATMENT, class_terms
 from unpooled.inference.priors import ESTIMATE, check_models
@@ -45,7 +46,17 @@ from unpooled.models.glm.families import (
     check_family,
 )
 from unpooled.models.glm.rows import Responses
-from unpooled.privacy.declared import ExpectedMissing, OverParties, TableConfidence, says
+from unpooled.privacy.declared import (
+    COLUMNS,
+    PROOF,
+    CheckWord,
+    Colluding,
+    ExpectedMissing,
+    OverParties,
+    SplitWord,
+    TableConfidence,
+    says,
+)
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.schedules import table
 from unpooled.totals.weights import weighting_of
@@ -557,12 +568,57 @@ def estimated(parameters: Parameters) -> bool:
     return parameters.dispersion == ESTIMATE
 
 
+# --- Columns ---------------------------------------------------------------------------------------------------------------
+# What a study of columns at two parties declares, and what is refused of it by name.
+
+
+class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``[parameters]`` of a study of columns at two parties."""
+
+    response: ResponseColumn
+    family: Annotated[
+        str, says("The law of the response: of columns at two parties two declared classes.", choices=FAMILIES, shown=True)
+    ] = LOGISTIC
+    formula: FormulaText = ""
+    goal: GoalWord = Goal.AUTO
+    split: SplitWord = COLUMNS
+    tolerate: Colluding = 0
+    check: CheckWord = PROOF
+    confidence: TableConfidence = 0.95
+    reference: ReferenceLevels = msgspec.field(default_factory=dict)
+    coding: CodingWord = TREATMENT
+
+
+def check_split(parameters: SplitParameters) -> None:
+    """Refuse values that mean nothing, and families that have no products yet, with what does them."""
+    if parameters.split != COLUMNS:
+        msg = f'split is "{COLUMNS}" where columns lie at different parties, not {parameters.split!r}'
+        raise UsageError(msg)
+    if parameters.family != LOGISTIC:
+        msg = (
+            f'of columns at two parties there is the family "{LOGISTIC}", not {parameters.family!r}: make two classes of the response, as some and none, '
+            f'or fit its mean by linear regression (model = "bayes", split = "{COLUMNS}"). Where rows lie at different parties, '
+            'model = "glm" has all families'
+        )
+        raise UsageError(msg)
+    if not 0 < parameters.confidence < 1:
+        raise UsageError("confidence must lie between 0 and 1")
+    check_formula(parameters.formula, (parameters.response,))
+
+
 # --- The new study file ----------------------------------------------------------------------------------------------------
 # The new study file of a generalised linear model.
+
+_COLUMNS = Template.of(
+    SplitParameters,
+    "Logistic regression over columns of two parties, from products under masks: odds ratios with standard errors.",
+    COLUMNS,
+)
 
 TEMPLATE = Template.of(
     Parameters,
     "Logistic, multinomial, Poisson, gamma, negative binomial or survival regression with standard errors, by rounds through a secure sum.",
     ROWS,
     offsets=True,
+    with_helpers=_COLUMNS,
 )

@@ -12,7 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from unpooled.errors import DataError, UsageError
 from unpooled.estimation.base import ALL, Declared, StudyEstimator
-from unpooled.estimation.calls import OfClasses, OfEveryFit, OfNumbers, OverSites, Summing, Weighted, takes
+from unpooled.estimation.calls import (
+    OfClasses,
+    OfEveryFit,
+    OfNumbers,
+    OverSites,
+    PerhapsOverColumns,
+    Summing,
+    Weighted,
+    takes,
+)
+from unpooled.estimation.columns import UnderMasks, joint_tables
 from unpooled.estimation.fitted import Tabled
 from unpooled.estimation.parameters import (
     counts_of,
@@ -20,14 +30,16 @@ from unpooled.estimation.parameters import (
     site_tables,
 )
 from unpooled.estimation.priors import SAVED, DrawnFit, Earlier, as_numbers
+from unpooled.estimation.split_fit import SplitFit, places_of
 from unpooled.estimation.tables import RESPONSE, part, weights_of
 from unpooled.families import Response
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import KaplanMeier, LifeTable
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
+from unpooled.models.glm.columns import PullDesign
 from unpooled.models.glm.completeness import WholeRowsModel
-from unpooled.models.glm.declared import GlmMethod, Parameters
+from unpooled.models.glm.declared import MOST_PASSES, GlmMethod, Parameters, SplitParameters, check_split
 from unpooled.models.glm.families import (
     MULTINOMIAL,
     POSITIVE,
@@ -50,6 +62,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sklearn.utils import Tags
 
+    from unpooled.estimation.columns import On
     from unpooled.inference.tables import Tables
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
@@ -363,6 +376,28 @@ class Shifted(Weighted):
     ] = None
 
 
+#: Parameters that are of rows at several parties, with the values that leave them out.
+_OF_ROWS: dict[str, Any] = {
+    "rows_per_household": 1,
+    "aggregation": "distributed",
+    "nodes": (),
+    "dispersion": "estimate",
+    "covariance": "auto",
+    "cuts": None,
+    "ridge": 0.0,
+    "fit_intercept": True,
+    "method": "auto",
+    "max_passes": MOST_PASSES,
+    "expected_missing": 0.0,
+    "site_effects": "pooled",
+    "prior": None,
+    "y_bounds": None,
+    "exposure_bounds": None,
+    "offset_bounds": None,
+    "weights_bounds": None,
+}
+
+
 @takes(
     OfEveryFit,
     OfNumbers,
@@ -371,12 +406,17 @@ class Shifted(Weighted):
     Summing,
     Parameters,
     Shifted,
+    UnderMasks,
+    PerhapsOverColumns,
     DrawnFit,
     first="family",
     never={"calibration": ("published",)},
 )
-class PrivateGLM(Earlier, _GlmPredictions):
-    """A generalised linear model on row-split data: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
+class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
+    """A generalised linear model: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
+
+    Rows are split, by ``sites``; or columns are, by ``parties``: then the family is the logistic one, at two parties of which one holds the classes, and
+    everybody's odds ratios come from products under masks that an outside helper makes possible (``docs/joint.md``).
 
     Attributes
     ----------
@@ -417,6 +457,8 @@ class PrivateGLM(Earlier, _GlmPredictions):
     """
 
     _model = MODEL
+    _of_rows: ClassVar = _OF_ROWS
+    _of_columns: ClassVar = SplitParameters
     _saved_types: ClassVar = (
         *StudyEstimator._saved_types,  # noqa: SLF001 - its base
         *SAVED,
@@ -477,6 +519,8 @@ class PrivateGLM(Earlier, _GlmPredictions):
 
     def _study(self, rows: Mapping[str, Any], declared: Declared) -> Study:
         assert declared.response is not None
+        if self.parties is not None:
+            return self._columns_study(rows[ALL], declared)
         extra = [
             Column(name, float(bounds[0]), float(bounds[1]))
             for name, bounds in ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
@@ -514,6 +558,7 @@ class PrivateGLM(Earlier, _GlmPredictions):
         *,
         formula: str | None = None,
         weights: ArrayLike | str | None = None,
+        on: On | None = None,
     ) -> Self:
         """Release what the rounds ask for of all sites (``sites``: a label per row; None is one site), and fit.
 
@@ -524,7 +569,12 @@ class PrivateGLM(Earlier, _GlmPredictions):
         ``fit(frame, "y")`` takes the response out of a frame, ``fit(frame, formula="falls ~ age * ward + offset(log(days))")`` whatever the
         formula names; a frame may hold other columns in addition to those that are declared. ``weights``: a number from 0 on for each row, inside
         ``weights_bounds``, or the column of the frame that holds them. Standard errors take them as precisions (statsmodels' ``var_weights``).
+
+        With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split.
         """
+        if on is not None or self.parties is not None:
+            given = {"sites": sites, "unit_id": unit_id, "weights": weights, "exposure": exposure, "offset": offset}
+            return self._fit_columns(X, y, on, formula, given | {"event": event})
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         X, y, event = asked.X, asked.y, asked.event if event is None else event
@@ -553,9 +603,30 @@ class PrivateGLM(Earlier, _GlmPredictions):
         self._columns = declared.columns
         return self._take(result)
 
+    def _refuse_rows_only(self) -> None:
+        """Refuse families and parameters that are of rows at several parties, the family first: its own parameters follow from it."""
+        check_split(SplitParameters(response=RESPONSE, family=self.family))
+        super()._refuse_rows_only()
+
+    def _fit_columns(self, X: Any, y: Any, on: On | None, formula: str | None, of_rows: Mapping[str, Any]) -> Self:  # noqa: ANN401 - whatever a user passes
+        """Release what the products of two parties' columns ask for, and fit."""
+        asked, holder = self._asked_columns(X, y, on, formula, of_rows)
+        features, labels = self._read(asked.X, asked.y, y_numeric=not self._classifies)
+        declared = self._declared(features.names, features, labels)
+        if declared.classes is not None:
+            self.classes_ = declared.classes.labels
+            labels = declared.classes.column(labels)
+        study = self._columns_study(features.n_rows, declared, holder)
+        result: GlmResult = self._run(study, joint_tables(study, features, labels)).outcome.result
+        self._columns = declared.columns
+        return self._take(result)
+
     def _take(self, result: GlmResult) -> Self:
         self._result = result
         own = np.array([c.value for c in result.coefficients])
+        layout = self.plan_.design.layout
+        if self.plan_.joint and not layout.formula:  # of columns of parties, in the order of the data
+            own = own[places_of(layout, [column.name for column in self._columns])]
         self.coef_ = own.reshape(len(result.classes), -1) if result.classes else own
         self.intercept_ = np.array(result.intercepts) if result.classes else result.intercept
         if result.life_table is not None:
@@ -582,9 +653,11 @@ class PrivateGLM(Earlier, _GlmPredictions):
 # --- A finished study --------------------------------------------------------------------------------------------------------
 
 
-def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
+def fitted(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> PrivateGLM:
     """Return an estimator with the coefficients of the result; predictions ask for exposures and offsets, as they were declared."""
     design = plan.design
+    if isinstance(design, PullDesign):
+        return _fitted_columns(plan, design, result)
     given, responses = design.parameters, design.responses
     estimator = PrivateGLM._of_plan(  # noqa: SLF001 - its own model's
         plan,
@@ -596,4 +669,11 @@ def fitted(plan: Plan[GlmDesign], result: GlmResult) -> PrivateGLM:
     )
     if responses.response.categories is not None:
         estimator.classes_ = np.array(responses.response.categories, dtype=object)
+    return estimator._take(result)  # noqa: SLF001 - as above
+
+
+def _fitted_columns(plan: Plan[Any], design: PullDesign, result: GlmResult) -> PrivateGLM:
+    """Return an estimator of columns at two parties, which new rows have side by side."""
+    estimator = PrivateGLM._of_plan(plan, design.layout.declared)  # noqa: SLF001 - its own model's
+    estimator.classes_ = np.array(design.responses.response.categories, dtype=object)
     return estimator._take(result)  # noqa: SLF001 - as above

@@ -13,7 +13,7 @@ from unpooled.families import RowFamily
 from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import commonest, commonest_levels
 from unpooled.inference.coordinates import Clipping, crowded_columns
-from unpooled.inference.estimates import Estimates, wald_lines
+from unpooled.inference.estimates import Estimates
 from unpooled.inference.printed_terms import TREATMENT, class_terms, printed_terms
 from unpooled.inference.priors import (
     DrawnTo,
@@ -32,12 +32,11 @@ from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.completeness_fit import Fitted, Resting, fit_completeness
-from unpooled.models.glm.curvature import Contrasts, Intervals, of_balanced, shape_of
+from unpooled.models.glm.curvature import Contrasts, Intervals, estimates_of, of_balanced, shape_of
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
-from unpooled.models.glm.result import GlmCoefficient, GlmResult
+from unpooled.models.glm.result import GlmResult, coefficients_of
 from unpooled.models.glm.rows import BASE, INFORMATION, MOMENTS, PROBABILITIES, SCORE
-from unpooled.protocol.terms import finite
 from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds, descend
 
@@ -666,12 +665,7 @@ def _step(
     if fit.resting is not None:
         fit.alone = own + back @ offset
     covariance = alone + back @ met @ back.T
-    lost = np.zeros((own.size, known.lost.size))
-    lost[known.lost, np.arange(known.lost.size)] = 1.0
-    still = np.column_stack([fit.shape.own_still, lost])
-    return Estimates.of(
-        fit.shape.names, own, covariance, alone, back @ known.left, known.unknown, still, fit.shape.are_slopes
-    )
+    return estimates_of(fit.shape, back, known, own, covariance, alone)
 
 
 def _alone(fit: GlmFit, found: Estimates, again: Callable[[list[int]], Estimates]) -> Estimates | None:
@@ -728,23 +722,12 @@ def _result(
     design = fit.design
     names, confidence = design.layout.names, design.parameters.confidence
     shape, p = fit.shape, len(names)
-    told: dict[str, tuple[float | None, float | None, bool]] = {}
     newton, without = (one.untold() if one is not None and fit.next_to_none else one for one in (newton, fit.without))
-    shown = newton if without is None else without
-    if shown is not None:  # of coefficients that have a value of their own
-        found = wald_lines(shown.names, *shown.own, confidence)
-        sure = shown.determined(np.eye(len(found))).tolist()
-        told = {
-            t.term: (finite(t.conf_low), finite(t.conf_high), True) for t, tells in zip(found, sure, strict=True) if tells
-        }
     labels = shape.labels if isinstance(shape, Contrasts) else ("",)
     hazards = isinstance(shape, Intervals)
     table = own[None, :] if hazards else own.reshape(len(labels), p + 1)
-    coefficients = tuple(
-        GlmCoefficient(term, value, *told.get(term, (None, None, False)))
-        for label, values in zip(labels, table[:, :p].tolist(), strict=True)
-        for term, value in zip(class_terms([label], names) if label else names, values, strict=True)
-    )
+    terms = [term for label in labels for term in (class_terms([label], names) if label else names)]
+    coefficients = coefficients_of(terms, table[:, :p].ravel(), newton if without is None else without, confidence)
     several = isinstance(shape, Contrasts)
     return GlmResult(
         design.family.name,

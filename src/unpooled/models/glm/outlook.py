@@ -26,9 +26,12 @@ from unpooled.estimation.outlook import (
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.kernels.score_posterior import mean_log_odds
+from unpooled.models.glm.columns import PullDesign
+from unpooled.models.glm.columns_fit import imagined_pulls
+from unpooled.models.glm.either import compile_plan
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL, Hazards, PersonResponses, Softmax
 from unpooled.models.glm.fit import coordinate
-from unpooled.models.glm.plan import STATISTICS, GlmDesign, compile_plan
+from unpooled.models.glm.plan import STATISTICS, GlmDesign
 from unpooled.models.glm.result import tables
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
@@ -65,7 +68,9 @@ _RATES_FOUND, _RATES_NEAR, _RATES_FROM = 200, 1e-9, 2000
 _TUNED = table("outlooks")
 
 
-def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Vector) -> tuple[float, float, float]:
+def losses(
+    design: GlmDesign | PullDesign, result: GlmResult, new: Table, y: Vector, true: Vector
+) -> tuple[float, float, float]:
     """Deviances of new rows: of the fit, of the base rate, and of their true means."""
     features = Coding(design.layout.features, 1).natural([new[c.name] for c in design.layout.features])
     family = design.family
@@ -86,7 +91,7 @@ def losses(design: GlmDesign, result: GlmResult, new: Table, y: Vector, true: Ve
 
 
 def _followed(
-    design: GlmDesign, family: Hazards, new: Table, risk: Vector, logs: Vector, true: Vector
+    design: GlmDesign | PullDesign, family: Hazards, new: Table, risk: Vector, logs: Vector, true: Vector
 ) -> tuple[float, float, float]:
     """Return the same of times: minus twice the log likelihood, less that of a hazard for every person alone."""
     time, happened = design.responses.read(tuple(new[name] for name in design.responses.names))
@@ -104,7 +109,7 @@ def _followed(
 
 
 def made_up(
-    design: GlmDesign, count: int, assumed: Assumed, rng: np.random.Generator
+    design: GlmDesign | PullDesign, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Return columns of a table of the declared shape; the responses as numbers; and their true means."""
     if isinstance(design.family, Softmax):
@@ -135,7 +140,7 @@ def made_up(
     return columns, y, mean
 
 
-def _add_weights(design: GlmDesign, columns: dict[str, Any], count: int, rng: np.random.Generator) -> None:
+def _add_weights(design: GlmDesign | PullDesign, columns: dict[str, Any], count: int, rng: np.random.Generator) -> None:
     """Give the made-up rows weights that are uniform over the declared range, where the study has weights."""
     weighting = design.responses.weighting
     if weighting is not None:
@@ -143,7 +148,7 @@ def _add_weights(design: GlmDesign, columns: dict[str, Any], count: int, rng: np
 
 
 def _classes(
-    design: GlmDesign, family: Softmax, count: int, assumed: Assumed, rng: np.random.Generator
+    design: GlmDesign | PullDesign, family: Softmax, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Return classes of which one has the assumed rate and the others share the rest; two linear predictors differ by the assumed deviation."""
     signal, rate, correlation, ranges, shape = assumed
@@ -168,7 +173,7 @@ def _classes(
 
 
 def _persons(
-    design: GlmDesign, family: Hazards, count: int, assumed: Assumed, rng: np.random.Generator
+    design: GlmDesign | PullDesign, family: Hazards, count: int, assumed: Assumed, rng: np.random.Generator
 ) -> tuple[dict[str, Any], Vector, Vector]:
     """Times of constant hazards, of which the assumed part would have the event in the whole time; half of all leave at some time of it."""
     signal, rate, correlation, ranges, shape = assumed
@@ -221,7 +226,7 @@ def outlook(
         {study.epsilon: compile_plan(study)},
         PlayedTables(not quick if lines is None else lines),
     )
-    design: GlmDesign = plans[study.epsilon].design
+    design: GlmDesign | PullDesign = plans[study.epsilon].design
     if rate is None and isinstance(design.family, Softmax):
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
     if rate is None and isinstance(design.family, Hazards):
@@ -258,7 +263,7 @@ def outlook(
     if study.household_rows > 1:
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
-        f"glm, {design.family.name} ({design.schedule.method})",
+        f"glm, {design.family.name} ({design.method})",
         design.rows,
         len(design.layout.features),
         study.epsilon,
@@ -270,13 +275,15 @@ def outlook(
     ).with_gaps(study, design.layout.left_out)
 
 
-def _count(design: GlmDesign) -> int:
+def _count(design: GlmDesign | PullDesign) -> int:
     """Return the number of rows to make up for a fit."""
     numbers = len(design.family.labels) if isinstance(design.family, Softmax) else 1
     return rows_to_make(design.rows, design.layout.size * numbers)
 
 
-def _played(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -> tuple[Table, Vector, Vector, GlmResult]:
+def _played(
+    plan: Plan[GlmDesign | PullDesign], assumed: Assumed, rng: np.random.Generator
+) -> tuple[Table, Vector, Vector, GlmResult]:
     """Return new rows of one made-up study, their responses and true means, and its result."""
     design, count = plan.design, _count(plan.design)
     columns, y, true = made_up(design, count + _TUNED.whole("glm_new_rows"), assumed, rng)
@@ -288,4 +295,7 @@ def _played(plan: Plan[GlmDesign], assumed: Assumed, rng: np.random.Generator) -
     used, new = (
         Table({name: column[part] for name, column in columns.items()}) for part in (slice(count), slice(count, None))
     )
+    if isinstance(design, PullDesign):
+        held = {party: Table({name: columns[name][:count] for name in design.sent(party)}) for party in design.parties}
+        return new, y[count:], true[count:], imagined_pulls(design, held, rng)
     return new, y[count:], true[count:], imagine(plan, coordinate, STATISTICS, used, rng)

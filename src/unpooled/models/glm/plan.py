@@ -117,6 +117,11 @@ _KINDS: dict[str, tuple[type[BaseRate], type[GlmRows]]] = {
 }
 #: Steps per unit of coded rows where there is no noise.
 _FINEST = 1 << 26
+#: The target of a table whose pulls are balanced.
+BALANCED = (
+    "target: records count by one over twice the larger of the chances of their two classes, which halves the noise: the same coefficients where the "
+    "log odds are linear in the columns, else those of the fit so weighted"
+)
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,16 @@ class GlmDesign:
     def weighting(self) -> Weighting | None:
         """Return the declared weights of records; None where every record counts alike."""
         return self.responses.weighting
+
+    @property
+    def method(self) -> str:
+        """Return how the budget is spent."""
+        return str(self.schedule.method)
+
+    @property
+    def target(self) -> str:
+        """Return the sentence on what the coefficients are of, where pulls are balanced; empty where they are those of maximum likelihood."""
+        return BALANCED if isinstance(self.family, Logistic) and self.family.balanced else ""
 
     @property
     def mean_only(self) -> bool:

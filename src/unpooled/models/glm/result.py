@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
-from unpooled.families.logistic import Logistic
 from unpooled.inference import profiles
 from unpooled.inference.coordinates import Clipping
-from unpooled.inference.estimates import CONSTANT_TERM, Estimates
+from unpooled.inference.estimates import CONSTANT_TERM, Estimates, wald_lines
 from unpooled.inference.life_table import LifeTable
 from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import DrawnTo, words
@@ -20,14 +20,17 @@ from unpooled.linear.residuals import ASSUMED
 from unpooled.models.glm.completeness import WholeRowsModel
 from unpooled.models.glm.families import POISSON
 from unpooled.protocol.registry import Panel, of_terms
-from unpooled.protocol.terms import ResultTerm
+from unpooled.protocol.terms import ResultTerm, finite
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
 from unpooled.totals.whole_rows import sentences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from unpooled.models.glm.columns import PullDesign
     from unpooled.models.glm.plan import GlmDesign
     from unpooled.privacy.plan import Plan
 
@@ -83,6 +86,23 @@ class GlmResult(msgspec.Struct, frozen=True):
     without: Estimates | None = None
 
 
+def coefficients_of(
+    names: Sequence[str], values: NDArray[np.float64], newton: Estimates | None, confidence: float
+) -> tuple[GlmCoefficient, ...]:
+    """Return coefficients that predict, with the intervals of the table's estimates where they have a value of their own there."""
+    told: dict[str, tuple[float | None, float | None, bool]] = {}
+    if newton is not None:
+        found = wald_lines(newton.names, *newton.own, confidence)
+        sure = newton.determined(np.eye(len(found))).tolist()
+        told = {
+            t.term: (finite(t.conf_low), finite(t.conf_high), True) for t, tells in zip(found, sure, strict=True) if tells
+        }
+    return tuple(
+        GlmCoefficient(name, value, *told.get(name, (None, None, False)))
+        for name, value in zip(names, values.tolist(), strict=True)
+    )
+
+
 def terms(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     """Return estimates with standard errors and tests where there are any, else the values alone; of times to an event also the curve."""
     return (*_estimates(plan, result), *_survived(result))
@@ -106,14 +126,14 @@ def _estimates(plan: Plan, result: GlmResult) -> tuple[ResultTerm, ...]:
     return tuple(t.line for t in found.summary(result.confidence).terms)
 
 
-def _without_levels(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
+def _without_levels(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
     """Return the coefficients that predict but those of levels, which read as effects and are none without second moments."""
     levels = plan.design.layout.terms.of_levels(plan.design.layout.names)
     hidden = {*levels, *class_terms(result.classes, sorted(levels))}
     return tuple(line for line in predicting(plan, result) if line.term not in hidden)
 
 
-def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
+def predicting(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> tuple[ResultTerm, ...]:
     """Return the coefficients that predict: one for every level of a column, shrunk by what is known of their noise."""
     found = tuple(ResultTerm(c.name, c.value) for c in result.coefficients)
     if not plan.design.layout.intercept:
@@ -125,7 +145,7 @@ def predicting(plan: Plan[GlmDesign], result: GlmResult) -> tuple[ResultTerm, ..
     return tuple(term for a, constant in enumerate(constants) for term in (*found[a * p : (a + 1) * p], constant))
 
 
-def tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables | None:
+def tables(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> Tables | None:
     """Return the tables to publish: the estimates of the Newton step, unshrunk; None where the method makes none."""
     if result.newton is None:
         return None
@@ -145,7 +165,7 @@ def _of_whole(found: Tables, result: GlmResult) -> tuple[str, ...]:
     return whole.sentences(found.response, compared)
 
 
-def _tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables:
+def _tables(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> Tables:
     """Return the same without a sentence on which rows are whole."""
     assert result.newton is not None
     design = plan.design
@@ -172,22 +192,15 @@ def _tables(plan: Plan[GlmDesign], result: GlmResult) -> Tables:
     )
 
 
-#: The target of a table whose pulls are balanced.
-BALANCED = (
-    "target: records count by one over twice the larger of the chances of their two classes, which halves the noise: the same coefficients where the "
-    "log odds are linear in the columns, else those of the fit so weighted"
-)
-
-
-def _assumed(plan: Plan[GlmDesign], result: GlmResult) -> Iterator[str]:
+def _assumed(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> Iterator[str]:
     """The sentences under the table: weights, the covariance, what was cut off, and a family that describes such counts better."""
     design = plan.design
     yield from sentences(design.layout.left_out, design.layout.declared, result.few)
     if design.responses.weighting is not None:
         yield ASSUMPTION
     yield ASSUMED[design.covariance].partition(" (")[0] if result.whole is not None else ASSUMED[design.covariance]
-    if isinstance(design.family, Logistic) and design.family.balanced:
-        yield BALANCED
+    if design.target:
+        yield design.target
     if result.family == POISSON and result.dispersion > _DISPERSED:
         yield (
             f"the variance of the counts is {result.dispersion:.3g} times their mean, and the standard errors hold that. Where it grows with the square "
@@ -226,7 +239,8 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
         )
     if result.life_table is not None:
         lines.append(str(result.life_table.kaplan_meier(result.confidence)))
-    return (*lines, f"family {result.family}, rows of {', '.join(result.participants)}")
+    held = "columns" if plan.joint else "rows"
+    return (*lines, f"family {result.family}, {held} of {', '.join(result.participants)}")
 
 
 def panels(plan: Plan, result: GlmResult) -> tuple[Panel, ...]:

@@ -1,0 +1,298 @@
+"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from unpooled.inference.coding import commonest_levels
+from unpooled.kernels.noisy import psd_part, without_still
+from unpooled.linear.standard import CONSTANT, Standard
+from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
+from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of
+from unpooled.models.glm.pulls import STEPS
+from unpooled.models.glm.result import GlmResult, coefficients_of
+from unpooled.models.glm.typed import TypedPulls, levels_of, typed_rows
+from unpooled.products.conversation import joint_total
+from unpooled.products.moments import begun, constants, order_of, standards_of
+from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
+from unpooled.protocol.conversation import everybody
+from unpooled.protocol.messages import Ask, Nothing
+from unpooled.schedules import table
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from numpy.typing import NDArray
+
+    from unpooled.inference.estimates import Estimates
+    from unpooled.models.glm.curvature import Curvature
+    from unpooled.models.glm.typed import TypedBend
+    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.table import Table
+    from unpooled.products.design import JointDesign
+    from unpooled.protocol.registry import Replies
+
+    Row = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+_TUNED = table("glm_columns")
+_FEW = (
+    "the rounds found no coefficients at which the pulls of both classes balance: of these columns noise, or classes that some columns part, leave none. "
+    "More people, a larger epsilon or fewer columns would"
+)
+
+
+class OpenedRound(NamedTuple):
+    """A round that was opened: its coefficients, the constant's part at the holder of the classes, the score, and the deviation of its noise."""
+
+    at: Row
+    share: float
+    score: Row
+    noise: float
+
+
+@dataclass
+class PullFit:
+    """The state of a fit between its rounds, in standardised columns in the order of the layout and, last, the constant."""
+
+    design: PullDesign
+    rate: float
+    standard: Standard
+    moments: Matrix
+    variance: Matrix
+    #: The largest deviation of a released mean of a coded column.
+    unsure: float = 0.0
+
+    def __post_init__(self) -> None:
+        design, n, d = self.design, self.design.rows, self.design.columns
+        self.shape = GlmShape(design, self.rate, design.family.units(self.rate))  # type: ignore[arg-type]
+        self.still = self.shape.still(self.standard)
+        own = np.linalg.qr(self.still)[0] if self.still.size else np.empty((d + 1, 0))
+        self.gram = psd_part(without_still(self.moments[:-1, :-1], self.variance[:-1, :-1], own))
+        noise = math.sqrt(float(self.variance[0, 0]))
+        #: About the norm of the noise in the covariance, and what of it is taken for nothing.
+        self.norm = noise * math.sqrt(2 * d) + 1e-3 * n
+        rows = typed_rows(self.gram[:d, :d] / n, self.standard.middle, self.standard.width, levels_of(design.layout))
+        self.typed = TypedPulls(np.column_stack([rows, np.full(len(rows), CONSTANT)]), self._held, n)
+        self.b = self.shape.start
+        self.believed = _TUNED.believed / d * n * np.linalg.inv(self.gram + self.norm * np.eye(d + 1))
+        self.believed[d], self.believed[:, d] = 0.0, 0.0
+        self.believed[d, d] = _TUNED.level / CONSTANT**2
+        self.rounds: list[OpenedRound] = []
+        self.share = self.typed.best_share(self.b)
+        self.level = self.typed.bend(self.b, self.share)
+        self._inverse: Matrix | None = None
+        # The products of columns with classes less their rate are the score at the base rate of pulls that nothing weights.
+        typical = self.rate * (1 - self.rate) * self.gram
+        self._learn(self.moments[:-1, -1], typical, typical, math.sqrt(float(self.variance[0, -1])))
+        self.share = self.typed.best_share(self.b)
+
+    @property
+    def _held(self) -> NDArray[np.bool_]:
+        """Return which columns of the layout the holder of the classes has."""
+        design = self.design
+        names = [name == design.holder for name in design.parties for _ in design.layout_of(name).coding.attribute]
+        return np.array(names, dtype=np.bool_)[design.order]
+
+    @property
+    def at(self) -> tuple[float, ...]:
+        """Return the numbers that the request of the next round carries: coefficients in the parties' order, and the parts of the constant."""
+        design, found = self.design, np.zeros(self.design.columns)
+        found[design.order] = self.b[:-1]
+        constant = CONSTANT * float(self.b[-1])
+        parts = (self.share if party == design.holder else 1 - self.share for party in design.parties)
+        return (*found.tolist(), *(part * constant for part in parts))
+
+    def take(self, values: Row, deviation: float) -> float:
+        """Take twice the score of a round in squared steps, and go one step; return how long it was, in standard errors."""
+        design, unit = self.design, 2.0 * STEPS**2
+        score = np.append(values[:-1][design.order], values[-1] * CONSTANT) / unit
+        told = OpenedRound(self.b, self.share, score, deviation / unit)
+        self.rounds.append(told)
+        if design.exact:
+            return self._mended(told)
+        bend = self.typed.bend(self.b, self.share)
+        self._learn(score, bend.curvature, bend.meat, told.noise)
+        self.share = self.typed.best_share(self.b)
+        return math.inf
+
+    def _length(self, step: Row) -> float:
+        """Return the deviation of the linear predictor that a step makes."""
+        return math.sqrt(max(float(step @ self.gram @ step), 0.0) / self.design.rows)
+
+    def _learn(self, score: Row, bend: Matrix, meat: Matrix, noise: float) -> None:
+        """Combine what is believed with a score whose derivative, second moments and noise are these (Kalman)."""
+        believed = self.believed
+        seen = bend @ believed @ bend + meat + noise**2 * np.eye(len(score))
+        gain = np.linalg.lstsq(seen, bend @ believed, rcond=None)[0].T
+        step = gain @ score
+        self.believed = believed - gain @ bend @ believed
+        self.believed = (self.believed + self.believed.T) / 2
+        self.b = self.b + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
+
+    def _mended(self, told: OpenedRound) -> float:
+        """Go one step without noise: the inverse curvature is that of typed rows, mended by what the last two rounds show (Broyden)."""
+        if self._inverse is None:
+            known, _ = self._known(self.typed.bend(self.b, self.share))
+            self._inverse = known.inverse
+        if len(self.rounds) > 1:
+            before = self.rounds[-2]
+            moved, changed = told.at - before.at, before.score - told.score
+            went = self._inverse @ changed
+            along = moved @ self._inverse
+            if abs(float(along @ changed)) > 1e-12 * float(moved @ moved):
+                self._inverse = self._inverse + np.outer(moved - went, along) / float(along @ changed)
+        step = self._inverse @ told.score
+        step *= min(1.0, _TUNED.step / max(self._length(step), 1e-300))
+        self.b = self.b + step
+        bend = self.typed.bend(self.b, self.share)
+        known, _ = self._known(bend)
+        errors = np.sqrt(np.maximum((known.inverse @ bend.meat @ known.inverse).diagonal(), 1e-300))
+        return float(np.abs(step / errors).max())
+
+    def _known(self, bend: TypedBend) -> tuple[Curvature, Matrix]:
+        """Return the curvature of typed rows over the directions that the moments' noise does not hide, and the second moments of their pulls."""
+        nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
+        information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
+        known = curvature(information, bend.weight**2 * self.variance[:-1, :-1], np.zeros(len(self.b)), self.still)
+        return known, meat
+
+    def estimates(self) -> tuple[Estimates, bool]:
+        """Return the table that all settled rounds tell, and whether the rounds found a root at all."""
+        b, back = self.b, self.shape.back(self.standard)
+        share = self.share
+        bend = self.typed.bend(b, share)
+        known, meat = self._known(bend)
+        settled = [
+            told
+            for k, told in enumerate(self.rounds)
+            if k == len(self.rounds) - 1 or (not self.design.exact and self._length(b - told.at) < _TUNED.settled)
+        ]
+        weights = np.array([1 / told.noise**2 if told.noise else 1.0 for told in settled])
+        weights /= weights.sum()
+        left = [told.score - self.typed.pull(told.at, told.share, b) for told in settled]
+        step = np.zeros(len(b)) if self.design.exact else known.inverse @ (weights @ np.array(left))
+        noise = math.sqrt(float(np.square(weights * [told.noise for told in settled]).sum()))
+        way = weights @ np.array([b + step - told.at for told in settled])
+        met = self.shape.met(way, known.variance, np.full(len(b), noise**2))
+        alone = known.inverse @ meat @ known.inverse
+        covariance = alone + known.inverse @ met @ known.inverse
+        found = estimates_of(self.shape, back, known, back @ (b + step), back @ covariance @ back.T, back @ alone @ back.T)
+        return found, bend.weight >= _TUNED.collapsed * self.level.weight
+
+    def result(self) -> GlmResult:
+        """Return the coefficients that predict, where the rounds ended, and the table."""
+        design, own = self.design, self.shape.back(self.standard) @ self.b
+        newton, found = self.estimates()
+        few = design.untabled or ("" if found else _FEW)
+        newton = newton.untold() if few else newton
+        confidence = design.parameters.confidence
+        shares = dict(zip(design.layout.terms.names, self.standard.middle.tolist(), strict=False))
+        common = {} if design.exact else commonest_levels(design.layout.terms, shares, self.unsure)
+        return GlmResult(
+            design.family.name,
+            coefficients_of(design.layout.names, own[:-1], newton, confidence),
+            float(own[-1]),
+            confidence,
+            design.parties,
+            design.rows,
+            PRODUCTS,
+            1.0,
+            newton,
+            common=common,
+            few=few,
+        )
+
+
+# --- Begun -----------------------------------------------------------------------------------------------------------------
+# From the first releases to a fit that can ask for its rounds.
+
+
+def fit_of(design: PullDesign, rate: float, standards: Mapping[str, Standard], values: Row) -> PullFit:
+    """Return the fit that begins from the base rate, means and deviations, and the noisy total of second moments in squared steps."""
+    shape, order = design.shape, order_of(_as_joint(design))
+    variance = shape.whole(np.square(design.deviations / GRID**2), 0.0)[np.ix_(order, order)]
+    moments = shape.whole(values / GRID**2, design.rows * JOINT_CONSTANT**2)[np.ix_(order, order)]
+    unit = np.ones(len(order))
+    unit[-2] = CONSTANT / JOINT_CONSTANT
+    middle, width = (
+        np.concatenate([getattr(standards[party], name) for party in design.scaled])[design.order]
+        for name in ("middle", "width")
+    )
+    standard = Standard(middle, width, math.inf, (math.nan, math.nan))
+    noise = [design.constants_release(party).deviations[: design.scales(party).count] for party in design.scaled]
+    unsure = max(float(one.max(initial=0.0)) for one in noise) / design.layout.grid / design.rows
+    scaled = np.outer(unit, unit)
+    return PullFit(design, rate, standard, moments * scaled, variance * scaled**2, unsure)
+
+
+def _as_joint(design: PullDesign) -> JointDesign:
+    """Return the design as one of joint moments, for the order of its rows is the same."""
+    return design  # type: ignore[return-value]
+
+
+def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, GlmResult]:
+    """The base rate, means and deviations, second moments, and the rounds of the plan; without noise until they arrive."""
+    design = plan.design
+    members, totals = yield from constants(plan)
+    (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
+    rate = design.rate(reply.sums.values.numpy())
+    total = yield from joint_total(plan, members)
+    fit = fit_of(design, rate, standards_of(design, totals), total.values)
+    for number in range(1, len(design.rounds)):
+        total = yield from joint_total(plan, members, fit.at, number)
+        if fit.take(total.values, float(total.deviations[0])) < _TUNED.exact_step:
+            break
+    return fit.result()
+
+
+# --- Imagined --------------------------------------------------------------------------------------------------------------
+# A study played over made-up rows of both parties with the noise that its plan has: what coverage is measured on.
+
+
+def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> GlmResult:
+    """Return the result of a study over rows like these; sums are scaled to the study's number of rows, and rounding is left out."""
+    times, standards = begun(design, tables, rng)
+    release = design.rate_release
+    sums = design.base.statistic(tables[design.holder]).astype(float) * times
+    rate = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
+    parts = [
+        design.deviation_rows(party, rate if party == design.holder else 0.0).coded(tables[party], _of(standards, party))
+        for party in design.parties
+    ]
+    whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
+    exact = (whole.T @ whole)[design.shape.pairs] * times
+    fit = fit_of(design, rate, standards, exact + design.deviations * rng.standard_normal(exact.size))
+    for one in design.rounds[1:]:
+        noise = design.noise(one.name)
+        exact = added_up(design, tables, standards, fit.at) * times
+        if fit.take(exact + noise * rng.standard_normal(exact.size), float(noise[0])) < _TUNED.exact_step:
+            break
+    return fit.result()
+
+
+def _of(standards: Mapping[str, Standard], party: str) -> Standard:
+    """Return a party's means and deviations; a holder of the classes alone has none."""
+    return standards.get(party, Standard.declared())
+
+
+def added_up(
+    design: PullDesign, tables: Mapping[str, Table], standards: Mapping[str, Standard], at: tuple[float, ...]
+) -> Row:
+    """Return what the masked products of a round give, of numbers that are not rounded: twice the score of all columns, and the sum of twice the pulls."""
+    made = {}
+    for party in design.parties:
+        made[party] = design.pull_rows(party, at).coded(tables[party], _of(standards, party))
+    held = made[design.holder]
+    (other,) = (rows for party, rows in made.items() if party != design.holder)
+    own, sign = held.shape[1] - 2, held[:, -1]
+    theirs = (other.shape[1] - 2) // 2
+    answer = np.where(sign > 0, other[:, 0], other[:, 1]) * sign
+    row = np.where((sign > 0)[:, None], other[:, 2 : 2 + theirs], other[:, 2 + theirs :])
+    found = {design.holder: held[:, 1 : 1 + own].T @ answer}
+    found |= {party: row.T @ (sign * held[:, 0]) for party in design.parties if party != design.holder}
+    return 2 * np.concatenate([*(found[party] for party in design.parties), [held[:, 0] @ answer]])

@@ -1,0 +1,234 @@
+"""The pull of logistic regression as a product of a number of one party and one of another: what is multiplied, how far a person moves it, a party's rows.
+
+With u = u_a + u_b and s = 1 or -1 for the two classes, psi = s min(1, e^(-s u_a)) min(1, e^(-s u_b)) is a positive weight times (y - p), p the probability
+at u: its mean is 0 at the truth for every row (Theorem G.14). The holder of the response sends its number, with its sign and without, and both times its
+row; the other party sends what its number is for either class, and both times its row. What is released is TWICE the score (Theorem G.15).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unpooled.kernels import field as field_arithmetic
+from unpooled.linear.standard import feature_rows
+from unpooled.privacy.mechanisms import Block
+from unpooled.privacy.sensitivity import clipped_products
+from unpooled.products.rows import JointRows, rounded, shortened, within
+from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT, ProductShape, RowPart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.linear.standard import Standard
+    from unpooled.models.glm.rows import Responses
+    from unpooled.privacy.noise import Stream
+    from unpooled.privacy.unit import Adjacency
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Words = NDArray[np.uint64]
+    Places = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+#: Steps per unit of numbers and of the rows that they multiply: finer than those of second moments, so that rounding stays far below sampling.
+STEPS = 8 * GRID
+#: The parts of the holder of the response: its number with the sign of the class and without, and both times its row.
+SIGNED, PLAIN, SIGNED_ROWS, PLAIN_ROWS = "signed", "plain", "signed rows", "plain rows"
+#: The parts of the other party: its number for a row of the second class and for one of the first, and both times its row.
+SECOND, FIRST, SECOND_ROWS, FIRST_ROWS = "second", "first", "second rows", "first rows"
+NUMBERS = frozenset({SIGNED, PLAIN, SECOND, FIRST})
+
+
+# --- What is multiplied ----------------------------------------------------------------------------------------------------
+# The four parts of both parties, and the integers that are released of their products: twice the score of every column, and of the constant.
+
+
+@dataclass(frozen=True)
+class PullShape(ProductShape):
+    """The parts of both parties in one round. Released is twice the score: of all columns in the study's order, and the sum of twice the pulls."""
+
+    holder: str
+    repeated: int = 1
+
+    @classmethod
+    def of(cls, columns: Mapping[str, tuple[int, int]], holder: str, rows: int, repeated: int = 1) -> PullShape:
+        """Return the shape for these numbers of columns and squared limits of rows in squared steps, by party; the holder may have no columns."""
+        parts: list[RowPart] = []
+        for party, (count, square) in columns.items():
+            one, other, *products = (
+                (SIGNED, PLAIN, SIGNED_ROWS, PLAIN_ROWS) if party == holder else (SECOND, FIRST, SECOND_ROWS, FIRST_ROWS)
+            )
+            parts += [RowPart(party, 1, STEPS**2, name) for name in (one, other)]
+            parts += [RowPart(party, count, square, name) for name in products if count]
+        return cls(tuple(parts), rows, holder, repeated)
+
+    @property
+    def rounds(self) -> int:
+        """Return how often the release of this shape is made."""
+        return self.repeated
+
+    @property
+    def settings(self) -> int:
+        """Return the number of coefficients: one for every column of both parties, and each party's part of the constant."""
+        return self.size + 1
+
+    @cached_property
+    def products(self) -> tuple[tuple[int, int], ...]:
+        """Return every pair of parts of different parties but those of two rows, which nothing needs."""
+        return tuple(
+            (i, j)
+            for i, one in enumerate(self.parts)
+            for j, other in enumerate(self.parts)
+            if i < j and one.party != other.party and {one.name, other.name} & NUMBERS
+        )
+
+    @cached_property
+    def terms(self) -> tuple[tuple[Places, ...], Places]:
+        """Return the places in the matrix of the three terms of every released integer that are added, and of the one that is taken off.
+
+        With g and r the holder's number with its sign and without, G and P both times its row, b1 and b0 the other party's numbers, Y1 and Y0 both times
+        its row: G (b1 + b0) + P (b1 - b0), then g (Y1 + Y0) + r (Y1 - Y0), in the order of the parties, and g (b1 + b0) + r (b1 - b0).
+        """
+        at = {part.name: span for part, span in zip(self.parts, self.spans, strict=True)}
+        added: list[list[tuple[int, int]]] = [[], [], []]
+        taken: list[tuple[int, int]] = []
+
+        def products(g: int, r: int, second: int, first: int) -> None:
+            for one, pair in zip(added, ((g, second), (g, first), (r, second)), strict=True):
+                one.append(pair)
+            taken.append((r, first))
+
+        for party in self.parties:
+            g, r, second, first = SIGNED, PLAIN, SECOND, FIRST
+            if party == self.holder and SIGNED_ROWS in at:
+                for k in range(at[SIGNED_ROWS].stop - at[SIGNED_ROWS].start):
+                    products(at[SIGNED_ROWS].start + k, at[PLAIN_ROWS].start + k, at[second].start, at[first].start)
+            elif party != self.holder:
+                for k in range(at[SECOND_ROWS].stop - at[SECOND_ROWS].start):
+                    products(at[g].start, at[r].start, at[SECOND_ROWS].start + k, at[FIRST_ROWS].start + k)
+        products(at[SIGNED].start, at[PLAIN].start, at[SECOND].start, at[FIRST].start)
+        return tuple(_places(one) for one in added), _places(taken)
+
+    def released(self, whole: Words) -> Words:
+        """Return twice the score of every column, and the sum of twice the pulls."""
+        (one, two, three), taken = self.terms
+        found = field_arithmetic.add(field_arithmetic.add(whole[one], whole[two]), whole[three])
+        return field_arithmetic.subtract(found, whole[taken])
+
+    @property
+    def size(self) -> int:
+        """Return the number of columns of both parties, and the constant."""
+        return sum(part.columns for part in self.parts if part.name in {SIGNED_ROWS, SECOND_ROWS}) + 1
+
+    @property
+    def square(self) -> int:
+        """Return R^2 in squared steps: the largest squared length of the columns of both parties, the constant included."""
+        rows = sum(part.square for part in self.parts if part.name in {SIGNED_ROWS, SECOND_ROWS})
+        return rows + (CONSTANT_STEPS * (STEPS // GRID)) ** 2
+
+    @property
+    def most(self) -> int:
+        """Return the largest absolute value that one person adds to an integer."""
+        return 2 * STEPS * (math.isqrt(max(part.square for part in self.parts)) + 1)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Return the relative noise: the sum of pulls is released without the constant, by which it is multiplied later, and has more."""
+        return Block(self.size - 1, 1.0), Block(1, 1 / JOINT_CONSTANT)
+
+    def distance(self, adjacency: Adjacency) -> float:
+        """Return the most that one person moves twice the score: 4 R under replace, 2 R under zero-out, in squared steps (Theorem G.15)."""
+        return clipped_products(2 * STEPS * math.sqrt(self.square), adjacency)
+
+
+def _places(pairs: Sequence[tuple[int, int]]) -> Places:
+    """Return places of the matrix of products: the part of the earlier party gives the row."""
+    rows, columns = np.sort(np.array(pairs, dtype=np.intp), axis=1).T
+    return rows, columns
+
+
+# --- A party's rows --------------------------------------------------------------------------------------------------------
+# A party's standardised rows with the classes that it holds: for second moments, and as the four parts of a round.
+
+
+@dataclass(frozen=True)
+class SplitRows(JointRows, ABC):
+    """Reads a party's columns, and the classes as 0 and 1 where it holds them; ``weight`` is 1 there, and 0 at the other party."""
+
+    responses: Responses
+
+    def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Any]:
+        own, grid = len(self.layout.coding.attribute), float(self.layout.grid)
+        for block in feature_rows(self.layout, raw) if own else raw:
+            rows = (block[0] / grid - standard.middle) / standard.width if own else np.empty((block[0].size, 0))
+            y = self.responses.read(block[1:] if own else block)[0] if self.holds else np.zeros(len(rows))
+            yield self.made(rows, y)
+
+    @abstractmethod
+    def made(self, z: Floats, y: Floats) -> NDArray[Any]:
+        """Return what is multiplied, of standardised rows and classes."""
+
+
+@dataclass(frozen=True)
+class DeviationRows(SplitRows):
+    """A party's part of the rows of second moments, as of joint moments, with the class less the released base rate in the place of a response."""
+
+    rate: float
+
+    def made(self, z: Floats, y: Floats) -> Ints:
+        """Return rows as integers within the limits: shortened, then rounded to nearest."""
+        own = shortened(z * GRID, float(self.columns))
+        beside = [np.clip((y - self.rate) * GRID, -GRID, GRID)] if self.holds else []
+        return rounded(np.column_stack([own, *beside]), self.part.square)
+
+
+@dataclass(frozen=True)
+class PullRows(SplitRows):
+    """A party's four parts of every row in one round, at the coefficients of its own columns and its part of the constant.
+
+    The predictor is of the whole row; the row that a number multiplies is shortened, so that rounding up moves it by no more than the limit leaves.
+    """
+
+    slopes: Floats
+    constant: float
+
+    def made(self, z: Floats, y: Floats) -> Floats:
+        """Return (numbers, rows times numbers) in steps before they are rounded: two numbers, then both times the row; of the holder the signs last."""
+        u = np.full(len(z), self.constant)
+        for column, slope in zip(z.T, self.slopes.tolist(), strict=True):  # in the order of the columns, whatever the block
+            u = u + column * slope
+        short = shortened(z * STEPS, self.columns - math.sqrt(z.shape[1])) if z.shape[1] else z
+        if self.holds:
+            sign = 2 * y - 1
+            number = np.exp(np.minimum(-sign * u, 0.0))
+            return np.column_stack([number * STEPS, short * number[:, None], sign])
+        second, first = np.exp(np.minimum(-u, 0.0)), np.exp(np.minimum(u, 0.0))
+        return np.column_stack([second * STEPS, first * STEPS, short * second[:, None], short * first[:, None]])
+
+    def part_of(self, rows: Floats, coins: Stream, first: int) -> Ints:
+        """Return the part of this name of rows that :meth:`made` returned, rounded at random; ``first`` is the number of the first row."""
+        own, name, steps = len(self.layout.coding.attribute), self.part.name, STEPS**2
+        numbers = name in NUMBERS
+        if self.holds:
+            signs = rows[:, -1:].astype(np.int64)
+            found = at_random(rows[:, :1] if numbers else rows[:, 1 : 1 + own], coins, first)
+            found = found * signs if name in {SIGNED, SIGNED_ROWS} else found
+        else:
+            start = {SECOND: 0, FIRST: 1, SECOND_ROWS: 2, FIRST_ROWS: 2 + own}[name]
+            found = at_random(rows[:, start : start + (1 if numbers else own)], coins, first)
+        return within(found, steps if numbers else self.part.square)
+
+
+def at_random(rows: Floats, coins: Stream, first: int) -> Ints:
+    """Return rows rounded down or up with the chances that keep every mean (Theorem G.16); the coins of a row are those of its number."""
+    words = coins.words(first * rows.shape[1], rows.size).reshape(rows.shape)
+    down = np.floor(rows)
+    up = (words >> np.uint64(11)) * 2.0**-53 < rows - down  # never where a number is whole
+    return down.astype(np.int64) + up

@@ -1,0 +1,148 @@
+"""Public rows that look like the people of a study as far as releases tell: the curvature of pulls as means over them, and no release of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from unpooled.linear.standard import CONSTANT
+from unpooled.schedules import table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from unpooled.linear.layout import MomentsLayout
+
+    Row = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
+
+_TUNED = table("glm_columns")
+#: The seed of public rows, which all studies share.
+_SEED = 5
+#: A level has at least this part of the public rows, and at most the rest.
+_RAREST = 0.005
+#: Of a mean variance, what keeps a covariance of typed columns from being singular.
+_ROUNDED = 1e-6
+#: The parts of the constant at the holder of the classes that are tried.
+_TRIED = tuple(part / 10 for part in range(11))
+#: Mean curvatures that differ by less are one.
+_EQUAL = 1 - 1e-9
+
+
+class TypedLevels(NamedTuple):
+    """The places of the coded columns of one column of categories, and whether every row has exactly one of them."""
+
+    places: tuple[int, ...]
+    whole: bool
+
+
+def levels_of(layout: MomentsLayout) -> tuple[TypedLevels, ...]:
+    """Return the columns of zeros and ones of a layout: levels of categories, and marks of missing numbers."""
+    attribute, found = np.array(layout.coding.attribute), []
+    for k, column in enumerate(layout.features):
+        places = np.flatnonzero(attribute == k).tolist()
+        if column.categories is not None:
+            found.append(TypedLevels(tuple(places), column.missing != "absent"))
+        elif len(places) > 1:  # a number, and the mark that it is missing
+            found.append(TypedLevels(tuple(places[1:]), whole=False))
+    return tuple(found)
+
+
+def typed_rows(covariance: Matrix, middle: Row, width: Row, levels: Sequence[TypedLevels]) -> Matrix:
+    """Return public rows of standardised columns with this covariance: normal numbers, and levels with these shares (``middle``).
+
+    Where every row has one of the levels, the commonest follows from the others: with it a covariance would be singular.
+    """
+    size, count = len(middle), _TUNED.whole("typed_rows")
+    dropped = {max(one.places, key=lambda k: middle[k]): one for one in levels if one.whole}
+    free = [k for k in range(size) if k not in dropped]
+    place = {k: at for at, k in enumerate(free)}
+    rows = np.zeros((count, size))
+    if free:
+        wanted = covariance[np.ix_(free, free)]
+        values, vectors = np.linalg.eigh((wanted + wanted.T) / 2)
+        root = vectors * np.sqrt(np.maximum(values, _ROUNDED * max(float(values[-1]), _ROUNDED)))
+        own = np.random.default_rng(_SEED).normal(size=(count, len(free))) @ root.T
+        for one in levels:
+            _cut(own, [(place[k], float(middle[k])) for k in one.places if k in place])
+        own -= own.mean(axis=0)
+        had = np.cov(own.T).reshape(len(free), len(free))
+        had += _ROUNDED * max(float(had.trace()) / len(free), _ROUNDED) * np.eye(len(free))
+        rows[:, free] = own @ np.linalg.inv(np.linalg.cholesky(had)).T @ np.linalg.cholesky(root @ root.T).T
+    for k, one in dropped.items():
+        others = [j for j in one.places if j != k]
+        rows[:, k] = -(rows[:, others] @ width[others]) / width[k]
+    return rows
+
+
+def _cut(rows: Matrix, levels: Sequence[tuple[int, float]]) -> None:
+    """Replace normal columns by zeros and ones with these shares, of which a row has one at most."""
+    taken = np.zeros(len(rows), dtype=np.bool_)
+    for at, share in sorted(levels, key=lambda pair: pair[1]):
+        wanted = round(min(max(share, _RAREST), 1 - _RAREST) * len(rows))
+        one = np.argsort(np.where(taken, -np.inf, rows[:, at]))[len(rows) - wanted :]
+        one = one[~taken[one]]
+        rows[:, at] = 0.0
+        rows[one, at] = 1.0
+        taken[one] = True
+
+
+class TypedBend(NamedTuple):
+    """Means over typed rows at some coefficients: the curvature of the sum of pulls, its second moments, and the mean weight of a row in either."""
+
+    curvature: Matrix
+    meat: Matrix
+    weight: float
+    square: float
+
+
+@dataclass(frozen=True)
+class TypedPulls:
+    """Typed rows with the constant last, and who holds which of their columns."""
+
+    rows: Matrix
+    #: Which columns the holder of the classes has, the constant left out.
+    held: NDArray[np.bool_]
+    people: int
+
+    @cached_property
+    def _each(self) -> float:
+        return self.people / len(self.rows)
+
+    def predictors(self, b: Row, share: float) -> tuple[Row, Row]:
+        """Return the parts of the log odds at the holder of the classes, who has this share of the constant, and at the other party."""
+        z, constant = self.rows[:, :-1], CONSTANT * float(b[-1])
+        slopes = b[:-1]
+        return z @ (slopes * self.held) + share * constant, z @ (slopes * ~self.held) + (1 - share) * constant
+
+    def _weights(self, b: Row, share: float) -> tuple[Row, Row, Row]:
+        """Return (p, the pull of the second class, minus that of the first) of every row (Theorem G.14)."""
+        first, second = self.predictors(b, share)
+        one = np.exp(np.minimum(-first, 0.0) + np.minimum(-second, 0.0))
+        none = np.exp(np.minimum(first, 0.0) + np.minimum(second, 0.0))
+        return expit(first + second), one, none
+
+    def best_share(self, b: Row) -> float:
+        """Return the part of the constant at the holder of the classes with the largest mean curvature; of equal ones that nearest to a half."""
+        means = np.array([(p * one).mean() for p, one, _ in (self._weights(b, share) for share in _TRIED)])
+        best = [share for share, mean in zip(_TRIED, means.tolist(), strict=True) if mean >= _EQUAL * float(means.max())]
+        return min(best, key=lambda share: abs(share - 0.5))
+
+    def bend(self, b: Row, share: float) -> TypedBend:
+        """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
+        p, one, none = self._weights(b, share)
+        weight, square = p * one, p * one**2 + (1 - p) * none**2
+        moments = [(self.rows * w[:, None]).T @ self.rows * self._each for w in (weight, square)]
+        return TypedBend(moments[0], moments[1], float(weight.mean()), float(square.mean()))
+
+    def pull(self, at: Row, share: float, truth: Row) -> Row:
+        """Return the score of all people that is expected at some coefficients where others are the truth."""
+        _, one, none = self._weights(at, share)
+        p = expit(self.rows[:, :-1] @ truth[:-1] + CONSTANT * float(truth[-1]))
+        return np.asarray(self.rows.T @ (p * one - (1 - p) * none) * self._each)
