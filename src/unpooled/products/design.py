@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
@@ -320,10 +321,8 @@ class ColumnsDesign(ABC):
         asked = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
         features = tuple(tuple(needed(c) for c in own) for own in asked)
         rows = study.parties[0].rows
-        declared = (
-            *(c for own in asked for c in own),
-            *(card.column(parameters.response) for card in study.parties if card.name == holder),
-        )
+        rule = study.card(holder).column(parameters.response).missing if holder else response.missing
+        declared = (*(c for own in asked for c in own), msgspec.structs.replace(response, missing=rule))
         left_out = leaving_out(declared, {column.name for column in declared})
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
         layout = replace(layout, left_out=left_out)
