@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -173,6 +174,8 @@ class GlmFit(Rounds[GlmDesign]):
 # --- Calibration -----------------------------------------------------------------------------------------------------------
 # The part of a fit that tells probabilities: the direction of the slopes, and the line of the log odds along a score.
 
+#: Of log odds a normal part of variance v that is left out makes the others smaller by about this times v (the logistic curve as a normal one).
+_SECOND = 0.5 * (16 * math.sqrt(3) / (15 * math.pi)) ** 2
 _TUNED = table("glm")
 #: Constant and factor of the log odds of each line whose mean probability predicts.
 Lines: TypeAlias = tuple[tuple[float, float], ...]
@@ -696,8 +699,8 @@ def _without(
     ``released``: score and second moments at ``start`` with the variances of their noise; ``beside``: the deviation of the score's noise, and what a log
     link adds to the constant.
     """
-    score, gram, variance = released
-    score, gram, noises = score + gram[:, out] @ start[out], gram.copy(), variance.copy()
+    score, gram_at_start, variance = released
+    score, gram, noises = score + gram_at_start[:, out] @ start[out], gram_at_start.copy(), variance.copy()
     score[out] = 0.0
     for matrix in (gram, noises):
         matrix[out, :], matrix[:, out] = 0.0, 0.0
@@ -705,7 +708,17 @@ def _without(
     estimate = start + known.inverse @ score
     estimate[out] = 0.0
     estimate[-1] += beside[1]
-    return _step(fit, estimate, start, replace(known, variance=variance), *met)
+    found = _step(fit, estimate, start, replace(known, variance=variance), *met)
+    if fit.design.family.multiplies:  # with a log link what is left out moves the constant alone
+        return found
+    # What is left out was in the predictor, with about this variance: to second order all slopes are wrong by the same part.
+    typical = float(gram_at_start[-1, -1]) / CONSTANT**2
+    seen = np.maximum(gram_at_start.diagonal()[out], 0.0) + np.sqrt(variance.diagonal()[out])
+    spread = float(np.square(start[out]) @ seen) / max(typical, 1.0)
+    wrong = np.where(fit.shape.are_slopes, _SECOND * spread * np.array(found.estimate), 0.0)
+    return msgspec.structs.replace(
+        found, covariance=tuple((found.square(found.covariance) + np.outer(wrong, wrong)).ravel().tolist())
+    )
 
 
 def _result(
