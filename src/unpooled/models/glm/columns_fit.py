@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 _TUNED = table("glm_columns")
 _FEW = (
-    "the rounds found no coefficients at which the pulls of both classes balance: of these columns noise, or classes that some columns part, leave none. "
-    "More people, a larger epsilon or fewer columns would"
+    "the rounds did not arrive at coefficients at which the pulls of both classes balance, so no line is printed: log odds with a deviation of 3 or more, "
+    "classes that some columns part, or noise. Fewer columns, or the largest effects left out, would"
 )
 
 
@@ -86,6 +86,8 @@ class PullFit:
         self.share = self.typed.best_share(self.b)
         self.level = self.typed.bend(self.b, self.share)
         self._inverse: Matrix | None = None
+        #: Without noise, the length of the last step in standard errors.
+        self.left = math.inf
         # The products of columns with classes less their rate are the score at the base rate of pulls that nothing weights.
         typical = self.rate * (1 - self.rate) * self.gram
         self._learn(self.moments[:-1, -1], typical, typical, math.sqrt(float(self.variance[0, -1])))
@@ -152,7 +154,8 @@ class PullFit:
         bend = self.typed.bend(self.b, self.share)
         known, _ = self._known(bend)
         errors = np.sqrt(np.maximum((known.inverse @ bend.meat @ known.inverse).diagonal(), 1e-300))
-        return float(np.abs(step / errors).max())
+        self.left = float(np.abs(step / errors).max())
+        return self.left
 
     def _known(self, bend: TypedBend) -> tuple[Curvature, Matrix]:
         """Return the curvature of typed rows over the directions that the moments' noise does not hide, and the second moments of their pulls."""
@@ -182,7 +185,11 @@ class PullFit:
         alone = known.inverse @ meat @ known.inverse
         covariance = alone + known.inverse @ met @ known.inverse
         found = estimates_of(self.shape, back, known, back @ (b + step), back @ covariance @ back.T, back @ alone @ back.T)
-        return found, bend.weight >= _TUNED.collapsed * self.level.weight
+        # A step is as long as its noise, too: its expected square is below that of the errors of all coefficients.
+        spread = float((self.gram * covariance).sum()) / self.design.rows
+        near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
+        near = self.left < _TUNED.exact_arrived if self.design.exact else near
+        return found, near and bend.weight >= _TUNED.collapsed * self.level.weight
 
     def result(self) -> GlmResult:
         """Return the coefficients that predict, where the rounds ended, and the table."""
