@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from unpooled import Bounds, PrivateGLM
 from unpooled.models.glm.columns import PullDesign
-from unpooled.models.glm.columns_fit import imagined_pulls
+from unpooled.models.glm.columns_fit import PullFit, imagined_pulls
 from unpooled.models.glm.either import compile_plan
 from unpooled.models.glm.result import tables
 from unpooled.privacy.bounds import Column
@@ -157,9 +157,65 @@ def cell(n: int, d: int, share: float, epsilon: float, kind: str, runs: int) -> 
     ]
 
 
+#: People, the deviation of their log odds (0: classes that the columns part), and epsilon.
+SIGNALS = tuple((n, signal, 3.0) for n in (3000, 20_000) for signal in (1.0, 1.5, 2.0, 3.0, 4.0, 0.0))
+
+
+def signal_of(n: int, signal: float, epsilon: float, seed: int) -> list[float]:
+    """Return of one run with four normal columns: the last step in deviations of the log odds, and the share of intervals that cover."""
+    rng = np.random.default_rng([seed, n, int(10 * signal)])
+    X, effects = rng.normal(size=(n, 4)).clip(-4, 4), rng.normal(size=4)
+    effects *= (signal or 1.0) / np.linalg.norm(effects)
+    u = X @ effects
+    y = np.array(["no", "yes"], dtype=object)[(rng.random(n) < expit(u - 0.5) if signal else u > 0).astype(int)]
+    columns = [Column(f"x{k}", -4.0, 4.0) for k in range(4)]
+    cards = (
+        Card("clinic", n, (*columns[:2], Column("event", categories=("no", "yes")))),
+        Card("laboratory", n, tuple(columns[2:])),
+    )
+    asked = {"response": "event", "split": "columns"}
+    study = Study("glm", cards, epsilon, DELTA, parameters=asked, derived=(), helpers=(HelperCard("registry"),))
+    held = {"clinic": Table({"x0": X[:, 0], "x1": X[:, 1], "event": y}), "laboratory": Table({"x2": X[:, 2], "x3": X[:, 3]})}
+    seen: list[float] = []
+    real = PullFit.estimates
+
+    def spy(self):
+        found, _ = real(self)
+        ended = np.linalg.solve(self.shape.back(self.standard), np.array(found.estimate))
+        seen.append(self._length(ended - self.b))
+        return found, True  # the table that would be printed
+
+    plan = compile_plan(study)
+    with mock.patch.object(PullFit, "estimates", spy), mock.patch.object(PullDesign, "untabled", ""):
+        result = imagined_pulls(plan.design, held, rng)
+    lines = {line.term: line for line in tables(plan, result).summary().terms}
+    hits = [lines[f"x{k}"].conf_low < effects[k] < lines[f"x{k}"].conf_high for k in range(4) if f"x{k}" in lines]
+    return [seen[0], float(np.mean(hits)) if hits and signal else np.nan]
+
+
+def of_signals(runs: int) -> None:
+    """Write the table of last steps."""
+    lines = []
+    for n, signal, epsilon in SIGNALS:
+        asked = [(n, signal, epsilon, seed) for seed in range(runs)]
+        found = np.array([kept(["signal", *one], lambda one=one: signal_of(*one)) for one in asked])
+        low, middle, high = np.quantile(found[:, 0], [0, 0.5, 1])
+        covered = f"{np.nanmean(found[:, 1]):.2f}" if signal else "none"
+        lines.append([f"{n}, {signal or 'parted'}, {epsilon:g}", f"{low:.2f}", f"{middle:.2f}", f"{high:.2f}", covered])
+    write_table(
+        "joint/odds_signals",
+        "How far the last step of odds ratios goes by the deviation of the log odds (delta = 1e-6, two parties and a helper)",
+        ["n, deviation of the log odds, epsilon", "shortest step", "middle", "longest", "covered, if it were printed"],
+        lines,
+        f"{runs} runs a cell, two normal columns at each party, a third to a half of the people with the event. Steps are in deviations of the log odds; no "
+        "line is printed above the number ``arrived`` of ``glm_columns.toml``.",
+    )
+
+
 def main(full: bool) -> None:
     """Write the table."""
     runs, lines = 200 if full else 40, {CELLS: [], SMALL: []}
+    of_signals(runs // 2)
     for some, own in lines.items():
         for one in some:
             own.append(cell(*one, runs))

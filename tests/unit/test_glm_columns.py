@@ -380,8 +380,20 @@ def test_where_rounds_find_no_root_no_line_is_printed() -> None:
     assert not fit.result().few
     fit.b = fit.b * 0 + np.append(np.full(plan.design.columns, 60.0), 0.0)
     found = fit.result()
-    assert "found no coefficients" in found.few
+    assert "did not arrive at coefficients" in found.few
     assert not tables_of(plan, found).summary().terms
+
+
+@pytest.mark.parametrize("epsilon", [3.0, INF])
+def test_classes_that_columns_part_have_no_line(epsilon: float) -> None:
+    study, tables = a_study(1500, epsilon)
+    own = {name: np.array(tables["clinic"][name]) for name in ("arm", "age", "ill")}
+    own["ill"] = np.where(own["age"] + np.array(tables["laboratory"]["marker"]) > 0, "yes", "no").astype(object)
+    tables |= {"clinic": Table(own)}
+    plan = MODEL.compile(study)
+    found = drive(MODEL, plan, in_process(people(study, tables))).result
+    assert "did not arrive at coefficients" in found.few
+    assert tables_of(plan, found).summary().terms == ()
 
 
 def _fit_of(design: PullDesign, tables: Any) -> PullFit:

@@ -24,7 +24,7 @@ from unpooled.protocol.messages import Ask, Nothing
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from numpy.typing import NDArray
 
@@ -41,9 +41,13 @@ if TYPE_CHECKING:
 
 _TUNED = table("glm_columns")
 _FEW = (
-    "the rounds found no coefficients at which the pulls of both classes balance: of these columns noise, or classes that some columns part, leave none. "
-    "More people, a larger epsilon or fewer columns would"
+    "the rounds did not arrive at coefficients at which the pulls of both classes balance, so no line is printed: classes that "
+    "some columns part, or noise. Fewer columns, or the largest effects left out, would"
 )
+
+
+#: What keeps second moments along still directions from being singular, as a part of the people.
+_FIRM = 1e-6
 
 
 class OpenedRound(NamedTuple):
@@ -79,16 +83,20 @@ class PullFit:
         rows = typed_rows(self.gram[:d, :d] / n, self.standard.middle, self.standard.width, levels_of(design.layout))
         self.typed = TypedPulls(np.column_stack([rows, np.full(len(rows), CONSTANT)]), self._held, n)
         self.b = self.shape.start
-        self.believed = _TUNED.believed / d * n * np.linalg.inv(self.gram + self.norm * np.eye(d + 1))
-        self.believed[d], self.believed[:, d] = 0.0, 0.0
-        self.believed[d, d] = _TUNED.level / CONSTANT**2
+        #: The precision of what is believed of the coefficients about the base rate.
+        self.prior = d / _TUNED.believed / n * (self.gram + self.norm * np.eye(d + 1))
+        self.prior[d], self.prior[:, d] = 0.0, 0.0
+        self.prior[d, d] = CONSTANT**2 / _TUNED.level
+        self.seen: list[tuple[Callable[[Row], tuple[Row, Matrix]], Row, Matrix]] = []
         self.rounds: list[OpenedRound] = []
         self.share = self.typed.best_share(self.b)
         self.level = self.typed.bend(self.b, self.share)
         self._inverse: Matrix | None = None
+        #: Without noise, the length of the last step in standard errors.
+        self.left = math.inf
         # The products of columns with classes less their rate are the score at the base rate of pulls that nothing weights.
-        typical = self.rate * (1 - self.rate) * self.gram
-        self._learn(self.moments[:-1, -1], typical, typical, math.sqrt(float(self.variance[0, -1])))
+        typical, noise = self.rate * (1 - self.rate) * self.gram, math.sqrt(float(self.variance[0, -1]))
+        self._saw(lambda truth: self.typed.excess(self.rate, truth), self.moments[:-1, -1], typical, noise)
         self.share = self.typed.best_share(self.b)
 
     @property
@@ -115,8 +123,13 @@ class PullFit:
         self.rounds.append(told)
         if design.exact:
             return self._mended(told)
-        bend = self.typed.bend(self.b, self.share)
-        self._learn(score, bend.curvature, bend.meat, told.noise)
+        meat = self.typed.bend(self.b, self.share).meat
+        self._saw(
+            lambda truth: (self.typed.pull(told.at, told.share, truth), self.typed.slope(told.at, told.share, truth)),
+            score,
+            meat,
+            told.noise,
+        )
         self.share = self.typed.best_share(self.b)
         return math.inf
 
@@ -124,15 +137,24 @@ class PullFit:
         """Return the deviation of the linear predictor that a step makes."""
         return math.sqrt(max(float(step @ self.gram @ step), 0.0) / self.design.rows)
 
-    def _learn(self, score: Row, bend: Matrix, meat: Matrix, noise: float) -> None:
-        """Combine what is believed with a score whose derivative, second moments and noise are these (Kalman)."""
-        believed = self.believed
-        seen = bend @ believed @ bend + meat + noise**2 * np.eye(len(score))
-        gain = np.linalg.lstsq(seen, bend @ believed, rcond=None)[0].T
-        step = gain @ score
-        self.believed = believed - gain @ bend @ believed
-        self.believed = (self.believed + self.believed.T) / 2
-        self.b = self.b + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
+    def _learn(self) -> None:
+        """Go to the coefficients that all scores so far and what was believed make likeliest, as typed rows expect the scores there (Gauss and Newton)."""
+        start, began = self.shape.start, self.b
+        for _ in range(_TUNED.whole("iterations")):
+            precision, gradient = self.prior.copy(), -self.prior @ (self.b - start)
+            for expected, score, weight in self.seen:
+                there, slope = expected(self.b)
+                precision += slope @ weight @ slope
+                gradient += slope @ weight @ (score - there)
+            self.b = self.b + np.linalg.solve(precision, gradient)
+            step = self.b - began
+            self.b = began + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
+
+    def _saw(self, expected: Callable[[Row], tuple[Row, Matrix]], score: Row, meat: Matrix, noise: float) -> None:
+        """Take a score of which typed rows expect a value and a derivative at any truth, and whose second moments and noise are these."""
+        firm = (noise**2 + _FIRM * self.design.rows) * np.eye(len(score))
+        self.seen.append((expected, score, np.asarray(np.linalg.inv(meat + firm), dtype=np.float64)))
+        self._learn()
 
     def _mended(self, told: OpenedRound) -> float:
         """Go one step without noise: the inverse curvature is that of typed rows, mended by what the last two rounds show (Broyden)."""
@@ -152,7 +174,8 @@ class PullFit:
         bend = self.typed.bend(self.b, self.share)
         known, _ = self._known(bend)
         errors = np.sqrt(np.maximum((known.inverse @ bend.meat @ known.inverse).diagonal(), 1e-300))
-        return float(np.abs(step / errors).max())
+        self.left = float(np.abs(step / errors).max())
+        return self.left
 
     def _known(self, bend: TypedBend) -> tuple[Curvature, Matrix]:
         """Return the curvature of typed rows over the directions that the moments' noise does not hide, and the second moments of their pulls."""
@@ -182,7 +205,11 @@ class PullFit:
         alone = known.inverse @ meat @ known.inverse
         covariance = alone + known.inverse @ met @ known.inverse
         found = estimates_of(self.shape, back, known, back @ (b + step), back @ covariance @ back.T, back @ alone @ back.T)
-        return found, bend.weight >= _TUNED.collapsed * self.level.weight
+        # A step is as long as its noise, too: its expected square is below that of the errors of all coefficients.
+        spread = float((self.gram * covariance).sum()) / self.design.rows
+        near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
+        near = self.left < _TUNED.exact_arrived if self.design.exact else near
+        return found, near and bend.weight >= _TUNED.collapsed * self.level.weight
 
     def result(self) -> GlmResult:
         """Return the coefficients that predict, where the rounds ended, and the table."""

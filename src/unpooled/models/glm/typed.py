@@ -144,5 +144,20 @@ class TypedPulls:
     def pull(self, at: Row, share: float, truth: Row) -> Row:
         """Return the score of all people that is expected at some coefficients where others are the truth."""
         _, one, none = self._weights(at, share)
-        p = expit(self.rows[:, :-1] @ truth[:-1] + CONSTANT * float(truth[-1]))
+        p = self._chances(truth)
         return np.asarray(self.rows.T @ (p * one - (1 - p) * none) * self._each)
+
+    def slope(self, at: Row, share: float, truth: Row) -> Matrix:
+        """Return the derivative of :meth:`pull` in the truth."""
+        _, one, none = self._weights(at, share)
+        p = self._chances(truth)
+        return np.asarray((self.rows * (p * (1 - p) * (one + none))[:, None]).T @ self.rows * self._each)
+
+    def excess(self, rate: float, truth: Row) -> tuple[Row, Matrix]:
+        """Return the expected products of columns with classes less a rate, and their derivative in the truth."""
+        p = self._chances(truth)
+        slope = (self.rows * (p * (1 - p))[:, None]).T @ self.rows * self._each
+        return np.asarray(self.rows.T @ (p - rate) * self._each), np.asarray(slope)
+
+    def _chances(self, truth: Row) -> Row:
+        return np.asarray(expit(self.rows[:, :-1] @ truth[:-1] + CONSTANT * float(truth[-1])))
