@@ -180,10 +180,10 @@ def signal_of(n: int, signal: float, epsilon: float, seed: int) -> list[float]:
     real = PullFit.estimates
 
     def spy(self):
-        found, _ = real(self)
+        found, without, _ = real(self)
         ended = np.linalg.solve(self.shape.back(self.standard), np.array(found.estimate))
         seen.append(self._length(ended - self.b))
-        return found, True  # the table that would be printed
+        return found, without, True  # the table that would be printed
 
     plan = compile_plan(study)
     with mock.patch.object(PullFit, "estimates", spy), mock.patch.object(PullDesign, "untabled", ""):

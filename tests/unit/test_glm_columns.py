@@ -683,3 +683,24 @@ def test_a_new_study_with_a_helper_is_one_of_columns(folder: Path) -> None:
     text = (folder / "new.toml").read_text()
     assert 'split = "columns"' in text
     assert 'helpers = ["registry"]' in text
+
+
+def test_lines_next_to_a_column_that_the_noise_hides_are_those_of_the_model_without_it() -> None:
+    """A range of 0 to 4,000 for a deviation of 8: the slope of a column that is related to it is the one that is not adjusted."""
+    n, rng = 20_000, np.random.default_rng(4)
+    hidden = rng.normal(size=n)
+    x, w = (0.6 * hidden + 0.8 * rng.normal(size=n)).clip(-4, 4), rng.normal(size=n).clip(-4, 4)
+    y = np.where(rng.random(n) < expit(0.5 * x + 0.5 * hidden + 0.3 * w), "yes", "no").astype(object)
+    columns = Column("x", -4.0, 4.0), Column("y", categories=("no", "yes"))
+    cards = Card("clinic", n, columns), Card("lab", n, (Column("crp", 0.0, 4000.0), Column("w", -4.0, 4.0)))
+    asked = {"response": "y", "split": "columns"}
+    study = Study("glm", cards, 1.0, 1e-6, parameters=asked, derived=(), helpers=(HelperCard("registry"),))
+    plan = load("glm").compile(study)
+    held = {"clinic": Table({"x": x, "y": y}), "lab": Table({"crp": (32 + 8 * hidden).clip(0), "w": w})}
+    found = tables_of(plan, imagined_pulls(plan.design, held, np.random.default_rng(1)))
+    line = next(term for term in found.summary().terms if term.term == "x")
+    assert "crp" in found.summary().not_determined
+    assert str(found.summary()).startswith("not adjusted for crp")
+    assert abs(line.estimate - 0.775) < 4 * line.std_error  # .5 + .5 * .6, less what a normal part that is left out takes
+    assert abs(line.estimate - 0.5) > 4 * line.std_error
+    assert found.adjusted is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from unpooled.inference.coding import commonest_levels
 from unpooled.kernels.noisy import psd_part, without_still
 from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
-from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of
+from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
 from unpooled.models.glm.pulls import STEPS
 from unpooled.models.glm.result import GlmResult, coefficients_of
 from unpooled.models.glm.typed import TypedPulls, levels_of, typed_rows
@@ -24,7 +24,7 @@ from unpooled.protocol.messages import Ask, Nothing
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -177,23 +177,27 @@ class PullFit:
         self.left = float(np.abs(step / errors).max())
         return self.left
 
-    def _known(self, bend: TypedBend) -> tuple[Curvature, Matrix]:
-        """Return the curvature of typed rows over the directions that the moments' noise does not hide, and the second moments of their pulls."""
+    def _known(self, bend: TypedBend, out: Sequence[int] = ()) -> tuple[Curvature, Matrix]:
+        """Return the curvature of typed rows over the directions that the moments' noise does not hide, and the second moments of their pulls.
+
+        ``out``: coefficients that are 0, along whose columns no row is said to vary.
+        """
         nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
-        known = curvature(information, bend.weight**2 * self.variance[:-1, :-1], np.zeros(len(self.b)), self.still)
-        return known, meat
+        variance = bend.weight**2 * self.variance[:-1, :-1]
+        left = variance.copy()
+        for matrix in (information, left):
+            matrix[list(out), :], matrix[:, list(out)] = 0.0, 0.0
+        return replace(curvature(information, left, np.zeros(len(self.b)), self.still), variance=variance), meat
 
-    def estimates(self) -> tuple[Estimates, bool]:
-        """Return the table that all settled rounds tell, and whether the rounds found a root at all."""
-        b, back = self.b, self.shape.back(self.standard)
-        share = self.share
-        bend = self.typed.bend(b, share)
-        known, meat = self._known(bend)
+    def _told(self, b: Row, out: Sequence[int] = ()) -> tuple[Estimates, Row, Matrix]:
+        """Return the estimates that all settled rounds tell from ``b`` on, the last step there, and their covariance; ``out``: coefficients that are 0."""
+        back, bend = self.shape.back(self.standard), self.typed.bend(b, self.share)
+        known, meat = self._known(bend, out)
         settled = [
             told
             for k, told in enumerate(self.rounds)
-            if k == len(self.rounds) - 1 or (not self.design.exact and self._length(b - told.at) < _TUNED.settled)
+            if k == len(self.rounds) - 1 or (not self.design.exact and self._length(self.b - told.at) < _TUNED.settled)
         ]
         weights = np.array([1 / told.noise**2 if told.noise else 1.0 for told in settled])
         weights /= weights.sum()
@@ -205,24 +209,43 @@ class PullFit:
         alone = known.inverse @ meat @ known.inverse
         covariance = alone + known.inverse @ met @ known.inverse
         found = estimates_of(self.shape, back, known, back @ (b + step), back @ covariance @ back.T, back @ alone @ back.T)
+        return found, step, covariance
+
+    def estimates(self) -> tuple[Estimates, Estimates | None, bool]:
+        """Return what all settled rounds tell, the same without the terms that the noise hides (None: it hides none), and whether the rounds found a root."""
+        found, step, covariance = self._told(self.b)
         # A step is as long as its noise, too: its expected square is below that of the errors of all coefficients.
         spread = float((self.gram * covariance).sum()) / self.design.rows
         near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
         near = self.left < _TUNED.exact_arrived if self.design.exact else near
-        return found, near and bend.weight >= _TUNED.collapsed * self.level.weight
+        near = near and self.typed.bend(self.b, self.share).weight >= _TUNED.collapsed * self.level.weight
+        if self.design.exact:
+            return found, None, near
+        return found, without_hidden(self.shape, self.design.layout.terms, found, self._without), near
+
+    def _without(self, out: list[int]) -> Estimates:
+        """Return the estimates of the model without these coefficients, from where typed rows expect the scores of the settled rounds."""
+        b = self.b.copy()
+        for _ in range(_TUNED.whole("iterations")):
+            b[out] = 0.0
+            _, step, _ = self._told(b, out)
+            b = b + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
+        b[out] = 0.0
+        return self._told(b, out)[0]
 
     def result(self) -> GlmResult:
         """Return the coefficients that predict, where the rounds ended, and the table."""
         design, own = self.design, self.shape.back(self.standard) @ self.b
-        newton, found = self.estimates()
+        newton, without, found = self.estimates()
         few = design.untabled or ("" if found else _FEW)
-        newton = newton.untold() if few else newton
+        if few:
+            newton, without = newton.untold(), None
         confidence = design.parameters.confidence
         shares = dict(zip(design.layout.terms.names, self.standard.middle.tolist(), strict=False))
         common = {} if design.exact else commonest_levels(design.layout.terms, shares, self.unsure)
         return GlmResult(
             design.family.name,
-            coefficients_of(design.layout.names, own[:-1], newton, confidence),
+            coefficients_of(design.layout.names, own[:-1], newton if without is None else without, confidence),
             float(own[-1]),
             confidence,
             design.parties,
@@ -232,6 +255,7 @@ class PullFit:
             newton,
             common=common,
             few=few,
+            without=without,
         )
 
 

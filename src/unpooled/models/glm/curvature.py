@@ -13,9 +13,10 @@ import numpy as np
 from unpooled.families import RowFamily
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.life_table import LifeTable
-from unpooled.inference.printed_terms import class_terms
+from unpooled.inference.printed_terms import TREATMENT, class_terms, printed_terms
 from unpooled.inference.priors import rows_of
 from unpooled.inference.sites import SHORT, known_moments, longer_sites, noise_norm
+from unpooled.inference.tables import most_hidden
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.noisy import KnownDirections
 from unpooled.linear.standard import CONSTANT
@@ -24,11 +25,12 @@ from unpooled.models.glm.families import FOLLOWED, ClassRates, ExitCells, Softma
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from unpooled.families.logistic import Logistic
+    from unpooled.inference.coding import CodedTerms
     from unpooled.inference.priors import EarlierModel
     from unpooled.linear.layout import MomentsLayout
     from unpooled.linear.standard import Standard
@@ -474,6 +476,23 @@ class Contrasts(GlmShape):
     def of_base(self) -> Row:
         """No slopes, and the classes' constants."""
         return np.column_stack([np.zeros((self.rates.size, self.columns)), self.centred]).ravel()
+
+
+def without_hidden(
+    shape: GlmShape, terms: CodedTerms, found: Estimates, again: Callable[[list[int]], Estimates]
+) -> Estimates | None:
+    """Return the estimates of the model without the terms that the noise hides wholly, left out one by one; None where there are none.
+
+    Those of the other terms are then adjusted for no part of them. ``again`` fits without these places of the fit's coefficients.
+    """
+    coded, predictors, out = terms.with_constants(shape.constants), 1, set[int]()
+    printed = printed_terms(coded, {}, TREATMENT)
+    if isinstance(shape, Contrasts):
+        printed, predictors = printed.of_classes(shape.labels, shape.labels[0]), len(shape.labels) - 1
+    while more := most_hidden(found, printed, coded, out):
+        out |= more
+        found = again([k * len(coded.terms) + at for k in range(predictors) for at in sorted(out)])
+    return found if out else None
 
 
 def estimates_of(shape: GlmShape, back: Matrix, known: Curvature, own: Row, covariance: Matrix, alone: Matrix) -> Estimates:

@@ -15,7 +15,7 @@ from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import commonest, commonest_levels
 from unpooled.inference.coordinates import Clipping, crowded_columns
 from unpooled.inference.estimates import Estimates
-from unpooled.inference.printed_terms import TREATMENT, class_terms, printed_terms
+from unpooled.inference.printed_terms import class_terms
 from unpooled.inference.priors import (
     DrawnTo,
     Told,
@@ -25,7 +25,6 @@ from unpooled.inference.priors import (
     told_of,
 )
 from unpooled.inference.sites import SITE
-from unpooled.inference.tables import most_hidden
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.posterior import drawn_to_model
 from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds, believed_slopes, score_posterior
@@ -33,7 +32,7 @@ from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.completeness_fit import Fitted, Resting, fit_completeness
-from unpooled.models.glm.curvature import Contrasts, Intervals, estimates_of, of_balanced, shape_of
+from unpooled.models.glm.curvature import Contrasts, Intervals, estimates_of, of_balanced, shape_of, without_hidden
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmResult, coefficients_of
@@ -42,7 +41,7 @@ from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -581,8 +580,9 @@ def _read(
     met = noises, cutting.own, tail, meat
     found = _step(fit, start + move, start, known, *met)
     if not design.parameters.prior:  # which tells of what the noise hides
-        fit.without = _alone(
-            fit, found, lambda out: _without(fit, out, (score, gram, variance), start, (noise, longer), met)
+        told = score, gram, variance
+        fit.without = without_hidden(
+            fit.shape, design.layout.terms, found, lambda out: _without(fit, out, told, start, (noise, longer), met)
         )
     # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
     weighted = noisy_gram.psd_part(known.information)
@@ -669,21 +669,6 @@ def _step(
         fit.alone = own + back @ offset
     covariance = alone + back @ met @ back.T
     return estimates_of(fit.shape, back, known, own, covariance, alone)
-
-
-def _alone(fit: GlmFit, found: Estimates, again: Callable[[list[int]], Estimates]) -> Estimates | None:
-    """Return the estimates of the model without the terms that the noise hides wholly, left out one by one; None where there are none.
-
-    Those of the other terms are then adjusted for no part of them.
-    """
-    shape, coded = fit.shape, fit.design.layout.terms.with_constants(fit.shape.constants)
-    printed, predictors, out = printed_terms(coded, {}, TREATMENT), 1, set[int]()
-    if isinstance(shape, Contrasts):
-        printed, predictors = printed.of_classes(shape.labels, shape.labels[0]), len(shape.labels) - 1
-    while more := most_hidden(found, printed, coded, out):
-        out |= more
-        found = again([k * len(coded.terms) + at for k in range(predictors) for at in sorted(out)])
-    return found if out else None
 
 
 def _without(
