@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ from unpooled.privacy import table as household
 from unpooled.privacy.exposure import NO_COST
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.study import Study, Whole
+from unpooled.products.presence import FlaggedShape
 from unpooled.protocol import party
 from unpooled.study.several import Study as Together
 from unpooled.testing import wholes
@@ -78,6 +80,28 @@ def test_rows_that_are_left_out_keep_every_promise(name: str) -> None:
         assert not found.refused
         assert not found.violations
         assert found.largest > 0.4
+
+
+def gaps_at_two(adjacency: str) -> wholes.Held:
+    """Joint moments of two parties, in which the person's row has a gap at one of them, at the other, or at none."""
+    scene = Scene(3, adjacency=adjacency)
+    return hold(wholes.WholeProgram("columns", scene, wholes.columns_by("joint gaps", scene), 3))
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_columns_of_two_parties_leave_rows_out_and_keep_every_promise(adjacency: str) -> None:
+    """Theorem J.13."""
+    found = gaps_at_two(adjacency)
+    assert not found.refused
+    assert not found.violations
+    assert found.largest > 0.5
+
+
+def test_a_number_of_whole_rows_that_costs_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = FlaggedShape.of
+    monkeypatch.setattr(FlaggedShape, "of", lambda *given: replace(real(*given), quiet=1e-6))
+    monkeypatch.setattr(FlaggedShape, "distance", lambda self, how: self.of_rows.distance(how))
+    assert gaps_at_two("zero-out").violations
 
 
 @pytest.mark.parametrize("name", ["typical", "typical of classes"])

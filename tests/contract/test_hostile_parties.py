@@ -74,8 +74,21 @@ def alone(name: str, **changes: Any) -> Case:
     return changed(name, parties=CASES[name]().study.parties[:1], **changes)
 
 
+def columns_with_gaps() -> Case:
+    case = CASES["bayes, columns"]()
+    cards = tuple(
+        msgspec.structs.replace(
+            card,
+            columns=tuple(msgspec.structs.replace(c, missing="complete") if c.may_be_absent else c for c in card.columns),
+        )
+        for card in case.study.parties
+    )
+    return dataclasses.replace(case, study=msgspec.structs.replace(case.study, parties=cards))
+
+
 #: The forms of our models in which other messages travel.
 FORMS = {
+    "bayes, columns with gaps": columns_with_gaps,
     "pride, published coefficients": lambda: changed(
         "pride",
         parameters={

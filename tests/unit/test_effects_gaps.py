@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from treated import KNOWN, people, study
 
 import unpooled
@@ -29,10 +30,12 @@ N = 6000
 ESTIMATORS = ("aipw", "iptw", "g-formula", "partial")
 
 
-def with_gaps(data: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
+def with_gaps(data: dict[str, Any], *, outcomes: bool = True) -> tuple[dict[str, Any], np.ndarray]:
     """People of whom one column each of several is missing, the outcome only of older ones; and who is whole."""
     rng, n = np.random.default_rng(3), len(data["age"])
     gone = {"age": 0.1, "ward": 0.05, "arm": 0.05, "stay": 0.2 * (data["age"] > 50)}
+    if not outcomes:
+        del gone["stay"]
     lost = {name: rng.random(n) < share for name, share in gone.items()}
     held = dict(data)
     for name, own in lost.items():
@@ -54,9 +57,10 @@ def fitted(data: dict[str, Any], estimator: str, epsilon: float = math.inf, **gi
 @pytest.mark.guarantee
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_without_noise_it_is_the_effect_among_whole_people(estimator: str) -> None:
-    data = people(N)
-    held, whole = with_gaps(data)
-    found = fitted(held, estimator)
+    data, kept = people(N), estimator == "partial"
+    held, whole = with_gaps(data, outcomes=kept)
+    rules = {"age": "complete", "ward": "complete", "arm": "complete"} | ({"stay": "complete"} if kept else {})
+    found = fitted(held, estimator, bounds=Bounds(KNOWN, missing=rules))
     alone = fitted({name: values[whole] for name, values in data.items()}, estimator, bounds=KNOWN)
     assert found.effect_ is not None
     assert alone.effect_ is not None
@@ -64,14 +68,14 @@ def test_without_noise_it_is_the_effect_among_whole_people(estimator: str) -> No
     assert found.effect_.std_error == pytest.approx(alone.effect_.std_error, rel=1e-3)
     assert found.result_.rows == whole.sum()
     said = str(found.summary())
-    assert f"people without a value of age, ward, arm, stay are left out, and {whole.sum()} are left" in said
+    assert f"people without a value of {', '.join(rules)} are left out, and {whole.sum()} are left" in said
     assert "the effect among people whose values are on record" in said
     assert "left out" not in str(alone.summary())
 
 
 def test_the_effect_on_the_treated_and_survival_leave_people_out_too() -> None:
     data = people(N)
-    held, whole = with_gaps(data)
+    held, whole = with_gaps(data, outcomes=False)
     rng = np.random.default_rng(5)
     times = {"time": np.clip(rng.exponential(4, N), 0, 6), "left": (rng.random(N) < 0.7).astype(float)}
     known = KNOWN | {"time": (0, 6), "left": (0, 1)}
@@ -101,7 +105,7 @@ def test_what_the_effect_does_not_read_may_be_missing() -> None:
     held, _ = with_gaps(people(N))
     found = fitted(people(N) | {"age": held["age"]}, "aipw", covariates=["ward"])
     assert found.result_.rows == N
-    assert "people without a value of ward, arm, stay are left out" in str(found.summary())
+    assert "people without a value of ward, arm are left out" in str(found.summary())
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
@@ -110,7 +114,8 @@ def test_with_noise_it_is_near_and_its_error_says_so(estimator: str) -> None:
     found = fitted(held, estimator, 8.0)
     assert found.effect_ is not None
     assert abs(found.effect_.estimate + 2) < 5 * found.effect_.std_error < 2
-    assert abs(found.result_.rows - whole.sum()) < 100
+    on_record = whole if estimator == "partial" else with_gaps(people(N), outcomes=False)[1]
+    assert abs(found.result_.rows - on_record.sum()) < 100
 
 
 @pytest.mark.parametrize("estimator", ["aipw", "partial"])
@@ -123,6 +128,93 @@ def test_of_hardly_anybody_there_is_no_effect_and_the_reason_is_said(estimator: 
     nobody = fitted(data | {"stay": np.full(N, np.nan)}, estimator, 8.0)
     assert nobody.effect_ is None
     assert "not identified" in nobody.result_.why or "has no result" in nobody.result_.why
+
+
+# --- people without an outcome ---------------------------------------------------------------------------------------------
+
+#: How the effect grows with age, so that it is another among people whose outcome is on record.
+STEEP = 0.08
+
+
+def unseen(rows: int, seed: int = 0) -> dict[str, Any]:
+    """People whose effect grows with age, and whose outcome is on record the less, the older they are, and among the treated."""
+    data, rng = people(rows, seed), np.random.default_rng(seed + 50)
+    stay = np.clip(data["stay"] + (data["arm"] == "new") * STEEP * (data["age"] - 55), 0, 30)
+    there = rng.random(rows) < expit(1.5 - (data["age"] - 55) / 20 - (data["arm"] == "new"))
+    return data | {"stay": np.where(there, stay, np.nan)}
+
+
+def logit(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The chances that a logistic regression gives these rows."""
+    found = np.zeros(rows.shape[1])
+    for _ in range(30):
+        p = expit(rows @ found)
+        found = found + np.linalg.solve((rows.T * (p * (1 - p))) @ rows, rows.T @ (y - p))
+    return np.asarray(expit(rows @ found))
+
+
+def directly(data: dict[str, Any], estimator: str, estimand: str) -> float:
+    """The effect of everybody, by weights and outcome models on plain arrays."""
+    age, ward, arm, y = data["age"], data["ward"], data["arm"] == "new", data["stay"]
+    one, there = np.ones(age.size), ~np.isnan(y)
+    z = np.column_stack([age, ward == "b", ward == "c", one])
+    e, p = np.clip(logit(z, arm), 0.05, 0.95), logit(np.column_stack([z, arm]), there)
+    means = []
+    for own in (~arm, arm):
+        rows = one[:, None] if estimator == "iptw" else z
+        kept = own & there
+        means.append(np.clip(rows @ np.linalg.lstsq(rows[kept], y[kept], rcond=None)[0], 0, 30))
+    if estimator == "g-formula":
+        return float((means[1] - means[0]).mean())
+    whom = e if estimand == "ATT" else one
+    weights = whom * there / np.maximum(np.where(arm, e, 1 - e) * p, 0.05)
+    residual = np.where(there, y, 0.0) - np.where(arm, means[1], means[0])
+    counted = arm if estimand == "ATT" else one
+    return float(((means[1] - means[0]) * counted + np.where(arm, 1, -1) * weights * residual).sum() / counted.sum())
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize(
+    ("estimator", "estimand"), [("aipw", "ATE"), ("aipw", "ATT"), ("iptw", "ATE"), ("g-formula", "ATE")]
+)
+def test_without_noise_people_without_an_outcome_count_by_what_is_expected_of_them(estimator: str, estimand: str) -> None:
+    data = unseen(4000)
+    found = fitted(data, estimator, bounds=Bounds(KNOWN, missing={"stay": "complete"}), estimand=estimand)
+    assert found.effect_ is not None
+    assert found.result_.rows == 4000
+    assert found.effect_.estimate == pytest.approx(directly(data, estimator, estimand), abs=2e-3)
+    said = str(found.summary())
+    assert "people without a value of stay count by what the outcome model expects of them" in said
+    assert ("by one over the chance to have one" in said) == (estimator != "g-formula")
+    assert "left out" not in said
+
+
+def test_the_effect_is_that_of_everybody_and_of_those_on_record_another() -> None:
+    """Theorem E.6: with weights and outcome model that are right, and an effect that grows with what says whose outcome is on record."""
+    data = unseen(20_000, 2)
+    truth = -2 + STEEP * float((data["age"] - 55).mean())
+    there = ~np.isnan(data["stay"])
+    found = fitted(data, "aipw", 6.0, bounds=Bounds(KNOWN, missing={"stay": "complete"})).effect_
+    alone = fitted({name: values[there] for name, values in data.items()}, "aipw", 6.0, bounds=KNOWN).effect_
+    assert found is not None
+    assert alone is not None
+    assert abs(found.estimate - truth) < 4 * found.std_error
+    assert abs(alone.estimate - truth) > 4 * alone.std_error
+    assert found.std_error < 2.5 * alone.std_error
+
+
+def test_outcomes_of_two_classes_may_be_missing_and_where_none_is_little_changes() -> None:
+    data = people(N)
+    asked = {"outcome": "died", "family": "logistic"}
+    plain = fitted(data, "aipw", bounds=KNOWN, **asked).effect_
+    whole = fitted(data, "aipw", 8.0, bounds=Bounds(KNOWN, missing={"died": "complete"}), **asked).effect_
+    gone = data | {"died": np.where(np.random.default_rng(1).random(N) < 0.3, None, data["died"].astype(object))}
+    fewer = fitted(gone, "aipw", 8.0, bounds=Bounds(KNOWN, missing={"died": "complete"}), **asked).effect_
+    assert plain is not None
+    for found in (whole, fewer):
+        assert found is not None
+        assert abs(found.estimate - plain.estimate) < 4 * found.std_error
+        assert found.std_error < 3 * plain.std_error
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------------
@@ -140,7 +232,7 @@ def test_other_rules_for_treatment_and_outcome_and_no_rule_at_all_are_refused() 
         "aipw",
         bounds=Bounds(KNOWN, missing={"age": "indicator", "ward": "absent", "arm": "complete", "stay": "complete"}),
     )
-    assert "people without a value of arm, stay are left out" in str(gone.summary())
+    assert "people without a value of arm are left out" in str(gone.summary())
 
 
 # --- reach -----------------------------------------------------------------------------------------------------------------
@@ -176,15 +268,13 @@ def test_a_person_who_appears_moves_a_sum_no_farther_than_one_who_is_replaced(ad
 def test_every_part_counts_the_people_who_are_left_and_reads_the_same_ones() -> None:
     asked = study({"estimator": "aipw"})
     columns = tuple(
-        Column(c.name, c.low, c.high, c.categories, "complete" if c.name == "stay" else "refuse")
+        Column(c.name, c.low, c.high, c.categories, "complete" if c.name == "age" else "refuse")
         for c in asked.parties[0].columns
     )
     cards = tuple(Card(card.name, card.rows, columns) for card in asked.parties)
     plan = effects.compile_plan(Study("effects", cards, 1.0, 1e-6, derived=(), parameters=asked.parameters))
     plain = effects.compile_plan(asked)
-    table = Table(
-        {"age": [30.0, 40.0], "ward": ["a", "b"], "arm": ["old", "new"], "stay": [1.0, np.nan], "left": [0.0, 0.0]}
-    )
+    table = Table({"age": [30.0, np.nan], "ward": ["a", "b"], "arm": ["old", "new"], "stay": [1.0, 2.0], "left": [0.0, 0.0]})
     for design in (plan.design, *(part.design for part in plan.parts.values())):
         assert design.totals[COUNT].gaps
         assert design.seen(table).names
@@ -218,11 +308,13 @@ def audited(parameters: dict[str, Any], unit: str, adjacency: str, rounds: int =
         trust={"aggregation": "trusted"},
         parameters=own,
         derived=(),
+        simulation_seed=7,
     )
     return replay(load("effects"), asked, tables, registry=load, rounds=rounds)
 
 
 @pytest.mark.slow
+@pytest.mark.long_but("aipw-replace", "partial-zero-out")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_effects_with_gaps_are_audited_in_every_unit(estimator: str, adjacency: str) -> None:
@@ -235,9 +327,13 @@ def test_effects_with_gaps_are_audited_in_every_unit(estimator: str, adjacency: 
 @pytest.mark.slow
 def test_a_part_that_takes_no_note_of_gaps_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The propensity reads no outcome, and who has none is left out of it: a plan in which that moves nothing is broken."""
-    monkeypatch.setattr(
-        effects, "_with_gaps", lambda card, _: Card(card.name, card.rows, tuple(_plain(c) for c in card.columns))
-    )
+    real = effects._with_columns
+
+    def plainly(asked: Study, columns: dict[str, Column]) -> Study:
+        plain = {c.name: _plain(c) for c in asked.parties[0].columns}
+        return real(asked, plain if any(c.missing == "complete" for c in columns.values()) else columns)
+
+    monkeypatch.setattr(effects, "_with_columns", plainly)
     assert not audited({"estimator": "aipw"}, "attribute", "zero-out", 3).passed
 
 

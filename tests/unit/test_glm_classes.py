@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import warnings
 from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from world import FULL, sized
 
 import unpooled
-from unpooled import PrivateGLM
+from unpooled import Bounds, PrivateGLM
 from unpooled.audit.replay import replay
 from unpooled.errors import DataError, UsageError
 from unpooled.kernels import rows as class_rows
@@ -475,6 +477,18 @@ def test_studies_are_audited_in_every_unit(adjacency: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 30, 54])
+def test_a_step_as_long_as_its_noise_makes_it_ends(seed: int) -> None:
+    """Six rows at epsilon .02: what the step met is singular but for rounding."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.uniform(-1, 1, 6), "g": rng.choice(["u", "v"], 6)})
+    own = {"bounds": Bounds({"a": (-1, 1), "g": ["u", "v"]}), "classes": (0, 1, 2), "epsilon": 0.02, "random_state": seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = PrivateGLM("multinomial", method="newton", **own).fit(frame, np.arange(6) % 3)
+    assert np.isfinite(fit.coef_).all()
+
+
 @parametrize_with_checks([PrivateGLM("multinomial", epsilon=INF, bounds=(-20, 20))])
 @pytest.mark.filterwarnings("ignore::unpooled.PrivacyLeakWarning")
 def test_scikit_learns_own_checks(estimator, check) -> None:

@@ -131,6 +131,39 @@ def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> Non
     assert "is not approved here" in command("run", "study.toml", *PARTIES, "--out", "again", code=3)
 
 
+@pytest.mark.slow
+def test_rows_with_gaps_are_left_out_and_the_result_says_of_how_many(folder: Path) -> None:
+    """The rule stands in one party's file; the other party's gaps are none, and nothing of either list leaves it."""
+    rng = np.random.default_rng(1)
+    east = pl.read_csv("east.csv")
+    gone = {name: pl.Series(rng.random(1500) < 0.2) for name in ("a", "g")}
+    east.with_columns(pl.when(~gone[name]).then(pl.col(name)).alias(name) for name in gone).write_csv("east.csv")
+    config = Path("east/party.toml")
+    text = config.read_text()
+    for name in gone:
+        assert f'name = "{name}"' in text
+        text = text.replace(f'name = "{name}"', f'name = "{name}"\nmissing = "complete"')
+    config.write_text(text)
+    command("party", "card", "--config", str(config))
+    Path("study.toml").write_text(Path("study.toml").read_text().replace("[trust]", "expected_missing = 0.36\n[trust]"))
+    for name in ("east", "west", "registry"):
+        plan = command("party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
+    assert "nobody learns whose row has a gap" in plan
+    assert "how many rows are whole at east alone" in plan
+    assert "rounds and clips are those of 36% left out" in plan
+    command("run", "study.toml", *PARTIES, "--out", "out", "--force")
+    found = json.loads(command("result", "out", "--json"))
+    whole = int((~(gone["a"] | gone["g"])).sum())
+    said = re.search(
+        r"([\d,]+) \+- \d+ of 1,500 rows had a value of a, g; the others are left out",
+        json.dumps(found).replace(" and ", ", "),
+    )
+    assert said
+    assert abs(int(said[1].replace(",", "")) - whole) < 20
+    line = next(term for term in found["terms"] if term["term"] == "a")
+    assert abs(line["estimate"] - 1) < 5 * line["std_error"]
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_small_study_of_two_parties_goes_by_sines_unless_it_asks_for_a_table(folder: Path) -> None:

@@ -73,6 +73,7 @@ def test_nothing_is_printed_without_a_standard_error(model: object, asked: dict[
     assert printed
     assert not any(map(is_level, printed))
     assert any("age" in term for term in printed), "age has a standard error"
+    assert str(summary).startswith("not adjusted for "), "what the lines hold is named where they are read"
     assert any("arm: " in term for term in printed) == ("coding" not in asked), (
         "and the arms beside each other, but not beside one that is not there"
     )

@@ -183,10 +183,13 @@ def small(model: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table
     )
     cards = tuple(Card(name, 6, (marked, FEW[1], response)) for name in tables)
     trust = {"aggregation": "trusted"}
-    return Study(model, cards, 1.0, 1e-5, unit=unit, adjacency=adjacency, trust=trust, parameters=own, derived=()), tables
+    return Study(
+        model, cards, 1.0, 1e-5, unit=unit, adjacency=adjacency, trust=trust, parameters=own, derived=(), simulation_seed=7
+    ), tables
 
 
 @pytest.mark.slow
+@pytest.mark.long_for("bayes-zero-out", "glm-replace")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_studies_are_audited_in_every_unit(model: str, adjacency: str) -> None:

@@ -216,7 +216,9 @@ def predict(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows(
+        [["" if isinstance(value, float) and math.isnan(value) else value for value in row] for row in rows]
+    )  # no number: an empty cell
     if out is None:
         typer.echo(text.getvalue(), nl=False)
         return

@@ -95,6 +95,14 @@ class Estimates(msgspec.Struct, frozen=True):
         most = np.where(((weights != 0) & alone).any(axis=1), HALF, MOST)
         return np.asarray(found & (self.hidden(weights) <= most))
 
+    def lost(self, weights: Matrix) -> Row:
+        """Return the part of each combination (a row each) that lies where the noise hides the coefficients."""
+        if not self.lift:
+            return np.where(self.determined(weights), 0.0, 1.0)
+        lift, unknown = self.square(self.lift), self.square(self.unknown)
+        lengths = np.square(weights @ lift).sum(axis=1)
+        return np.asarray(np.square(weights @ unknown).sum(axis=1) / np.maximum(lengths, 1e-300))
+
     def hidden(self, weights: Matrix) -> Row:
         """Return how many of its standard errors each combination (a row each) may be off, if what is hidden is no longer than the slopes that are shown.
 

@@ -69,9 +69,11 @@ _SURE = ("std_error", "privacy", "statistic", "p_value", "conf_low", "conf_high"
 NOT_DETERMINED = "not determined, so not printed (no row varies along it, or the noise exceeds what the data say of it): "
 #: What that means for the lines that are there.
 UNADJUSTED = (
-    "the lines that are printed are not adjusted for what has none. If a range is only possible, declare what is typical of that column; else leave it "
-    "out, ask for fewer columns, or spend more"
+    "the lines that are printed are those of the model without what has none: the intervals are for differences that are not adjusted for it. If a "
+    "range is only possible, declare what is typical of that column; else leave it out, ask for fewer columns, or spend more"
 )
+#: The most characters of names in the corner of a table.
+_CORNER = 48
 
 #: The note under a table of a fit with earlier models.
 CREDIBLE = "intervals are credible: they hold what the rows and the earlier models say together, so there are no p-values"
@@ -92,19 +94,30 @@ def notes(not_determined: Iterable[str], terms: Sequence[object]) -> list[str]:
     names = list(not_determined)
     if not names:
         return []
-    constants = all(name.startswith("(") for name in names)
-    return [NOT_DETERMINED + listed(names), *([] if constants or not terms else [UNADJUSTED])]
+    return [NOT_DETERMINED + listed(names), *([UNADJUSTED] if terms and _slopes(names) else [])]
+
+
+def corner(not_determined: Iterable[str], terms: Sequence[object]) -> str:
+    """Return the words above the names of ``terms`` that say what they are not adjusted for; empty where they are for all."""
+    names = _slopes(not_determined) if terms else []
+    words = ", ".join(names) if len(", ".join(names)) <= _CORNER else f"{len(names)} lines"
+    return f"not adjusted for {words}" if names else ""
+
+
+def _slopes(names: Iterable[str]) -> list[str]:
+    """Return the names of these that are no constants."""
+    return [name for name in names if not name.startswith("(")]
 
 
 def cells_of(
-    terms: Iterable[SummaryTerm], confidence: float, adjust: str | None = None, ratio: str = ""
+    terms: Iterable[SummaryTerm], confidence: float, adjust: str | None = None, ratio: str = "", above: str = ""
 ) -> list[tuple[str, ...]]:
-    """Return the cells of a table, its head first."""
+    """Return the cells of a table, its head first, with the words ``above`` the names."""
     p = "p" if adjust is None else f"p ({adjust})"
     terms = [t for t in terms if t.identified]
     tested = not is_credible(terms)
     columns = ("std error", "privacy", "z", p) if tested else ("deviation",)
-    lines: list[tuple[str, ...]] = [("", ratio or "estimate", *(columns if terms else ()), *ends(confidence))]
+    lines: list[tuple[str, ...]] = [(above, ratio or "estimate", *(columns if terms else ()), *ends(confidence))]
     for t in terms:
         numbers = (f"{v:.5g}" for v in (t.estimate, t.std_error, *([t.privacy] if tested else [])))
         test = (f"{t.statistic:.2f}", f"{t.p_value:.3g}") if tested else ()
@@ -152,6 +165,9 @@ class SummaryTable(TermsTable):
     not_determined: tuple[str, ...]
     #: What the lines are compared with, in words.
     compared: tuple[str, ...]
+
+    def _lines(self) -> list[tuple[str, ...]]:
+        return cells_of(self.terms, self.confidence, self.adjust, self.ratio, corner(self.not_determined, self.terms))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +17,7 @@ from unpooled.inference.estimates import chi2_tail, wald, wald_lines
 from unpooled.inference.printed_terms import TREATMENT, printed_terms
 from unpooled.inference.priors import DrawnTo, Pull, words
 from unpooled.inference.results import Result, records
+from unpooled.inference.sites import SITE
 from unpooled.inference.summary import RATIOS, GlmSummary, SummaryTerm, TermsTable, is_credible
 
 if TYPE_CHECKING:
@@ -112,6 +114,41 @@ class Anova(Result):
         return records(self.tests)
 
 
+def most_hidden(estimates: Estimates, printed: PrintedTerms, coded: CodedTerms, out: set[int]) -> set[int]:
+    """Return the places of the coefficients of the term that the noise hides most, of those without any line next to lines of others; none is left: nothing.
+
+    The lines of the others hold what they hold without these terms: an estimate that is adjusted for a part of a column, by chance, covers nothing that has
+    a name. Terms that are ``out`` already, sites, and terms that a determined one is made of, stay.
+    """
+    told: dict[str, list[bool]] = {}
+    lost: dict[str, float] = {}
+    rows = zip(
+        printed.terms, estimates.determined(printed.weights).tolist(), estimates.lost(printed.weights).tolist(), strict=True
+    )
+    for name, sure, part in rows:
+        told.setdefault(name, []).append(sure)
+        lost[name] = max(lost.get(name, 0.0), part)
+    shown = [_words(name) for name, sure in told.items() if name and any(sure)]
+    places: dict[str, set[int]] = {}
+    for at, term in enumerate(coded.terms):
+        places.setdefault(term.term, set()).add(at)
+    left = [
+        name
+        for name, sure in told.items()
+        if name
+        and name != SITE
+        and not any(sure)
+        and not any(_words(name) <= other for other in shown)
+        and not places[name] <= out
+    ]
+    return places[max(left, key=lambda name: lost[name])] if shown and left else set()
+
+
+def _words(term: str) -> frozenset[str]:
+    """Return the names that a term of a formula is made of, its functions among them."""
+    return frozenset(re.findall(r"`[^`]+`|[^\W\d][\w.]*", term))
+
+
 @dataclass(frozen=True)
 class Tables:
     """Everything that a table is made of."""
@@ -143,6 +180,13 @@ class Tables:
     nuisance: tuple[str, ...] = ()
     #: How earlier models drew the estimates, which are then a posterior; None without any.
     drawn: DrawnTo | None = None
+    #: The estimates before terms that the noise hides were left out: best guesses for further models, and no lines. None where none was left out.
+    adjusted: Estimates | None = None
+
+    @property
+    def best(self) -> Estimates:
+        """Return the best guess of all coefficients, those that the noise hides among them."""
+        return self.estimates if self.adjusted is None else self.adjusted
 
     def printed(
         self, reference: Mapping[str, str] | None = None, coding: str | None = None, against: object = None

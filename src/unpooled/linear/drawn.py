@@ -58,7 +58,7 @@ def drawn_tables(
     coding: str = TREATMENT,
 ) -> LinearTables:
     """Return the tables of released moments, drawn to earlier models where there are some."""
-    tables = moments.tables(reference, coding)
+    tables = moments.tables(reference, coding, whole=bool(models))  # earlier models tell of what the noise hides
     if not models:
         return tables
     layout, frame = moments.layout, moments.frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.results import Result
 from unpooled.inference.sites import SITE
 from unpooled.inference.summary import SummaryTable, SummaryTerm
-from unpooled.inference.tables import Anova, JointTest, Tables
+from unpooled.inference.tables import Anova, JointTest, Tables, most_hidden
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.posterior import drawn_to_model
 from unpooled.linear.residuals import ASSUMED, Covariance
@@ -192,30 +192,39 @@ def submodel(moments: M, columns: Sequence[str]) -> M:
     kept = [k for k, at in enumerate(layout.coding.attribute) if layout.features[at].name in set(columns)]
     kept += [d - 1] * layout.intercept
     out = [k for k in range(d) if k not in kept]
-    frame = moments.frame
+    rest = without(moments, out)
+    at, frame = [*kept, d], rest.frame
+    return replace(
+        rest,
+        layout=replace(layout, features=features),
+        gram=np.ascontiguousarray(rest.gram[np.ix_(at, at)]),
+        variance=np.ascontiguousarray(rest.variance[np.ix_(at, at)]),
+        standard=replace(frame, widths=frame.widths[kept], centres=frame.centres[kept], start=frame.start[kept]),
+    )
+
+
+def without(moments: M, out: Sequence[int]) -> M:
+    """Return the moments of the model without these coefficients: they are 0, and no row is said to vary along their columns."""
+    d, frame = moments.layout.size, moments.frame
     b, gram, variance = frame.start[out], moments.gram.copy(), moments.variance.copy()
     # The response is what all of ``start`` left: what the columns left out had of it goes back.
-    gram[:d, d] += moments.gram[:d, out] @ b
-    variance[:d, d] += moments.variance[:d, out] @ b**2
+    for total, held, power in ((gram, moments.gram, 1), (variance, moments.variance, 2)):
+        total[:d, d] += held[:d, out] @ b**power
+        total[d, :d] = total[:d, d]
+        total[out, :], total[:, out] = 0.0, 0.0
     cross, own = moments.gram[out, d], moments.gram[np.ix_(out, out)]
     squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
     # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.
     noise = moments.variance[np.ix_(out, out)] * np.outer(b**2, b**2)
     spread = frame.squares[1] + 4 * moments.variance[out, d] @ b**2 + 2 * noise.sum() - np.trace(noise)
-    at = [*kept, d]
-    frame = replace(
-        frame,
-        widths=frame.widths[kept],
-        centres=frame.centres[kept],
-        start=frame.start[kept],
-        squares=(float(squares), float(spread)),
-    )
+    start = frame.start.copy()
+    start[out] = 0.0
+    frame = replace(frame, start=start, squares=(float(squares), float(spread)))
     # Scores of the whole model's residuals say little of a smaller one, whose residuals hold what was left out.
     smaller = replace(
         moments,
-        layout=replace(layout, features=features),
-        gram=np.ascontiguousarray(gram[np.ix_(at, at)]),
-        variance=np.ascontiguousarray(variance[np.ix_(at, at)]),
+        gram=gram,
+        variance=variance,
         standard=frame,
         covariance=Covariance.JOINT if moments.covariance == Covariance.JOINT else Covariance.MODEL,
         meat=None,
@@ -258,6 +267,8 @@ class FittedMoments(Protocol):
     def nuisance(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def few(self) -> str: ...  # noqa: D102
+    @property
+    def counted(self) -> tuple[int, float, int] | None: ...  # noqa: D102
     @property
     def frame(self) -> Coordinates: ...  # noqa: D102
     @property
@@ -384,8 +395,18 @@ def _crowded(moments: FittedMoments) -> tuple[str, ...]:
     return crowded_columns(layout.features, frame.centres[first], frame.widths[first], joint=joint)
 
 
-def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
-    """Return the tables of released moments."""
+def tables_of(
+    moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT, *, whole: bool = False
+) -> LinearTables:
+    """Return the tables of released moments; no line is adjusted for any part of a term that the noise hides, but where it is asked for the ``whole``."""
+    found, out, released = _tables_of(moments, reference, coding), set[int](), cast("Any", moments)
+    while not (whole or moments.nuisance) and (more := most_hidden(found.estimates, found.printed(), found.coded, out)):
+        out |= more
+        found = _tables_of(without(released, sorted(out)), reference, coding)
+    return replace(found, adjusted=moments.estimates()) if out else found
+
+
+def _tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str) -> LinearTables:
     layout, clipping = moments.layout, moments.frame.clipping
     weighted, crowded = () if layout.weighting is None else (ASSUMPTION,), _crowded(moments)
     return LinearTables(
@@ -399,7 +420,7 @@ def tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str 
         coding=coding,
         common=_common(moments),
         assumed=(
-            *sentences(layout.left_out, layout.declared, moments.few),
+            *sentences(layout.left_out, layout.declared, moments.few, moments.counted),
             *weighted,
             ASSUMED[Covariance(moments.covariance)],
             *(() if clipping else crowded),

@@ -33,7 +33,7 @@ from unpooled.schedules import table
 from unpooled.totals.threads import shared_out
 from unpooled.totals.total import Summed
 from unpooled.totals.weights import Weighting, weighting_of
-from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit
+from unpooled.totals.whole_rows import leaving_out, needed, presence_rows, refuse_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,6 +80,8 @@ class MomentsLayout:
     sites: SiteConstants | None = None
     #: The declared columns whose missing values leave a row out.
     left_out: tuple[Column, ...] = ()
+    #: The declared column that the response says is there or missing; None where the response is what it is.
+    presence: Column | None = None
 
     @classmethod
     def of(
@@ -153,6 +155,8 @@ class MomentsLayout:
 
     def seen(self, table: Table) -> Table:
         """Return the table with the columns of the formula, where there is one."""
+        if self.presence is not None:
+            table = presence_rows(table, self.presence)
         return table if self.made is None else self.made.seen(table)
 
     @property

@@ -96,6 +96,8 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: The declared columns whose missing values left a row out, and why the others are too few for a line; empty where they are not.
     left_out: tuple[Column, ...] = ()
     few: str = ""
+    #: How many rows there are, whole or not, where that is said next to the number of whole ones; else left out of the file.
+    rows_declared: int | msgspec.UnsetType = msgspec.UNSET
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -211,6 +213,8 @@ class Moments(Result):
     known_origins: tuple[ReleasedInput, ...] = ()
     #: Why no line follows from so few rows; empty where lines may.
     few: str = ""
+    #: How many rows there are, whole or not, where columns of several parties may have gaps; else 0.
+    rows_declared: int = 0
 
     @property
     def origins(self) -> tuple[ReleasedInput, ...]:
@@ -278,6 +282,13 @@ class Moments(Result):
         response = layout.response.half_width, layout.response.centre
         squares = float(self.gram[last]), float(self.variance[last])
         return Coordinates(layout.half_widths, layout.centres, *response, np.zeros(layout.size), squares)
+
+    @property
+    def counted(self) -> tuple[int, float, int] | None:
+        """Return how many rows are whole, the noise of that number, and how many rows there are, where that is said; else None."""
+        last = self.layout.size - 1
+        noise = math.sqrt(float(self.variance[last, last])) * float(self.frame.widths[last]) ** 2
+        return (self.rows, noise, self.rows_declared) if self.rows_declared else None
 
     @property
     def xx(self) -> tuple[Matrix, Matrix]:
@@ -480,11 +491,13 @@ class Moments(Result):
 
     # --- other models and tables, all post-processing ----------------------------------------------------------------------
 
-    def tables(self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT) -> LinearTables:
-        """Return everything that a table, a contrast or a test of columns needs."""
+    def tables(
+        self, reference: Mapping[str, str] | None = None, coding: str = TREATMENT, *, whole: bool = False
+    ) -> LinearTables:
+        """Return everything that a table, a contrast or a test of columns needs; ``whole``: also of terms that the noise hides, as far as it is told."""
         if self.narrowed:
             raise UsageError(NARROWED)
-        return tables_with_sites(self, reference or {}, coding)
+        return tables_with_sites(self, reference or {}, coding, whole=whole)
 
     def summary(self, confidence: float = 0.95, adjust: str | None = None, **asked: Any) -> LinearSummary:  # noqa: ANN401 - reference, coding
         """Return estimates with standard errors, tests and intervals; ``reference`` and ``coding`` say how levels are compared."""
@@ -541,6 +554,7 @@ class Moments(Result):
             narrowed=self.narrowed,
             left_out=d.left_out,
             few=self.few,
+            rows_declared=self.rows_declared or msgspec.UNSET,
         )
         return with_stored_sites(stored, d.sites)
 
@@ -552,7 +566,17 @@ class Moments(Result):
         own = (stored.plan, stored.statement, frame, holds, stored.covariance)
         meat = meat_of(stored, layout.size)
         return cls(
-            layout, stored.rows, gram, variance, *own, meat, stored.nuisance, stored.narrowed, stored.origins, stored.few
+            layout,
+            stored.rows,
+            gram,
+            variance,
+            *own,
+            meat,
+            stored.nuisance,
+            stored.narrowed,
+            stored.origins,
+            stored.few,
+            stored.rows_declared or 0,
         )
 
     def save(self, path: str | Path) -> None:

@@ -69,10 +69,14 @@ class RandomTables(LinearTables):
         return {**super().data(confidence), "tau_squared": None if math.isnan(self.spread) else self.spread}
 
 
-def tables_with_sites(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> LinearTables:
+def tables_with_sites(
+    moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT, *, whole: bool = False
+) -> LinearTables:
     """Return the tables of released moments: of a mixed model, where they have sites whose constants are drawn around a mean."""
     sites = moments.layout.sites
-    return (random_tables if sites is not None and sites.random else tables_of)(moments, reference, coding)
+    if sites is not None and sites.random:
+        return random_tables(moments, reference, coding)
+    return tables_of(moments, reference, coding, whole=whole)
 
 
 def random_tables(moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT) -> RandomTables:

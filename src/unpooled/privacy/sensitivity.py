@@ -137,6 +137,22 @@ def moments_augmented(radius: float, adjacency: Adjacency) -> float:
             assert_never(never)
 
 
+def flagged_moments(radius: float, constant: float, quiet: float, rounding: float, adjacency: Adjacency) -> float:
+    r"""Return the same where a row may contribute nothing, so that the square of its constant is released too, with ``quiet`` times the noise of the others.
+
+    A row that vanishes moves the matrix by :math:`r^2` and its corner by :math:`w^2`, which counts :math:`1/v` times; of two rows that are both there the
+    corners are equal, and ``rounding`` of products of their columns moves them apart (Theorem J.13).
+    """
+    vanishes = math.sqrt(radius**4 + constant**4 * (1 / quiet**2 - 1))
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return vanishes
+        case Adjacency.REPLACE:
+            return max(vanishes, moments_augmented(radius, adjacency) + rounding)
+        case _ as never:
+            assert_never(never)
+
+
 def standardising_sums(coded: Sequence[bool], first: float, response: float, adjacency: Adjacency) -> float:
     r"""Return the L2 sensitivity of weighted sums and sums of squares of several columns and of a response (Theorem B.7).
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
@@ -17,9 +18,10 @@ from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import Scales, Standard, StandardRows
 from unpooled.privacy.bounds import Column, integer_grid
 from unpooled.privacy.declared import PROOF, UNPROVED
-from unpooled.privacy.mechanisms import GaussianRelease, Reach
+from unpooled.privacy.mechanisms import Block, GaussianRelease, Reach
 from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.masking import legs_of
+from unpooled.products.presence import FLAG, SQUARES, FlaggedShape, squares_of
 from unpooled.products.rows import JointRows
 from unpooled.products.sums import (
     GRID,
@@ -34,7 +36,8 @@ from unpooled.products.sums import (
     sides_of,
 )
 from unpooled.schedules import table
-from unpooled.totals.total import Summed, Total
+from unpooled.totals.total import Summed, Total, whole_seen
+from unpooled.totals.whole_rows import expected_missing, leaving_out, moved, needed, refuse_limit, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +66,7 @@ def parts_of(
     found = []
     for party, own in said.split({party: [c.name for c in held] for party, held in columns.items()}).items():
         if not own.terms and party == holder:  # it has the response alone
-            found.append(MomentsLayout((), response, integer_grid(rows, 2)))
+            found.append(MomentsLayout((), needed(response), integer_grid(rows, 2)))
             continue
         if not own.terms:
             msg = f"formula: no term is of columns of {party!r}: name one, or leave the party out of the study"
@@ -186,10 +189,29 @@ class PartScales(Scales):
     of_response: float = 1.0
     #: The length to which the party's columns are shortened, in standardised units.
     longest: float = math.inf
+    #: The party's columns that a whole row has. With some, the number of its whole rows is released last.
+    left_out: tuple[Column, ...] = ()
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
-        """Return the exact sums of the party's rows, and of the columns that a formula makes of them."""
-        return super().statistic(self.layout.seen(table))
+        """Return the exact sums of the party's rows, and of the columns that a formula makes of them; of whole rows, where rows may have gaps."""
+        whole = whole_rows(table, self.left_out)
+        found = super().statistic(self.layout.seen(whole))
+        if not self.left_out:
+            return found
+        return np.append(found, sum(block[0].size for block in whole.blocks(whole.names[:1])))
+
+    def vector(self, share: float, adjacency: Adjacency) -> Summed:
+        """Return the sums with their noise, as they move where a row may be none (Theorem B.20): the count adds its weight where a record vanishes."""
+        if not self.left_out:
+            return super().vector(share, adjacency)
+        made = {how: super(PartScales, self).vector(share, how) for how in Adjacency}
+        weight = _TUNED.count_weight
+        for how, vector in made.items():
+            row = vector.reach[Unit.RECORD]
+            longer = math.hypot(row.distance, weight) if how is Adjacency.ZERO_OUT else row.distance
+            reach = {**vector.reach, Unit.RECORD: Reach(longer, row.coordinates + 1)}
+            made[how] = replace(vector, blocks=(*vector.blocks, Block(1, 1 / weight)), reach=reach)
+        return moved(made[adjacency], made, adjacency)
 
     @property
     def weight(self) -> float:
@@ -210,6 +232,10 @@ class PartScales(Scales):
         variance is taken for at least three deviations of its noise: one that came out too small would shorten or clip many rows. A rare level
         is measured in a larger unit than its deviation where all of its rows would be shortened, which would inflate its coefficient.
         """
+        if self.left_out:  # every party's means are those of its own whole rows
+            seen, doubt = float(total.values[-1]), float(total.deviations[-1])
+            rows = max(whole_seen(seen, doubt, rows), 1)
+            total = replace(total, values=total.values[:-1], deviations=total.deviations[:-1])
         found = super().decode(total, rows)
         middle = found.middle.copy()
         for places in self._indicated:
@@ -292,17 +318,23 @@ class ColumnsDesign(ABC):
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
         holder, response = cls.responding(study, parameters)
-        features = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
+        asked = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
+        features = tuple(tuple(needed(c) for c in own) for own in asked)
         rows = study.parties[0].rows
+        rule = study.card(holder).column(parameters.response).missing if holder else response.missing
+        declared = (*(c for own in asked for c in own), msgspec.structs.replace(response, missing=rule))
+        left_out = leaving_out(declared, {column.name for column in declared})
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
+        layout = replace(layout, left_out=left_out)
         _check_columns(study, layout, holder)
-        held = dict(zip((card.name for card in study.parties), features, strict=True))
+        held = dict(zip((card.name for card in study.parties), asked, strict=True))
         layouts = parts_of(formula, held, response, holder, rows) if formula else ()
         if layouts:
             features = tuple(own.features for own in layouts)
-            layout = MomentsLayout.of((*layout.features, response), response.name, rows, formula=formula)
+            layout = MomentsLayout.of(declared, response.name, rows, formula=formula)
+        _check_gaps(study, layout)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
-        limits = cls.limited(columns, rows, budget)
+        limits = cls.limited(columns, round(rows * (1 - expected_missing(study))), budget)
         names = tuple(card.name for card in study.parties)
         about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
         design = cls(*about, aggregation, tuple(card.name for card in study.helpers), layouts)
@@ -376,6 +408,19 @@ class ColumnsDesign(ABC):
         """Return whose masked rows go to whom, and who knows the masks."""
         return sides_of(self.parties, self.helpers)
 
+    @property
+    def gaps(self) -> bool:
+        """Return True if rows without a value are left out, so that it is no public number how many count."""
+        return bool(self.layout.left_out)
+
+    def left_out(self, party: str) -> tuple[Column, ...]:
+        """Return the columns of a party without which a row is left out."""
+        own = {
+            *(c.name for c in self.layout_of(party).declared),
+            *({self.layout.response.name} if party == self.holder else ()),
+        }
+        return tuple(column for column in self.layout.left_out if column.name in own)
+
     def sent(self, party: str) -> tuple[str, ...]:
         """Return the declared columns of which a party's masked rows are made, the response last where it is the party's."""
         own = tuple(column.name for column in self.layout_of(party).declared)
@@ -404,7 +449,7 @@ class ColumnsDesign(ABC):
         """Return the sums from which the means and deviations of a party's columns follow."""
         weight = math.sqrt(len(self.layout.coding.attribute))
         longest = self.limits.columns[self.parties.index(party)] / GRID
-        return PartScales(self.layout_of(party), party == self.holder, weight, longest)
+        return PartScales(self.layout_of(party), party == self.holder, weight, longest, self.left_out(party))
 
     def constants(self, party: str) -> Summed:
         """Return a party's sums as a release of its own; all parties' releases have the noise of one over all their columns (Theorem B.15).
@@ -457,30 +502,46 @@ class JointDesign(ColumnsDesign):
         return Limits.of(columns, rows * budget.of_moments)
 
     @cached_property
-    def shape(self) -> JointShape:
-        """Return the parts of a row in the study's order, the response as the last column of its holder's part."""
+    def shape(self) -> JointShape | FlaggedShape:
+        """Return the parts of a row in the study's order, the response as the last column of its holder's part; with marks where rows may have gaps."""
         parts = []
         for place, party in enumerate(self.parties):
             own, holds = len(self.layout_of(party).coding.attribute), party == self.holder
             parts.append(RowPart(party, own + holds, self.limits.square(place, response=holds)))
-        return JointShape(tuple(parts), self.rows)
+        rows = JointShape(tuple(parts), self.rows)
+        return FlaggedShape.of(rows, self.adjacency) if self.gaps else rows
 
     @property
     def words(self) -> tuple[str, str]:
         """Return what is released and from which columns, for a plan; and a word for it."""
-        return f"joint second moments of {self.shape.columns} columns of {listed(list(self.parties))}", "moments"
+        return f"joint second moments of {self.shape.of_rows.columns} columns of {listed(list(self.parties))}", "moments"
 
     def party_rows(self, party: str) -> JointRows:
         """Return the coding of a party's part of every row."""
         place = self.parties.index(party)
-        part = self.shape.parts[place]
+        part = self.shape.of_rows.parts[place]
         weight = self.limits.weight if party == self.holder else 0.0
-        return JointRows(self.layout_of(party), part, self.limits.columns[place], self.limits.response, weight)
+        about = self.layout_of(party), part, self.limits.columns[place], self.limits.response, weight
+        return JointRows(*about, flagged=self.gaps, left_out=self.left_out(party))
+
+    def coded(self, party: str, table: Table, standard: Standard) -> NDArray[np.int64]:
+        """Return the columns of all of a party's parts for every row of its table."""
+        rows = self.party_rows(party)
+        found = rows.coded(table, standard)
+        if not self.gaps:
+            return found
+        return np.column_stack([found, squares_of(np.ascontiguousarray(found[:, :-1]), rows.part, 0)])
 
     def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
         """Return a block of the sender's part of the rows as integers."""
         rows, size = self.party_rows(context.name), self.shape.block_rows
-        return rows.block(context.table, self.standard(context), spot.first, spot.last, size)
+        found = rows.block(context.table, self.standard(context), spot.first, spot.last, size)
+        if not self.gaps:
+            return found
+        if spot.part.name == FLAG:
+            return np.ascontiguousarray(found[:, -1:])
+        own = np.ascontiguousarray(found[:, :-1])
+        return squares_of(own, rows.part, spot.first) if spot.part.name == SQUARES else own
 
 
 def _check(study: Study, parameters: Joined) -> None:
@@ -510,14 +571,26 @@ def holder_of(study: Study, response: str) -> str:
     return holders[0].name
 
 
-def number_of(response: Column) -> Column:
-    """Return the response of a regression; refuse one that is no number, or may be missing."""
+def number_of(declared: Column) -> Column:
+    """Return the response of a regression as the rows that count have it; refuse one that is no number, or may be missing without a rule."""
+    refuse_limit(declared)
+    response = needed(declared)
     if response.categories is not None or response.may_be_absent:
         msg = f'the response {response.name!r} must be a number that is never missing: declare low and high, missing = "refuse"'
         if len(response.categories or ()) == 2:  # noqa: PLR2004 - yes and no
             msg += '. Two classes of columns at two parties have odds ratios by logistic regression: model = "glm", PrivateGLM("logistic", parties=...)'
         raise UsageError(msg).at(column=response.name)
     return response
+
+
+def _check_gaps(study: Study, layout: MomentsLayout) -> None:
+    """Refuse to leave rows out of a study of three parties and more: that a row is whole at all of them is a product of three marks."""
+    if layout.left_out and len(study.parties) > 2:  # noqa: PLR2004 - a masked product has two factors
+        msg = (
+            f"rows without a value of {listed([column.name for column in layout.left_out])} can be left out of a study of two parties, and this one has "
+            f'{len(study.parties)}: fit the columns of two of them, or bring those of several together at one; for predictions declare "indicator"'
+        )
+        raise UsageError(msg).at(column=layout.left_out[0].name)
 
 
 def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:

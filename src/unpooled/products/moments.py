@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,11 @@ from unpooled.linear.moments import Moments
 from unpooled.linear.residuals import Covariance
 from unpooled.products.conversation import joint_total
 from unpooled.products.design import CONSTANTS
-from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
+from unpooled.products.sums import GRID, JOINT_CONSTANT
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
 from unpooled.totals.secure_sum import exchange_keys
-from unpooled.totals.total import Total, noisy_release
+from unpooled.totals.total import Total, noisy_release, too_few, whole_seen
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -56,28 +57,37 @@ def moments_of(
 
     ``values`` and ``deviations`` are the noisy total and the standard deviations of its noise in the order of the design's shape, in integers.
     """
-    shape, order = design.shape, order_of(design)
-    one = design.rows * JOINT_CONSTANT**2
-    gram = shape.whole(values / GRID**2, one)[np.ix_(order, order)]
-    variance = shape.whole(np.square(deviations / GRID**2), 0.0)[np.ix_(order, order)]
-    frame = frame_of(design, standards, (float(gram[-1, -1]), float(variance[-1, -1])))
-    return Moments(design.layout, design.rows, gram, variance, plan, statement, frame, holds, Covariance.JOINT)
+    order = order_of(design)
+    gram, variance = (matrix[np.ix_(order, order)] for matrix in design.shape.decoded(values, deviations, design.rows))
+    rows, few = counted(design, float(gram[-2, -2]), float(variance[-2, -2]))
+    gram[-2, -2] = rows * JOINT_CONSTANT**2
+    frame = frame_of(design, standards, (float(gram[-1, -1]), float(variance[-1, -1])), rows)
+    found = Moments(design.layout, rows, gram, variance, plan, statement, frame, holds, Covariance.JOINT)
+    return replace(found, few=few, rows_declared=design.rows) if design.gaps else found
+
+
+def counted(design: JointDesign, corner: float, variance: float) -> tuple[int, str]:
+    """Return how many rows count, and why nothing follows from so few of them; of rows that may have gaps as the noisy corner of their moments says."""
+    if not design.gaps:
+        return design.rows, ""
+    seen, doubt = corner / JOINT_CONSTANT**2, math.sqrt(variance) / JOINT_CONSTANT**2
+    return max(whole_seen(seen, doubt, design.rows), 1), too_few(seen, doubt, design.rows)
 
 
 def order_of(design: JointDesign) -> list[int]:
     """Return the places in a joint row of the columns of all parties, of the constant and of the response, in the order of the layout."""
-    places, last = design.shape.places, design.shape.columns
+    places, last = design.shape.places, design.shape.of_rows.columns
     at = places[design.holder].stop - 1
     features = [k for party in design.parties for k in range(places[party].start, places[party].stop) if k != at]
     return [*(features[k] for k in design.order), last, at]
 
 
-def frame_of(design: JointDesign, standards: Mapping[str, Standard], squares: tuple[float, float]) -> Coordinates:
+def frame_of(design: JointDesign, standards: Mapping[str, Standard], squares: tuple[float, float], rows: int) -> Coordinates:
     """Return the coordinates of the joint row; ``squares`` is the sum of squares of the weighted response, and the variance of its noise.
 
-    The sum of squares is taken for at least the deviation of its noise, and for no more than the clip allows.
+    The sum of squares is taken for at least the deviation of its noise, and for no more than the clip allows in this many rows.
     """
-    most = design.rows * (design.limits.response / GRID) ** 2
+    most = rows * (design.limits.response / GRID) ** 2
     found = min(max(squares[0], squares[1] ** 0.5), most), squares[1]
     mean_square = design.limits.mean_square / (design.layout.size - 1)
     return replace(units_of(design, standards), squares=found, mean_square=mean_square)
@@ -150,9 +160,7 @@ def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Mome
 def imagine(design: JointDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> Moments:
     """Return the moments that a study over rows like these would release; sums are scaled to the study's number of rows."""
     times, standards = begun(design, tables, rng)
-    parts = [design.party_rows(party).coded(tables[party], standards[party]) for party in design.parties]
-    whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
-    exact = (whole.T @ whole)[design.shape.pairs] * times
+    exact = design.shape.exact([design.coded(party, tables[party], standards[party]) for party in design.parties]) * times
     noise = design.deviations
     values = exact + noise * rng.standard_normal(exact.size)
     return moments_of(design, standards, values, noise, statement="imagined", holds=True)

@@ -98,7 +98,13 @@ def notes(design: ColumnsDesign) -> tuple[str, ...]:
     helped = "; ".join(f"{side.helper} for {side.sender} and {side.receiver}" for side in design.sides[::2])
     members, honest = len(design.aggregation.parties), design.aggregation.honest
     constants, counted = design.budget.constants, f"of {members} members' noise that of {honest} is counted"
+    gaps = tuple(party for party in design.parties if design.left_out(party))
+    marked = (
+        f"nobody learns whose row has a gap: marks of whole rows travel under masks too, proven short by themselves. Released with noise are how many rows "
+        f"are whole at {listed(list(gaps))}{' alone' if len(gaps) == 1 else ', each alone'}, with the constants, and how many at both parties"
+    )
     return (
+        *((marked,) if gaps else ()),
         f"{what}: exact under masks, opened with noise by all members together",
         f"constants of standardising take {constants:.0%} of the squared budget, {own} {1 - constants:.0%}; {counted}",
         f"who knows masks and has no masked rows: {helped}",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unpooled.linear.standard import coded_rows, feature_rows
 from unpooled.products.short_rows import LARGEST_BLOCK
-from unpooled.products.sums import GRID
+from unpooled.products.sums import CONSTANT_STEPS, GRID
+from unpooled.totals.whole_rows import WHOLE, marked_rows, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from unpooled.linear.layout import MomentsLayout
     from unpooled.linear.standard import Standard
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.table import Table
     from unpooled.products.sums import RowPart
 
@@ -45,6 +47,9 @@ class JointRows:
     response: int
     #: By what the standardised response is multiplied; 0 where another party holds it.
     weight: float
+    #: Where rows may have gaps: whether each has a mark of being whole as a last column, and the columns that a whole row of this party has.
+    flagged: bool = field(default=False, kw_only=True)
+    left_out: tuple[Column, ...] = field(default=(), kw_only=True)
 
     @property
     def holds(self) -> bool:
@@ -58,16 +63,41 @@ class JointRows:
 
     def blocks(self, table: Table, standard: Standard, rows: int = BLOCK) -> Iterator[Ints]:
         """Yield the same array ``rows`` rows at a time; no squared length of a row is larger than the part's bound."""
-        names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        yield from self._coded(self.layout.seen(table).blocks(names, rows), standard)
+        raw = self._raw(table, rows)
+        yield from self._marked(raw, self._marks(table, rows), standard) if self.flagged else self._coded(raw, standard)
 
     def block(self, table: Table, standard: Standard, first: int, last: int, size: int) -> Ints:
         """Return the rows from ``first`` to ``last``, which are one block (the last may be smaller); a row that was left out is of zeros."""
         if not table.complete:
             return table.blank(table.whole(self.coded(table, standard)))[first:last]
+        at = first // size
+        raw = itertools.islice(self._raw(table, size), at, at + 1)
+        if not self.flagged:
+            return next(self._coded(raw, standard))
+        return next(self._marked(raw, itertools.islice(self._marks(table, size), at, at + 1), standard))
+
+    def _raw(self, table: Table, rows: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Yield the columns that rows are made of, of whole rows alone, ``rows`` rows of the table at a time."""
         names = (*self.layout.coding.names, *([self.layout.response.name] if self.holds else []))
-        raw = itertools.islice(self.layout.seen(table).blocks(names, size), first // size, first // size + 1)
-        return next(self._coded(raw, standard))
+        return self.layout.seen(whole_rows(table, self.left_out)).blocks(names, rows)
+
+    def _marks(self, table: Table, rows: int) -> Iterator[NDArray[np.bool_]]:
+        """Yield which rows of the table are whole, ``rows`` of them at a time."""
+        if self.left_out:
+            yield from (block[0] > 0 for block in marked_rows(table, self.left_out).blocks((WHOLE,), rows))
+        else:
+            yield from (np.ones(block[0].size, dtype=np.bool_) for block in table.blocks(table.names[:1], rows))
+
+    def _marked(
+        self, raw: Iterator[tuple[NDArray[Any], ...]], marks: Iterator[NDArray[np.bool_]], standard: Standard
+    ) -> Iterator[Ints]:
+        """Yield coded rows where they are whole and zeros elsewhere, and last the mark: the constant, or zero."""
+        for whole, own in zip(marks, raw, strict=True):
+            found = np.zeros((whole.size, self.part.columns + 1), dtype=np.int64)
+            if whole.any():
+                found[whole, :-1] = next(self._coded(iter((own,)), standard))
+            found[:, -1] = whole * CONSTANT_STEPS
+            yield found
 
     def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Ints]:
         for block in coded_rows(self.layout, raw) if self.holds else feature_rows(self.layout, raw):
@@ -136,6 +166,11 @@ def within(rows: Ints, square: int) -> Ints:
     """Return rows of integers with zeros in the place of those whose squared length is larger: there are none, unless arithmetic fails."""
     rows[(rows * rows).sum(axis=1) > square] = 0
     return rows
+
+
+def shortened_to(rows: Floats, most: float) -> None:
+    """Shorten each of these rows to the length ``most``."""
+    rows *= _factor(rows, most)[:, None]
 
 
 def _factor(rows: Floats, most: float) -> Floats:

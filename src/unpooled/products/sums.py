@@ -197,6 +197,21 @@ class JointShape(ProductShape):
 
         return moments_augmented(math.sqrt(self.square), adjacency)
 
+    @property
+    def of_rows(self) -> JointShape:
+        """Return the shape of the columns alone: this one."""
+        return self
+
+    def decoded(self, values: Floats, deviations: Floats, rows: int) -> tuple[Floats, Floats]:
+        """Return the matrix of second moments of this many rows and the variances of its noise, in units of standardised columns."""
+        found = self.whole(values / GRID**2, rows * JOINT_CONSTANT**2)
+        return found, self.whole(np.square(deviations / GRID**2), 0.0)
+
+    def exact(self, parts: Sequence[Ints]) -> Floats:
+        """Return the released integers without noise, from the columns of each party."""
+        whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
+        return np.asarray((whole.T @ whole)[self.pairs])
+
     def whole(self, values: Floats, of_constant: float) -> Floats:
         """Return the symmetric matrix with these released entries; ``of_constant`` stands in the place of the constant's square."""
         width = self.columns + 1

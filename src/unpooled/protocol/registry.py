@@ -420,6 +420,8 @@ class Model:
     households: bool = False
     #: Whether a study may leave out rows without a value that it needs: ``missing = "complete"``.
     gaps: bool = False
+    #: Whether a study of it whose columns lie at different parties may.
+    gaps_of_columns: bool = False
     #: Whether some study of it may model by the response which rows are whole: ``missing = "model"``.
     completeness: bool = False
     #: What becomes of its coefficients, :data:`RELEASED` or :data:`KEPT`: guards ask this, and no class or name. Empty: it says nothing of them.
@@ -487,12 +489,14 @@ class Model:
                 'different parties with a table; declare "complete" (right unless missingness depends on the response)'
             )
             raise UsageError(msg).at(column=modelled[0])
-        if gaps and (joint or not self.gaps):
-            leaving = ", ".join(row.name for row in own_rows() if row.gaps)
-            whose = "a study of columns at several parties" if joint else f"model {study.row!r}"
+        if gaps and not (self.gaps_of_columns if joint else self.gaps):
+            leaving, split = (
+                ", ".join(row.name for row in own_rows() if getattr(row, how)) for how in ("gaps", "gaps_of_columns")
+            )
+            whose = f"model {study.row!r} of columns at several parties" if joint else f"model {study.row!r}"
             msg = (
                 f'{whose} leaves no rows out: column {gaps[0]!r} declares missing = "{leaves[gaps[0]]}", which is for rows at different parties and the models '
-                f'{leaving}; declare "absent" or "indicator", or leave such rows out at every party before'
+                f'{leaving}, and for columns at two parties and the model {split}; declare "absent" or "indicator", or leave such rows out at every party before'
             )
             raise UsageError(msg).at(column=gaps[0])
         plan = self.compile_plan(study)

@@ -154,8 +154,15 @@ def predictions(
 
 
 def answers(model: Any, frame: Any, known: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:  # noqa: ANN401 - an estimator, a frame
-    """Return the model's predictions of these rows, by the name of a column."""
-    predicted = model.predict(frame, **known)
+    """Return the model's predictions of these rows, by the name of a column; of classes none for a row that lacks a value."""
+    gaps = np.isnan(model.predict_proba(frame, **known)).any(axis=1) if hasattr(model, "classes_") else np.zeros(0, np.bool_)
+    if gaps.any():
+        predicted = np.full(gaps.size, None, dtype=object)
+        if not gaps.all():
+            whole = {word: values[~gaps] for word, values in known.items()}
+            predicted[~gaps] = model.predict(frame.filter(~gaps), **whole)
+    else:
+        predicted = model.predict(frame, **known)
     if predicted.ndim > 1:
         responses = model.plan_.design.parameters.responses
         return {f"prediction: {name}": values for name, values in zip(responses, predicted.T, strict=True)}

@@ -475,8 +475,10 @@ class Planned:
 
 def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     """Columns of the same people at two or three parties; a helper, where rows travel under masks."""
-    kind = _pick(rng, ["pride", "gram", "joint", "joint table", "joint odds", "lasso", "stacking", "pride glm"])
-    three = rng.random() < 0.3 and kind != "joint odds"
+    kind = _pick(
+        rng, ["pride", "gram", "joint", "joint gaps", "joint table", "joint odds", "lasso", "stacking", "pride glm"]
+    )
+    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds"}
     return columns_by(kind, scene, three=three)
 
 
@@ -495,7 +497,12 @@ def columns_by(kind: str, scene: Scene, *, three: bool = False) -> Callable[[Pla
                 )
             case "pride glm":
                 model = api.PrideGLM("poisson", y_bounds=Y, alpha=1.0, unit="record", **own)
-            case "joint":
+            case "joint" | "joint gaps":
+                if (
+                    kind == "joint gaps"
+                ):  # a row whose z is high has a gap at the first party, one whose t is at its end at the second
+                    own["bounds"] = api.Bounds(0.0, 1.0, missing="complete")
+                    X[:, [1, 3]] = np.where(X[:, [1, 3]] < (0.8, 1.0), X[:, [1, 3]], np.nan)
                 model = api.PrivateLinearRegression(
                     method="moments", y_bounds=Y, unit="record", adjacency=scene.adjacency, **own
                 )

@@ -208,16 +208,25 @@ def rows_of(study: Study, participants: Iterable[str], count: Total | None, *, g
     most = sum(card.rows for card in cards)
     if count is None:
         return most
-    least = _TUNED.count_seen * float(count.deviations[0]) if gaps else sum(card.people for card in cards)
-    return round(min(max(float(count.values[0]), least), most))
+    if gaps:
+        return whole_seen(float(count.values[0]), float(count.deviations[0]), most)
+    return round(min(max(float(count.values[0]), sum(card.people for card in cards)), most))
+
+
+def whole_seen(seen: float, noise: float, most: int) -> int:
+    """Return how many rows count as whole, by their noisy number: at least three deviations of its noise, and no more than all."""
+    return round(min(max(seen, _TUNED.count_seen * noise), most))
 
 
 def next_to_none(study: Study, participants: Iterable[str], count: Total | None) -> str:
     """Return why nothing follows from the rows that count, by their noisy number; empty where something may."""
     if count is None:
         return ""
-    most = sum(study.card(name).rows for name in participants)
-    noise, seen = float(count.deviations[0]), float(count.values[0])
+    return too_few(float(count.values[0]), float(count.deviations[0]), sum(study.card(name).rows for name in participants))
+
+
+def too_few(seen: float, noise: float, most: int) -> str:
+    """Return why nothing follows from so few whole rows of all that there are, by their noisy number; empty where something may."""
     if seen >= max(_TUNED.count_seen * noise, _TUNED.count_part * most):
         return ""
     return f"not identified: {seen:.0f} +- {noise:.0f} of {most} rows had all columns, and the table says nothing of so few"

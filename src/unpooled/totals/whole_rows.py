@@ -49,17 +49,24 @@ def modelled(columns: Sequence[Column]) -> tuple[Column, ...]:
     return tuple(column for column in columns if column.missing == MODELLED)
 
 
-def sentences(left_out: Sequence[Column], declared: Sequence[Column], few: str = "") -> tuple[str, ...]:
+def sentences(
+    left_out: Sequence[Column], declared: Sequence[Column], few: str = "", counted: tuple[int, float, int] | None = None
+) -> tuple[str, ...]:
     """Return what a table says of missing values: of rows that were left out, and of declared columns whose gaps count as something else.
 
-    ``few``: why no line follows from so few whole rows.
+    ``few``: why no line follows from so few whole rows. ``counted``: how many were whole, the noise of that number, and how many there are.
     """
     said = [few] if few else []
     plainly = [column.name for column in left_out if column.missing == COMPLETE]
     if plainly:
+        named, whole = (
+            listed([_named(name) for name in plainly]),
+            "rows without a value of {0} are left out, and n is a noisy count of the others",
+        )
+        if counted is not None and not few:
+            whole = "{1:,} +- {2:.0f} of {3:,} rows had a value of {0}; the others are left out"
         said.append(
-            f"rows without a value of {listed([_named(name) for name in plainly])} are left out, and n is a noisy count of the others: right if, given the "
-            "other columns, whether a row is whole does not depend on the response"
+            f"{whole.format(named, *(counted or ()))}: right if, given the other columns, whether a row is whole does not depend on the response"
         )
         said += limits_of(left_out)
     if filled := filled_in(declared):
@@ -262,6 +269,48 @@ class MarkedRows(Table):
                 present = Coding(self._columns_needed, 1).code([held[name] for name in own])[1]
                 held[WHOLE] = np.asarray(present.all(axis=1), dtype=np.float64)
             yield tuple(held[name] for name in names)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return np.concatenate([block[0] for block in self.blocks((name,))])
+
+
+#: The two classes of a column that says whether a value is there.
+PRESENCE = ("missing", "there")
+
+
+def presence_rows(table: Table, column: Column) -> Table:
+    """Return the table in which this column holds whether a row has a declared value of it, as one of the two classes of :data:`PRESENCE`."""
+    views: dict[Column, Table] = vars(table).setdefault("_presence_rows", {})  # as above
+    if column not in views:
+        views[column] = PresenceRows(table, column)
+    return views[column]
+
+
+def is_there(column: Column, values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which of these are declared values of the column."""
+    return np.asarray(Coding((column,), 1).code((values,))[1].all(axis=1))
+
+
+class PresenceRows(Table):
+    """Another table, of one column of which nothing is left but whether each row has a value."""
+
+    def __init__(self, table: Table, column: Column) -> None:
+        self._raw, self._column = table, column
+        self.names, self.n_rows, self.household = table.names, table.n_rows, table.household
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return the numbers that the table gives to the ids of its rows."""
+        return self._raw.owners
+
+    def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
+        """The named columns, at most ``rows`` rows at a time."""
+        words = np.array(PRESENCE, dtype=object)
+        for block in self._raw.blocks(names, rows):
+            yield tuple(
+                words[is_there(self._column, values).astype(int)] if name == self._column.name else values
+                for name, values in zip(names, block, strict=True)
+            )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return np.concatenate([block[0] for block in self.blocks((name,))])

@@ -19,6 +19,7 @@ MODEL = Model(
     outlook=outlook,
     households=True,
     gaps=True,
+    gaps_of_columns=True,
     template=TEMPLATE,
     roles=(AGGREGATION,),
     releases={

@@ -44,6 +44,7 @@ from unpooled.products.rows import SineRows
 from unpooled.products.sines import ANGLE, SineShape
 from unpooled.products.sums import GRID, JOINT_CONSTANT, RowPart
 from unpooled.schedules import table
+from unpooled.totals.whole_rows import expected_missing, notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -285,7 +286,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     if parameters.prior and parameters.method == SINES:
         msg = f'prior goes with method = "{MOMENTS}", whose release says how far the models agree, and not with "{SINES}"'
         raise UsageError(msg)
-    strong = strength(len(design.layout.coding.attribute), design.rows, design.budget)
+    strong = strength(len(design.layout.coding.attribute), round(design.rows * (1 - expected_missing(study))), design.budget)
     if parameters.prior and parameters.method == AUTO and strong < WORTH_PRIOR:
         msg = (
             f"with {design.rows} rows and this epsilon the noise of the response's mean hides how far the rows agree with earlier models: ask for more "
@@ -302,6 +303,14 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
         raise UsageError(msg)
     weak = weak and two and not parameters.formula and not parameters.prior
     by_sines = parameters.method == SINES or (parameters.method == AUTO and weak)
+    if by_sines and design.gaps:
+        named = listed([column.name for column in design.layout.left_out])
+        msg = (
+            f'method = "{SINES}", for predictions{"" if parameters.method == SINES else ", which so few rows for each column and this epsilon would have"}, '
+            f'leaves no rows out, and {named} declare{"s" if len(design.layout.left_out) == 1 else ""} missing = "complete": declare "indicator" or "absent", '
+            f'which are right for predictions, or say method = "{MOMENTS}". Nothing is spent'
+        )
+        raise UsageError(msg).at(column=design.layout.left_out[0].name)
     return SineDesign.of(study, parameters, budget) if by_sines else design
 
 
@@ -310,7 +319,8 @@ def compile_plan(study: Study) -> Plan[JointDesign | SineDesign]:
     design = design_of(study)
     models = design.parameters.prior if isinstance(design.parameters, ColumnsParameters) else ()
     plan = plan_of(study, design, assumed(study, models))
-    return replace(plan, notes=(*filter(None, (getattr(design, "untabled", ""),)), *plan.notes))
+    gaps = notes_of(design.layout.left_out, study)
+    return replace(plan, notes=(*filter(None, (getattr(design, "untabled", ""),)), *plan.notes, *gaps))
 
 
 # --- Outlook ---------------------------------------------------------------------------------------------------------------
@@ -380,4 +390,4 @@ def outlook(
         "squared error of predictions / variance of y",
         ", ".join([*words, "every column with an effect of its own, equally large in the mean"]),
         nothing_released=min(float(np.mean(alone)), 1.0),
-    )
+    ).with_gaps(study, design.layout.left_out)

@@ -202,6 +202,7 @@ class ColumnsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     split: SplitWord = SPLIT
     tolerate: Colluding = 0
     check: CheckWord = PROOF
+    expected_missing: ExpectedMissing = 0.0
     confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT

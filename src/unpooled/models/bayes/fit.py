@@ -397,6 +397,8 @@ def coordinate(compiled: Plan) -> Conversation:
 def _result_of_columns(design: ColumnsDesign, fit: LinearFit, moments: StoredMoments | None, method: str) -> BayesResult:
     confidence = cast("declared.ColumnsParameters", design.parameters).confidence
     found = coefficients_of(fit, design.layout.names, confidence)
+    if moments is not None and moments.few:
+        found = tuple(msgspec.structs.replace(c, low=None, high=None, identified=False) for c in found)
     return BayesResult(found, fit.intercept_, confidence, design.parties, (), moments, method)
 
 

@@ -26,7 +26,6 @@ from unpooled.privacy.plan import check_parameters
 from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_totals
 from unpooled.products.plan import plan_of
-from unpooled.products.sums import GRID, JOINT_CONSTANT
 from unpooled.protocol.terms import PrintedTable
 from unpooled.schedules import table
 
@@ -69,9 +68,8 @@ def summary_of(design: JointDesign, constants: Mapping[str, Total], total: Total
     names = [name for features in design.features for name in Coding(features, 1).coded_names]
     attribute = design.layout.coding.attribute
     shape, rows = design.shape, design.rows
-    one = rows * JOINT_CONSTANT**2
-    covariance = centred(shape.whole(total.values / GRID**2, one), rows, intercept=True)
-    variance = shape.whole(np.square(total.deviations / GRID**2), 0.0)[:-1, :-1] / rows**2
+    matrix, noises = shape.decoded(total.values, total.deviations, rows)
+    covariance, variance = centred(matrix, rows, intercept=True), noises[:-1, :-1] / rows**2
     diagonal, noise = covariance.diagonal(), np.sqrt(variance.diagonal())
     varies = diagonal > np.maximum(table("describe").column_surely * noise, 1e-9)
     found = []

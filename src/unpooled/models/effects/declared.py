@@ -25,8 +25,8 @@ from unpooled.totals.whole_rows import leaving_out, needed, refuse_limit
 # --- Parameters ------------------------------------------------------------------------------------------------------------
 # Declarations of a study of a treatment effect: its columns, its estimand, and the models by which it adjusts.
 
-#: The two parts of the plan, by name: models that other systems fit.
-PROPENSITY, OUTCOME = "propensity", "outcome"
+#: The parts of the plan, by name: models that other systems fit. The last says whose outcome is on record.
+PROPENSITY, OUTCOME, PRESENCE = "propensity", "outcome", "presence"
 #: A treatment has two levels.
 _TWO = 2
 _INTERVALS = table("effects").whole("intervals")
@@ -159,7 +159,7 @@ class DeclaredEffect:
     #: The declared columns that they read, beside the treatment.
     outcome_needs: tuple[str, ...]
     propensity_needs: tuple[str, ...]
-    #: The declared columns whose missing values leave a row out of everything, both models included.
+    #: The declared columns whose missing values leave a row out: of everything, but for the outcome.
     left_out: tuple[Column, ...] = ()
 
     @property
@@ -177,6 +177,18 @@ class DeclaredEffect:
         """Return the same study with this estimator and estimand."""
         asked = msgspec.structs.replace(self.parameters, estimator=str(estimator), estimand=str(estimand))
         return replace(self, parameters=asked)
+
+    @property
+    def unseen(self) -> Column | None:
+        """Return the outcome as it is declared where people without it count too; None where all have one, or are left out."""
+        if self.family is OutcomeFamily.SURVIVAL or self.parameters.estimator in {Estimator.AUTO, Estimator.PARTIAL}:
+            return None
+        return next((column for column in self.left_out if column.name == self.response.name), None)
+
+    @property
+    def always(self) -> tuple[Column, ...]:
+        """Return the columns whose missing values leave a row out of everything: all but the outcome, where people without it count."""
+        return tuple(column for column in self.left_out if column != self.unseen)
 
     @property
     def partial_formula(self) -> str:

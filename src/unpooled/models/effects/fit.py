@@ -14,6 +14,7 @@ from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.models import load
 from unpooled.models.effects.declared import (
     OUTCOME,
+    PRESENCE,
     PROPENSITY,
     DeclaredEffect,
     Estimand,
@@ -107,7 +108,7 @@ class Found:
         """Return the unshrunk estimates of a part with their covariance; None where its method has none."""
         part = self.plan.parts[name]
         tables = load(part.study.row).tables(part, self.parts[name])
-        return None if tables is None else tables.estimates
+        return None if tables is None else tables.best
 
 
 def lifts_of(found: Found) -> list[Lift]:
@@ -115,9 +116,7 @@ def lifts_of(found: Found) -> list[Lift]:
     design, made = found.design, []
     bound = max((one.bound for one in found.spreads), default=0.0)
     for name, size in design.sizes.items():
-        layout = design.propensity if name == PROPENSITY else design.outcome
-        assert layout is not None  # it has a size
-        p, estimates = len(layout.names), found.estimates(name)
+        p, estimates = len(design.layouts[name].names), found.estimates(name)
         matrix, covariance, sampling = np.zeros((p + 1, size)), np.zeros((size, size)), np.zeros((size, size))
         hidden, shown = np.zeros((size, 0)), 0.0
         if estimates is not None:
@@ -143,7 +142,7 @@ def lifts_of(found: Found) -> list[Lift]:
                 parts[: hazards.size] = hazards / max(float(hazards.sum()), 1e-300)
             matrix[:p, :own], matrix[p, :own] = lift[:p], parts @ lift[p:]
         typical = _TUNED.longest_coordinates * math.sqrt(size)
-        longest = typical * (bound / 2 if name == PROPENSITY else 2 * steepest(design))
+        longest = typical * (2 * steepest(design) if name == OUTCOME else bound / 2)
         if design.estimator is Estimator.IPTW:  # residuals from an arm's mean have longer slopes than those of a model
             longest *= _TUNED.iptw_longest
         made.append(Lift(name, matrix, longest, covariance, sampling, hidden, shown))
@@ -224,6 +223,7 @@ def effect(found: Found) -> EffectResult:
         lines.get(PROPENSITY, ()),
         lines[OUTCOME],
         drawn_effect(design.declared, number),
+        lines.get(PRESENCE, ()),
     )
 
 
@@ -429,8 +429,13 @@ def coordinate(plan: Plan[EffectDesign]) -> Conversation:
     found = Found(plan, _models(plan, parts), parts)
     yield from _released(rounds, found)
     found.rows, found.participants = rounds.rows, rounds.participants
-    found.rows_noise, found.next_to_none = rounds.doubt, rounds.next_to_none
+    found.rows_noise, found.next_to_none = rounds.doubt, rounds.next_to_none or _few(parts[OUTCOME])
     return effect(found)
+
+
+def _few(outcome: Any) -> str:  # noqa: ANN401 - the result of either outcome model
+    """Return why nothing follows from so few people whose outcome is on record; empty where something may."""
+    return str(getattr(outcome, "few", "") or getattr(getattr(outcome, "moments", None), "few", ""))
 
 
 def _released(rounds: Rounds[EffectDesign], found: Found) -> Generator[list[Ask], Replies, None]:
@@ -488,9 +493,7 @@ def _models(plan: Plan[EffectDesign], parts: dict[str, Any]) -> Models:
     design = plan.design
     made: dict[str, ReleasedModel] = {}
     hazard = 0.0
-    for name, layout in ((OUTCOME, design.outcome), (PROPENSITY, design.propensity)):
-        if layout is None:
-            continue
+    for name, layout in design.layouts.items():
         part = plan.parts[name]
         model = load(part.study.row)
         tables = model.tables(part, parts[name])
@@ -498,7 +501,7 @@ def _models(plan: Plan[EffectDesign], parts: dict[str, Any]) -> Models:
         values = (
             [term.estimate for term in model.reading.predicting(part, parts[name])]
             if tables is None
-            else [*tables.estimates.estimate]
+            else [*tables.best.estimate]
         )
         slopes, constants = np.array(values[: len(layout.names)]), values[len(layout.names) :]
         if name == OUTCOME and design.declared.family is OutcomeFamily.SURVIVAL:
@@ -506,7 +509,7 @@ def _models(plan: Plan[EffectDesign], parts: dict[str, Any]) -> Models:
             constants = [0.0]
         made[name] = ReleasedModel(layout, slopes, constants[0] if constants else 0.0)
     watched = np.ones((2, len(design.declared.edges))) if design.declared.event is not None else None
-    return Models(design, made[OUTCOME], made.get(PROPENSITY), hazard, watched)
+    return Models(design, made[OUTCOME], made.get(PROPENSITY), hazard, watched, presence=made.get(PRESENCE))
 
 
 def _without(design: EffectDesign, why: str) -> EffectResult:

@@ -32,6 +32,7 @@ from unpooled.models.effects.fit import coordinate
 from unpooled.models.effects.plan import STATISTICS, compile_plan
 from unpooled.privacy.table import Table
 from unpooled.schedules import table
+from unpooled.totals.whole_rows import SHARES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,6 +188,9 @@ def _rows(design: EffectDesign, assumed: list[float], rng: np.random.Generator) 
     columns[declared.treatment.name] = np.where(treated, declared.arms[1], declared.arms[0]).astype(object)
     latent = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=count)
     columns |= _outcome(design, latent, ranges, rng)
+    if declared.unseen is not None:  # some of whom the outcome is not on record: else nothing could be told of who they are
+        name, gone = declared.response.name, rng.uniform(size=count) < SHARES[0]
+        columns[name] = np.where(gone, np.nan if columns[name].dtype.kind == "f" else None, columns[name])
     return Table(columns)
 
 

@@ -22,6 +22,7 @@ from unpooled.models import load
 from unpooled.models.effects import partial
 from unpooled.models.effects.declared import (
     OUTCOME,
+    PRESENCE,
     PROPENSITY,
     DeclaredEffect,
     Estimand,
@@ -41,16 +42,17 @@ from unpooled.models.effects.sums import (
     spread_cuts,
     units_of,
 )
-from unpooled.privacy.bounds import COMPLETE, Coding
+from unpooled.privacy.bounds import COMPLETE, Coding, Column
 from unpooled.privacy.plan import Plan, digest_of
-from unpooled.privacy.study import Analysis, Card, Study, budget_of, part_of
+from unpooled.privacy.study import Analysis, Study, budget_of, part_of
 from unpooled.privacy.unit import Adjacency, Calibration
 from unpooled.schedules import table
+from unpooled.totals import whole_rows as whole
 from unpooled.totals.modes import aggregation_of, steps_of
 from unpooled.totals.rounds import plan_of_totals, strength, totals_of
 from unpooled.totals.secure_sum import KEYS
 from unpooled.totals.total import COUNT, Aggregation, Summed, rows_counted
-from unpooled.totals.whole_rows import whole_rows
+from unpooled.totals.whole_rows import is_there, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -100,10 +102,12 @@ class EffectDesign:
     rows: int
     #: The rows of partialling out; None where two models are parts.
     partial: PartialRows | None = None
+    #: The layout of the rows of the model of whose outcome is on record; None where all have one, are left out, or no weights ask for it.
+    presence: MomentsLayout | None = None
 
     def seen(self, table: Table) -> Table:
         """Return a party's rows that count."""
-        return whole_rows(table, self.declared.left_out)
+        return whole_rows(table, self.declared.always)
 
     @property
     def parameters(self) -> Parameters:
@@ -121,10 +125,16 @@ class EffectDesign:
         """Return the way to the effect."""
         return Estimator(self.declared.parameters.estimator)
 
+    @property
+    def layouts(self) -> dict[str, MomentsLayout]:
+        """Return the layouts of the rows of all models that there are."""
+        made = {OUTCOME: self.outcome, PROPENSITY: self.propensity, PRESENCE: self.presence}
+        return {name: layout for name, layout in made.items() if layout is not None}
+
     def further(self, name: str) -> int:
         """Return how many numbers a request for this total carries in addition to both models: middles and bounds, or lifts."""
-        layouts = {PROPENSITY: self.propensity, OUTCOME: self.outcome}
-        lifts = {part: size * (len(layout.names) + 1) for part, size in self.sizes.items() if (layout := layouts[part])}
+        layouts = self.layouts
+        lifts = {part: size * (len(layout.names) + 1) for part, size in self.sizes.items() if (layout := layouts.get(part))}
         if name == SLOPES:
             return sum(lifts.values()) + len(lifts)
         return {SUMS: 2, BALANCE: lifts.get(PROPENSITY, 0)}.get(name, 0)
@@ -158,7 +168,7 @@ class EffectDesign:
     def sizes(self) -> dict[str, int]:
         """Return the number of fitted coordinates of every model whose coefficients move the effect."""
         hazards = len(self.declared.hazard_cuts) if self.declared.family is OutcomeFamily.SURVIVAL else 0
-        found = {} if self.propensity is None else {PROPENSITY: self.propensity.size}
+        found = {name: layout.size for name, layout in self.layouts.items() if name != OUTCOME}
         return found if self.estimator is Estimator.IPTW else found | {OUTCOME: self.outcome.size + hazards}
 
     @cached_property
@@ -175,7 +185,7 @@ class EffectDesign:
 
 def _totals(design: EffectDesign, adjacency: Adjacency) -> Iterator[Summed]:
     shares = design.shares
-    own = math.fsum(share for name, share in shares.items() if name not in {PROPENSITY, OUTCOME})
+    own = math.fsum(share for name, share in shares.items() if name not in {PROPENSITY, OUTCOME, PRESENCE})
     for name in (EXITS, OVERLAP, SPREAD, SUMS, SLOPES, BALANCE):
         if name in shares and name != SPREAD:
             yield getattr(design, "pieces" if name == SUMS else name).vector(shares[name] / own, adjacency)
@@ -196,20 +206,32 @@ def compile_plan(study: Study) -> Plan:
     shares = dict(_SHARES[Estimator(p.estimator)])
     if declared.family is OutcomeFamily.SURVIVAL and PROPENSITY in shares:
         shares |= {EXITS: _EXITS * shares[SUMS], SUMS: (1 - _EXITS) * shares[SUMS]}
+    if declared.unseen is not None and PROPENSITY in shares:  # it stands in the weights where the propensity stands
+        shares[PRESENCE] = shares[PROPENSITY]
+        shares = {name: share / (1 + shares[PROPENSITY]) for name, share in shares.items()}
     digest = digest_of(study)
     rows = sum(card.rows for card in study.parties)
 
     def plans(scale: float) -> dict[str, Plan]:
         made = {
-            one.name: _part(part_of(study, one, digest, *budget_of(study, shares[one.name], scale)), declared)
+            one.name: _part(one.name, part_of(study, one, digest, *budget_of(study, shares[one.name], scale)), declared)
             for one in _analyses(study, declared)
         }
         own = math.fsum(share for name, share in shares.items() if name not in made)
         epsilon, delta = budget_of(study, own, scale)
         layouts = {name: plan.design.layout for name, plan in made.items()}
-        design = EffectDesign(declared, aggregation, {}, shares, layouts[OUTCOME], layouts.get(PROPENSITY), rows)
+        design = EffectDesign(
+            declared,
+            aggregation,
+            {},
+            shares,
+            layouts[OUTCOME],
+            layouts.get(PROPENSITY),
+            rows,
+            presence=layouts.get(PRESENCE),
+        )
         alone = msgspec.structs.replace(study, epsilon=epsilon, delta=delta)
-        gaps = bool(declared.left_out)
+        gaps = bool(declared.always)
         design = replace(design, totals=totals_of(alone, lambda how: _totals(design, how), gaps=gaps))
         return made | {"": plan_of_totals(alone, design)}
 
@@ -291,6 +313,9 @@ def _analyses(study: Study, declared: DeclaredEffect) -> Iterator[Analysis]:
         columns = (*declared.propensity_needs, p.treatment)
         asked = {"response": p.treatment, "family": "logistic", "formula": declared.propensity_formula}
         yield Analysis(PROPENSITY, "glm", None, columns, asked | told, dict(study.trust))
+        if declared.unseen is not None:
+            asked = {"response": p.response, "family": "logistic", "formula": declared.partial_formula}
+            yield Analysis(PRESENCE, "glm", None, (*columns, p.response), asked | told, dict(study.trust))
     formula = declared.outcome_formula
     columns = (*declared.outcome_needs, p.treatment, p.response)
     if p.estimator == Estimator.IPTW:  # the arms' own means, about which weighted ones are taken
@@ -306,29 +331,37 @@ def _analyses(study: Study, declared: DeclaredEffect) -> Iterator[Analysis]:
     yield Analysis(OUTCOME, "glm", None, columns, own | told, dict(study.trust))
 
 
-def _part(study: Study, declared: DeclaredEffect) -> Plan:
-    """Return the plan of a part, fitted to the people of the effect.
+def _part(name: str, study: Study, declared: DeclaredEffect) -> Plan:
+    """Return the plan of a part, fitted to the people of the effect; an outcome model to those of them whose outcome is on record.
 
     Methods that draw slopes to 0 would leave confounding in the effect, so a part is fitted with standard errors.
     """
-    model, left_out = load(study.row), declared.left_out
+    model, left_out = load(study.row), declared.left_out if name == OUTCOME else declared.always
+    if name == PRESENCE:
+        presence = Column(declared.response.name, categories=whole.PRESENCE)
+        study = _with_columns(study, {presence.name: presence})
     if left_out:  # every part reads the treatment: it has a count of its own, and any value may move a whole row of it
-        study = msgspec.structs.replace(
-            study, parties=tuple(_with_gaps(card, declared.treatment.name) for card in study.parties)
+        study = _with_columns(
+            study, {declared.treatment.name: msgspec.structs.replace(declared.treatment, missing=COMPLETE)}
         )
     plan = model.compile(study)
     if method_of(plan) in _SHRUNK:
         full = "refinement" if study.model == "bayes" else "newton"
         plan = model.compile(msgspec.structs.replace(study, parameters={**study.parameters, "method": full}))
-    if not left_out:
-        return plan
-    return replace(plan, design=replace(plan.design, layout=replace(plan.design.layout, left_out=left_out)))
+    asked: dict[str, Any] = {"left_out": left_out} if left_out else {}
+    asked |= {"presence": declared.unseen} if name == PRESENCE else {}
+    return replace(plan, design=replace(plan.design, layout=replace(plan.design.layout, **asked))) if asked else plan
 
 
-def _with_gaps(card: Card, name: str) -> Card:
-    """Return a party's card in which the values of this column may be missing, and leave their rows out."""
-    columns = (msgspec.structs.replace(c, missing=COMPLETE) if c.name == name else c for c in card.columns)
-    return msgspec.structs.replace(card, columns=tuple(columns))
+def _with_columns(study: Study, columns: Mapping[str, Column]) -> Study:
+    """Return the study in which every party declares these columns, by their names, in the place of its own."""
+    return msgspec.structs.replace(
+        study,
+        parties=tuple(
+            msgspec.structs.replace(card, columns=tuple(columns.get(c.name, c) for c in card.columns))
+            for card in study.parties
+        ),
+    )
 
 
 def method_of(plan: Plan) -> str:
@@ -393,39 +426,37 @@ class Models:
     #: Of survival: both arms' probability of still being watched, at the ends of the intervals.
     watched: Floats | None = None
     more: tuple[float, ...] = ()
+    #: Whose outcome is on record; None where that is nobody's question.
+    presence: ReleasedModel | None = None
 
     @classmethod
     def of(cls, design: EffectDesign, settings: tuple[float, ...], further: int) -> Models:
         """Return the models of a request, and this number of further numbers; refuse another count, or wild ones. No sensitivity depends on them."""
         numbers = np.asarray(settings, dtype=np.float64)
-        models: list[ReleasedModel | None] = []
+        models: dict[str, ReleasedModel] = {}
         at = 0
-        least = sum(len(layout.names) + 1 for layout in (design.outcome, design.propensity) if layout is not None)
+        least = sum(len(layout.names) + 1 for layout in design.layouts.values())
         survival = design.declared.family is OutcomeFamily.SURVIVAL
         ends = 2 * len(design.exits.edges) if survival else 0
         count = least + survival + ends + further
         if numbers.size != count or not (np.abs(numbers) <= _LARGEST).all():
             msg = f"this request about an effect carries {count} finite numbers"
             raise PlanMismatch(msg)
-        for layout in (design.outcome, design.propensity):
-            if layout is None:
-                models.append(None)
-                continue
+        for name, layout in design.layouts.items():
             p = len(layout.names)
-            models.append(ReleasedModel(layout, numbers[at : at + p], float(numbers[at + p])))
+            models[name] = ReleasedModel(layout, numbers[at : at + p], float(numbers[at + p]))
             at += p + 1
-        outcome, propensity = models
-        assert outcome is not None
         hazard = float(numbers[at]) if survival else 0.0
         at += survival
         watched = numbers[at : at + ends].reshape(2, -1) if ends else None
-        return cls(design, outcome, propensity, hazard, watched, tuple(numbers[at + ends :].tolist()))
+        more = tuple(numbers[at + ends :].tolist())
+        return cls(design, models[OUTCOME], models.get(PROPENSITY), hazard, watched, more, models.get(PRESENCE))
 
     @property
     def settings(self) -> tuple[float, ...]:
         """Return the numbers of a request, in the order in which :meth:`of` reads them."""
         found: list[float] = []
-        for model in (self.outcome, self.propensity):
+        for model in (self.outcome, self.propensity, self.presence):
             found += [] if model is None else [*model.slopes.tolist(), model.constant]
         if self.design.declared.family is OutcomeFamily.SURVIVAL:
             assert self.watched is not None
@@ -455,10 +486,12 @@ class Rows:
             treated = np.asarray(Coding((declared.treatment,), 1).code((held[declared.treatment.name],))[0][:, 1] > 0)
             if declared.event is None:
                 raw, known = held[declared.response.name], np.ones(treated.size)
+                if declared.unseen is not None:
+                    known = is_there(declared.unseen, raw).astype(np.float64)
                 if declared.response.categories is not None:
-                    outcome = Coding((declared.response,), 1).code((raw,))[0][:, 1].astype(np.float64)
+                    outcome = Coding((declared.unseen or declared.response,), 1).code((raw,))[0][:, 1].astype(np.float64)
                 else:
-                    outcome = np.clip(raw, *declared.limits)
+                    outcome = np.where(known > 0, np.clip(raw, *declared.limits), declared.limits[0])
             else:
                 outcome, known = models.design.exits.at_horizon(held, treated, models.watched)
             yield cls(models, held, treated, outcome, known)
@@ -468,6 +501,20 @@ class Rows:
         """Return the probability of treatment that the model gives these rows, as it is."""
         assert self.models.propensity is not None
         return np.asarray(expit(self.models.propensity.predictor(self.held)))
+
+    @property
+    def presence(self) -> Floats:
+        """Return the chance that the model gives these rows, in their own arms, to have an outcome on record."""
+        assert self.models.presence is not None
+        return np.asarray(expit(self.models.presence.predictor(self.held)))
+
+    @property
+    def chance(self) -> Floats:
+        """Return the propensity, times the chance of an outcome on record where not all have one: in its arm a row is so much nearer to the end of the other."""
+        if self.models.presence is None:
+            return self.propensity
+        e, there = self.propensity, self.presence
+        return np.where(self.treated, e * there, 1 - (1 - e) * there)
 
     @property
     def kept_propensity(self) -> Floats:
@@ -515,6 +562,16 @@ class Rows:
         return np.where(self.treated, 1 / e, 1 / (1 - e))
 
     @property
+    def counted(self) -> Floats:
+        """Return the weight of every row's residual: 0 where the outcome is not known, else one over the chance of its arm and of being known in it (Theorem E.6)."""
+        if self.models.presence is None:
+            return self.weights * self.known
+        e, parameters = self.kept_propensity, self.models.design.declared.parameters
+        arm = np.where(self.treated, e, 1 - e)
+        whom = e if parameters.estimand == Estimand.TREATED else 1.0
+        return np.asarray(whom * self.known / np.maximum(arm * self.presence, parameters.overlap))
+
+    @property
     def parts_of_weights(self) -> Floats:
         """Return the same as parts of the largest weight that counts."""
         return np.minimum(self.weights / self.models.design.most, 1.0)
@@ -531,13 +588,14 @@ class Rows:
         design = self.models.design
         if design.estimator is Estimator.OUTCOME:
             return self.mean(1) - self.mean(0)
-        sign = np.where(self.treated, 1.0, -1.0)
-        if design.declared.parameters.estimand == Estimand.TREATED:
-            return np.asarray(sign * self.weights * self.known * (self.outcome - self.mean(0)))
-        means = self.mean(0), self.mean(1)
-        residual = self.outcome - np.where(self.treated, means[1], means[0])
-        whole = sign * self.weights * self.known * residual
-        return np.asarray(whole if design.estimator is Estimator.IPTW else whole + means[1] - means[0])
+        sign, means = np.where(self.treated, 1.0, -1.0), (self.mean(0), self.mean(1))
+        treated = design.declared.parameters.estimand == Estimand.TREATED
+        if treated and self.models.presence is None:
+            return np.asarray(sign * self.counted * (self.outcome - means[0]))
+        whole = sign * self.counted * (self.outcome - np.where(self.treated, means[1], means[0]))
+        if design.estimator is Estimator.IPTW:
+            return np.asarray(whole)
+        return np.asarray(whole + (means[1] - means[0]) * (self.treated if treated else 1.0))
 
     def pieces(self) -> list[Floats]:
         """Return contributions about their middles in parts of their bounds: of all rows, or of each arm."""
@@ -556,11 +614,10 @@ class Rows:
         design, more = self.models.design, np.array(self.models.more)
         found = []
         for name, size in design.sizes.items():
-            layout = design.propensity if name == PROPENSITY else design.outcome
-            assert layout is not None  # it has a size
-            count = size * (len(layout.names) + 1)
+            count = size * (len(design.layouts[name].names) + 1)
             longest, lift, more = more[0], more[1 : count + 1].reshape(-1, size), more[count + 1 :]
-            found.append((self._by_propensity(lift) if name == PROPENSITY else self._by_outcome(lift)) / longest)
+            by = {PROPENSITY: self._by_propensity, PRESENCE: self._by_presence, OUTCOME: self._by_outcome}[name]
+            found.append(by(lift) / longest)
         return found
 
     def _by_propensity(self, lift: Floats) -> Floats:
@@ -570,17 +627,36 @@ class Rows:
         inside = (e > least) & (e < 1 - least)  # where it is cut, it does not move
         treated = design.declared.parameters.estimand == Estimand.TREATED
         own = self.mean(0) if treated else np.where(self.treated, self.mean(1), self.mean(0))
-        residual = np.where(inside, self.known * (self.outcome - own), 0.0)
+        known = self.known
+        if self.models.presence is not None:
+            there = self.presence
+            inside &= np.where(self.treated, e, 1 - e) * there > least
+            known = np.divide(known, there, out=np.zeros_like(there), where=inside)
+        residual = np.where(inside, known * (self.outcome - own), 0.0)
         odds = np.divide(e, 1 - e, out=np.ones_like(e), where=inside)
         steep = np.where(self.treated, 0.0, odds) if treated else np.where(self.treated, 1 / odds, odds)
         return np.asarray((-residual * steep)[:, None] * model.fitted(self.held, lift))
+
+    def _by_presence(self, lift: Floats) -> Floats:
+        model, there = self.models.presence, self.presence
+        assert model is not None  # it has a slope
+        e, least = self.kept_propensity, self.models.design.declared.parameters.overlap
+        inside = np.where(self.treated, e, 1 - e) * there > least
+        residual = np.where(self.treated, 1.0, -1.0) * (self.outcome - np.where(self.treated, self.mean(1), self.mean(0)))
+        steep = np.where(inside, -self.counted * (1 - there) * residual, 0.0)
+        return np.asarray(steep[:, None] * model.fitted(self.held, lift))
 
     def _by_outcome(self, lift: Floats) -> Floats:
         design, moved = self.models.design, [self.moved(arm, lift) for arm in (0, 1)]
         if design.estimator is Estimator.OUTCOME:
             return moved[1] - moved[0]
-        weights = self.weights * self.known
+        weights = self.counted
         if design.declared.parameters.estimand == Estimand.TREATED:
+            if self.models.presence is not None:
+                return (
+                    np.where(self.treated, 1 - weights, 0.0)[:, None] * moved[1]
+                    + np.where(self.treated, -1.0, weights)[:, None] * moved[0]
+                )
             return np.where(self.treated, -1.0, weights)[:, None] * moved[0]
         used = np.where(self.treated, 1 - weights, 1.0)[:, None] * moved[1]
         return np.asarray(used - np.where(self.treated, 1.0, 1 - weights)[:, None] * moved[0])
@@ -605,7 +681,7 @@ def _added(name: str, added_up: Callable[[EffectDesign, Rows], Ints]) -> Callabl
 STATISTICS = {
     COUNT: rows_counted,
     EXITS: _added(EXITS, lambda design, rows: design.exits.added_up(rows.held, rows.treated, rows.parts_of_weights)),
-    OVERLAP: _added(OVERLAP, lambda design, rows: design.overlap.added_up(rows.propensity, rows.treated)),
+    OVERLAP: _added(OVERLAP, lambda design, rows: design.overlap.added_up(rows.chance, rows.treated)),
     SPREAD: _added(SPREAD, lambda design, rows: design.spread.added_up(rows.contributions(), rows.treated)),
     SUMS: _added(SUMS, lambda design, rows: design.pieces.added_up(rows.pieces())),
     SLOPES: _added(SLOPES, lambda design, rows: design.slopes.added_up(rows.slopes())),

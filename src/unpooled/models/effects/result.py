@@ -32,7 +32,7 @@ from unpooled.inference.priors import (
     rows_of,
     words,
 )
-from unpooled.models.effects.declared import Estimand, OutcomeFamily
+from unpooled.models.effects.declared import Estimand, Estimator, OutcomeFamily
 from unpooled.protocol.messages import Array
 from unpooled.protocol.registry import Panel
 from unpooled.protocol.terms import ResultTerm
@@ -121,6 +121,8 @@ class EffectResult(msgspec.Struct, frozen=True):
     outcome: tuple[ResultTerm, ...] = ()
     #: The same effect with earlier estimates of it, where the study names some.
     drawn: DrawnEffect | None = None
+    #: The lines of the model of whose outcome is on record, where people without one count.
+    presence: tuple[ResultTerm, ...] = ()
 
 
 # --- Earlier effects -------------------------------------------------------------------------------------------------------
@@ -264,21 +266,30 @@ def foot(plan: Plan, result: EffectResult) -> tuple[str, ...]:
 
 def _left_out(declared: DeclaredEffect, result: EffectResult) -> Iterator[str]:
     """Whom the effect is of, where people without some values are left out."""
-    if not declared.left_out:
-        return
-    names = listed([column.name for column in declared.left_out])
-    yield (
-        f"people without a value of {names} are left out, and {result.rows} are left by a noisy count: it is the effect among people whose values are on "
-        "record, right if, given arm and covariates, whether they are does not depend on the outcome"
-    )
-    yield from limits_of(declared.left_out)
+    if declared.always:
+        names = listed([column.name for column in declared.always])
+        yield (
+            f"people without a value of {names} are left out, and {result.rows} are left by a noisy count: it is the effect among people whose values are on "
+            "record, right if, given arm and covariates, whether they are does not depend on the outcome"
+        )
+        yield from limits_of(declared.always)
+    if declared.unseen is not None:
+        weights = (
+            ""
+            if result.estimator == Estimator.OUTCOME
+            else (", and those with one by one over the chance to have one, which is modelled by arm and covariates")
+        )
+        yield (
+            f"people without a value of {declared.response.name} count by what the outcome model expects of them{weights}: right if, given arm and covariates, "
+            "whether it is on record does not depend on the outcome"
+        )
 
 
 def _said(result: EffectResult, declared: DeclaredEffect) -> Iterator[str]:
     control, treated = result.arms
     if result.effect is None:
         yield f"effect of {treated} against {control}: {result.why}"
-    whom = _WHOM.get(Estimand(result.estimand), "everybody on record" if declared.left_out else "everybody")
+    whom = _WHOM.get(Estimand(result.estimand), "everybody on record" if declared.always else "everybody")
     yield f"{result.estimator}: the mean outcome if {whom} had {treated}, less that if they had {control}; intervals of {result.confidence:.0%}"
     if result.estimand == Estimand.OVERLAP:
         yield (
@@ -292,11 +303,15 @@ def _said(result: EffectResult, declared: DeclaredEffect) -> Iterator[str]:
         own = result.overlap
         weak = "weak overlap: " if own.weak else ""
         ends = f"{own.cuts[0]:g} or {own.cuts[-1]:g}"
-        yield f"{weak}the propensities of {own.cut:.1%} (± {own.cut_noise:.1%}) of the people were cut to {ends}"
+        chances = "propensities" if declared.unseen is None else "propensities, times the chance of an outcome on record,"
+        yield f"{weak}the {chances} of {own.cut:.1%} (± {own.cut_noise:.1%}) of the people were cut to {ends}"
         yield (
             f"contributions were cut at {result.bound:.3g} from their middle: those of {result.beyond:.1%} (± {result.beyond_noise:.1%}) of the people"
         )
-    models = (("propensity", result.propensity), ("outcome model", result.outcome))
+    models = (
+        ("propensity", result.propensity),
+        ("outcome model", result.outcome),
+    )  # of presence it may well hide all: most have an outcome
     for name, told in models if result.estimand != Estimand.OVERLAP else ():
         if result.effect is not None and not told and (name != "propensity" or result.overlap is not None):
             yield f"the noise hides every line of the {name}: the effect rests on the other model"

@@ -73,6 +73,8 @@ class Fitted:
         """
         own, found = self.completeness, np.zeros(information.shape[0])
         whole = float(information[-1, -1]) / CONSTANT**2
+        if not whole > 0:  # the noise left nothing: no line is nearest
+            return found
         middle = information[-1] / CONSTANT / whole
         spread = information / whole - np.outer(middle, middle)
         for y, sign in zip(self.tilt.ends, (-1, 1), strict=True):

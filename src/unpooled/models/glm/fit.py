@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
 import numpy as np
 from scipy.linalg import solve_triangular
 
@@ -14,7 +15,7 @@ from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import commonest, commonest_levels
 from unpooled.inference.coordinates import Clipping, crowded_columns
 from unpooled.inference.estimates import Estimates
-from unpooled.inference.printed_terms import class_terms
+from unpooled.inference.printed_terms import TREATMENT, class_terms, printed_terms
 from unpooled.inference.priors import (
     DrawnTo,
     Told,
@@ -24,6 +25,7 @@ from unpooled.inference.priors import (
     told_of,
 )
 from unpooled.inference.sites import SITE
+from unpooled.inference.tables import most_hidden
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.posterior import drawn_to_model
 from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds, believed_slopes, score_posterior
@@ -40,7 +42,7 @@ from unpooled.schedules import table
 from unpooled.totals.rounds import Rounds, descend
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,6 +82,8 @@ class GlmFit(Rounds[GlmDesign]):
     #: The model of which rows are whole, once it is fitted, and how the coefficients rest on it; None where there is none.
     whole: Fitted | None = None
     resting: Resting | None = None
+    #: The estimates of the model without the terms that the noise hides; None where it hides none.
+    without: Estimates | None = None
     #: About what the whole rows alone would have as coefficients, in the data's own units.
     alone: Row | None = None
 
@@ -170,6 +174,8 @@ class GlmFit(Rounds[GlmDesign]):
 # --- Calibration -----------------------------------------------------------------------------------------------------------
 # The part of a fit that tells probabilities: the direction of the slopes, and the line of the log odds along a score.
 
+#: Of log odds a normal part of variance v that is left out makes the others smaller by about this times v (the logistic curve as a normal one).
+_SECOND = 0.5 * (16 * math.sqrt(3) / (15 * math.pi)) ** 2
 _TUNED = table("glm")
 #: Constant and factor of the log odds of each line whose mean probability predicts.
 Lines: TypeAlias = tuple[tuple[float, float], ...]
@@ -537,30 +543,54 @@ def _newton(
             if not again:
                 break
     yield from fit.rest_on_whole(start)
-    longer = 0.0
-    if not exact and design.family.multiplies and design.layout.intercept:
-        ratio, known, move = _at_new_level(fit, gram, variance, score, move, noise)
-        longer = (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
-        move[-1] += longer
-        cutting.moved(ratio)
-    estimate = start if exact else start + move
     meat: tuple[Matrix, Matrix] | None = None
     if MEAT in design.totals:
         total = yield from fit.total(MEAT, fit.at(start))
         squares, variances = design.long.meat_of_pulls(total)
         meat = squares * fit.units[0] ** 2, variances * fit.units[0] ** 4
+    if not exact:
+        return _read(fit, cutting, (score, gram, variance), (start, move, spread), noise, known, meat)
+    tail = (0.0, 0.0) if cutting.clipping is None else cutting.clipping.tail
+    return _step(fit, start, start, known, np.full(score.size, noise**2), cutting.own, tail, meat), cutting, start, None
+
+
+def _read(
+    fit: GlmFit,
+    cutting: Cutting,
+    released: tuple[Row, Matrix, Matrix],
+    way: tuple[Row, Row, Row | float],
+    noise: float,
+    known: Curvature,
+    meat: tuple[Matrix, Matrix] | None,
+) -> tuple[Estimates, Cutting, Row, Matrix]:
+    """Return what the last Newton step says, where there is noise: estimates for tables, and coefficients for predictions with what is left in them.
+
+    ``released``: score and second moments with the variances of their noise; ``way``: where the rounds ended, the step from there, and what the noise of
+    the rounds leaves of every coefficient.
+    """
+    design, (score, gram, variance), (start, move, spread) = fit.design, released, way
+    longer = 0.0
+    if design.family.multiplies and design.layout.intercept:
+        ratio, known, move = _at_new_level(fit, gram, variance, score, move, noise)
+        gram, variance = gram * ratio, variance * ratio**2
+        longer = (math.log(ratio) - (ratio - 1) / ratio) / CONSTANT
+        move[-1] += longer
+        cutting.moved(ratio)
     noises = np.full(score.size, noise**2)
     tail = (0.0, 0.0) if cutting.clipping is None else cutting.clipping.tail
-    found, left = _step(fit, estimate, start, known, noises, cutting.own, tail, meat), None
-    if not exact:
-        # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
-        weighted = noisy_gram.psd_part(known.information)
-        met = fit.shape.met(move, known.variance, noises)
-        moved, left = _believed_move(weighted, fit.shape.believed(spread), met, score)
-        start = start + moved
-        if design.layout.intercept:
-            start[-1] += tail[0] / CONSTANT + longer
-            left[-1, -1] += (tail[1] / CONSTANT) ** 2
+    met = noises, cutting.own, tail, meat
+    found = _step(fit, start + move, start, known, *met)
+    if not design.parameters.prior:  # which tells of what the noise hides
+        fit.without = _alone(
+            fit, found, lambda out: _without(fit, out, (score, gram, variance), start, (noise, longer), met)
+        )
+    # For predictions: as far along as the noise of the step allows, beside that of the rounds (THEORY.md, section 3).
+    weighted = noisy_gram.psd_part(known.information)
+    moved, left = _believed_move(weighted, fit.shape.believed(spread), fit.shape.met(move, known.variance, noises), score)
+    start = start + moved
+    if design.layout.intercept:
+        start[-1] += tail[0] / CONSTANT + longer
+        left[-1, -1] += (tail[1] / CONSTANT) ** 2
     return found, cutting, start, left
 
 
@@ -573,7 +603,8 @@ def _believed_move(weighted: Matrix, variances: Row | float, met: Matrix, score:
     believed = weighted * variances
     logs, means, spreads = [], [], []
     for farther in _FARTHER:
-        root = np.linalg.cholesky(farther * believed @ weighted + met)
+        # Of a long step the noise that it met is as near singular as rounding: repaired, which leaves all others as they are.
+        root = np.linalg.cholesky(noisy_gram.repaired(farther * believed @ weighted + met, np.zeros_like(met)))
         whitened = solve_triangular(root, score, lower=True)
         gain = solve_triangular(root, farther * believed, lower=True)
         logs.append(-0.5 * float(whitened @ whitened) - float(np.log(root.diagonal()).sum()))
@@ -640,6 +671,56 @@ def _step(
     return estimates_of(fit.shape, back, known, own, covariance, alone)
 
 
+def _alone(fit: GlmFit, found: Estimates, again: Callable[[list[int]], Estimates]) -> Estimates | None:
+    """Return the estimates of the model without the terms that the noise hides wholly, left out one by one; None where there are none.
+
+    Those of the other terms are then adjusted for no part of them.
+    """
+    shape, coded = fit.shape, fit.design.layout.terms.with_constants(fit.shape.constants)
+    printed, predictors, out = printed_terms(coded, {}, TREATMENT), 1, set[int]()
+    if isinstance(shape, Contrasts):
+        printed, predictors = printed.of_classes(shape.labels, shape.labels[0]), len(shape.labels) - 1
+    while more := most_hidden(found, printed, coded, out):
+        out |= more
+        found = again([k * len(coded.terms) + at for k in range(predictors) for at in sorted(out)])
+    return found if out else None
+
+
+def _without(
+    fit: GlmFit,
+    out: Sequence[int],
+    released: tuple[Row, Matrix, Matrix],
+    start: Row,
+    beside: tuple[float, float],
+    met: tuple[Row, float, tuple[float, float], tuple[Matrix, Matrix] | None],
+) -> Estimates:
+    """Return the estimates of the model without these coefficients: they are 0, and the score is that of the others when they are.
+
+    ``released``: score and second moments at ``start`` with the variances of their noise; ``beside``: the deviation of the score's noise, and what a log
+    link adds to the constant.
+    """
+    score, gram_at_start, variance = released
+    score, gram, noises = score + gram_at_start[:, out] @ start[out], gram_at_start.copy(), variance.copy()
+    score[out] = 0.0
+    for matrix in (gram, noises):
+        matrix[out, :], matrix[:, out] = 0.0, 0.0
+    known = fit.shape.known(gram, noises, fit.penalty, fit.still, beside[0])
+    estimate = start + known.inverse @ score
+    estimate[out] = 0.0
+    estimate[-1] += beside[1]
+    found = _step(fit, estimate, start, replace(known, variance=variance), *met)
+    if fit.design.family.multiplies:  # with a log link what is left out moves the constant alone
+        return found
+    # What is left out was in the predictor, with about this variance: to second order all slopes are wrong by the same part.
+    typical = float(gram_at_start[-1, -1]) / CONSTANT**2
+    seen = np.maximum(gram_at_start.diagonal()[out], 0.0) + np.sqrt(variance.diagonal()[out])
+    spread = float(np.square(start[out]) @ seen) / max(typical, 1.0)
+    wrong = np.where(fit.shape.are_slopes, _SECOND * spread * np.array(found.estimate), 0.0)
+    return msgspec.structs.replace(
+        found, covariance=tuple((found.square(found.covariance) + np.outer(wrong, wrong)).ravel().tolist())
+    )
+
+
 def _result(
     fit: GlmFit,
     own: Row,
@@ -654,12 +735,12 @@ def _result(
     design = fit.design
     names, confidence = design.layout.names, design.parameters.confidence
     shape, p = fit.shape, len(names)
-    newton = newton.untold() if newton is not None and fit.next_to_none else newton
+    newton, without = (one.untold() if one is not None and fit.next_to_none else one for one in (newton, fit.without))
     labels = shape.labels if isinstance(shape, Contrasts) else ("",)
     hazards = isinstance(shape, Intervals)
     table = own[None, :] if hazards else own.reshape(len(labels), p + 1)
     terms = [term for label in labels for term in (class_terms([label], names) if label else names)]
-    coefficients = coefficients_of(terms, table[:, :p].ravel(), newton, confidence)
+    coefficients = coefficients_of(terms, table[:, :p].ravel(), newton if without is None else without, confidence)
     several = isinstance(shape, Contrasts)
     return GlmResult(
         design.family.name,
@@ -682,4 +763,5 @@ def _result(
         fit.crowded,
         None if fit.whole is None else fit.whole.result(fit, fit.alone),
         fit.next_to_none,
+        without,
     )

@@ -82,6 +82,8 @@ class GlmResult(msgspec.Struct, frozen=True):
     whole: WholeRowsModel | None = None
     #: Why no line follows from so few whole rows; empty where lines may.
     few: str = ""
+    #: The estimates of the model without the terms that the noise hides, which are those of the table; None where it hides none.
+    without: Estimates | None = None
 
 
 def coefficients_of(
@@ -170,7 +172,7 @@ def _tables(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> Tables:
     layout, given = design.layout, design.parameters
     constants = layout.constants if result.life_table is None else result.life_table.interval_names
     return Tables(
-        result.newton,
+        result.newton if result.without is None else result.without,
         layout.terms.with_constants(constants),
         result.rows,
         result.family,
@@ -186,6 +188,7 @@ def _tables(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> Tables:
         cut=result.clipping,
         crowded=result.crowded,
         drawn=result.drawn,
+        adjusted=None if result.without is None else result.newton,
     )
 
 

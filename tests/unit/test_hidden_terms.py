@@ -1,0 +1,120 @@
+"""Lines next to a term that the noise hides: they are those of the model without it, and nothing is adjusted for a part of it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from unpooled import Bounds, PrivateGLM, PrivateLinearRegression
+from unpooled.inference.coding import CodedTerm, CodedTerms
+from unpooled.inference.estimates import Estimates
+from unpooled.inference.printed_terms import TREATMENT, printed_terms
+from unpooled.inference.tables import most_hidden
+
+N = 20_000
+RNG = np.random.default_rng(8)
+Z = RNG.normal(size=N)
+X = 0.6 * Z + 0.8 * RNG.normal(size=N)
+W = RNG.normal(size=N)
+MEAN = 0.5 * X + 0.5 * Z + 0.3 * W
+#: The hidden column has a deviation of 8 in a range of 0 to 4,000.
+FRAME = pd.DataFrame({"x": X.clip(-4, 4), "crp": (32 + 8 * Z).clip(0), "w": W.clip(-4, 4)})
+BOUNDS = Bounds({"x": (-4, 4), "crp": (0, 4000), "w": (-4, 4)})
+Y = (MEAN + RNG.normal(size=N)).clip(-6, 6)
+ILL = (RNG.random(N) < expit(1.5 * MEAN)).astype(int)
+
+
+def fitted(kind: str, frame: pd.DataFrame = FRAME, bounds: Bounds = BOUNDS, **given: Any) -> Any:
+    about = {"bounds": bounds, "epsilon": 1.0, "random_state": 3} | given
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if kind == "logistic":
+            return PrivateGLM("logistic", classes=(0, 1), method="newton", **about).fit(frame, ILL)
+        return PrivateLinearRegression(y_bounds=(-6, 6), method=kind, **about).fit(frame, Y)
+
+
+def lines(summary: Any) -> dict[str, Any]:
+    return {term.term: term for term in summary.terms}
+
+
+@pytest.mark.parametrize("kind", ["moments", "refinement"])
+def test_lines_of_a_linear_table_are_those_of_the_submodel(kind: str) -> None:
+    fit = fitted(kind)
+    found, alone = fit.summary(), fit.submodel(["x", "w"]).summary()
+    assert "crp" in found.not_determined
+    assert str(found).startswith("not adjusted for crp")
+    for name in ("x", "w"):
+        assert lines(found)[name].estimate == pytest.approx(lines(alone)[name].estimate, abs=1e-8)
+        assert lines(found)[name].std_error == pytest.approx(lines(alone)[name].std_error, rel=1e-3)
+    assert found.residual_variance == pytest.approx(alone.residual_variance, rel=0.01)
+    assert abs(lines(found)["x"].estimate - 0.8) < 4 * lines(found)["x"].std_error  # without z, whose slope on x is .6
+    assert abs(lines(found)["x"].estimate - 0.5) > 4 * lines(found)["x"].std_error
+
+
+def test_lines_of_a_logistic_table_are_those_of_the_model_without_what_is_hidden() -> None:
+    plain = PrivateGLM("logistic", classes=(0, 1), bounds=Bounds({"x": (-4, 4), "w": (-4, 4)}), epsilon=math.inf)
+    truth = lines(plain.fit(FRAME[["x", "w"]], ILL).summary())
+    found = fitted("logistic").summary()
+    assert "crp" in found.not_determined
+    assert str(found).startswith("not adjusted for crp")
+    for name in ("x", "w"):
+        own = lines(found)[name]
+        assert abs(own.estimate - truth[name].estimate) < 4 * own.privacy
+    assert abs(lines(found)["x"].estimate - 0.75) > 4 * lines(found)["x"].std_error
+
+
+def test_a_table_without_anything_hidden_is_as_it_was() -> None:
+    close = Bounds({"x": (-4, 4), "crp": (0, 64), "w": (-4, 4)})
+    for kind in ("moments", "logistic"):
+        fit = fitted(kind, bounds=close, epsilon=8.0)
+        found = fit.summary()
+        assert not found.not_determined
+        assert set(lines(found)) == {"x", "crp", "w", "(intercept)"}
+        assert "not adjusted" not in str(found)
+
+
+def estimates(hidden: dict[str, float], names: tuple[str, ...]) -> Estimates:
+    """Estimates of which these coefficients lie so far, in parts of their length, where the noise hides them."""
+    size = len(names) + 1
+    unknown = np.zeros((size, len(hidden)))
+    for k, (name, part) in enumerate(hidden.items()):
+        unknown[names.index(name), k] = math.sqrt(part)
+    whole = np.eye(size)
+    return Estimates.of(
+        (*names, "(intercept)"),
+        np.zeros(size),
+        whole,
+        whole,
+        whole,
+        unknown,
+        np.zeros((size, 0)),
+        [True] * len(names) + [False],
+    )
+
+
+@pytest.mark.parametrize(
+    ("hidden", "out", "wanted"),
+    [
+        ({}, set(), set()),
+        ({"crp": 1.0}, set(), {1}),
+        ({"crp": 1.0}, {1}, set()),
+        ({"x": 0.5, "crp": 0.9}, set(), {1}),  # the one that is hidden most goes first, for the other may be seen then
+        ({"x": 0.5, "crp": 0.9}, {1}, {0}),
+        ({"x": 1.0}, set(), set()),  # x stays while a determined term is made of it
+        ({"x:w": 1.0}, set(), {3}),
+        (dict.fromkeys(("x", "crp", "w", "x:w"), 1.0), set(), set()),  # next to nothing
+    ],
+)  # fmt: skip
+def test_what_is_hidden_most_is_left_out_first(hidden: dict[str, float], out: set[int], wanted: set[int]) -> None:
+    names = ("x", "crp", "w", "x:w")
+    if hidden.get("x") == 0.5:
+        names = ("x", "crp", "w")
+    coded = CodedTerms(tuple(CodedTerm(n, number=n, term=n) for n in names), ()).with_constants(("(intercept)",))
+    found = estimates(hidden, names)
+    assert most_hidden(found, printed_terms(coded, {}, TREATMENT), coded, out) == wanted
