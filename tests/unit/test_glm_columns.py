@@ -35,6 +35,8 @@ from unpooled.privacy.noise import Stream
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.table import NoRows, Table
 from unpooled.privacy.unit import Adjacency, Scope, Unit
+from unpooled.products import conversation as sharing
+from unpooled.products import masking
 from unpooled.products.sums import ProductShape
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.transcript import Transcript
@@ -475,6 +477,20 @@ def test_models_that_cannot_do_it_name_the_one_that_does() -> None:
         MODEL.compile(rows)
 
 
+@pytest.mark.guarantee
+def test_blocks_and_rounds_that_the_plan_has_not_are_refused() -> None:
+    design = MODEL.compile(a_study(60)[0]).design
+    context: Any = type("Asked", (), {"design": design, "name": "clinic", "index": 2 + 8 * 5})()
+    with pytest.raises(PlanMismatch, match="no such block"):
+        masking.spot_of(context, "sender")
+    context.index = 1
+    with pytest.raises(PlanMismatch, match="no total 'pulls-1'"):
+        sharing._number_of(context, "pulls-1")
+    context.index = 0
+    assert sharing._number_of(context, "pulls-2") == 2
+
+
+@pytest.mark.guarantee
 def test_masked_rows_of_too_many_megabytes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "_TUNED", columns._TUNED.but(largest_megabytes=0.1))
     study, _ = a_study(60)
