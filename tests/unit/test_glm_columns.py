@@ -710,7 +710,7 @@ def test_lines_next_to_a_column_that_the_noise_hides_are_those_of_the_model_with
     columns = Column("x", -4.0, 4.0), Column("y", categories=("no", "yes"))
     cards = Card("clinic", n, columns), Card("lab", n, (Column("crp", 0.0, 4000.0), Column("w", -4.0, 4.0)))
     asked = {"response": "y", "split": "columns"}
-    study = Study("glm", cards, 1.0, 1e-6, parameters=asked, derived=(), helpers=(HelperCard("registry"),))
+    study = Study("glm", cards, 3.0, 1e-6, parameters=asked, derived=(), helpers=(HelperCard("registry"),))
     plan = load("glm").compile(study)
     held = {"clinic": Table({"x": x, "y": y}), "lab": Table({"crp": (32 + 8 * hidden).clip(0), "w": w})}
     found = tables_of(plan, imagined_pulls(plan.design, held, np.random.default_rng(1)))

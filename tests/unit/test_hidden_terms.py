@@ -108,7 +108,8 @@ def estimates(hidden: dict[str, float], names: tuple[str, ...]) -> Estimates:
         ({"x": 0.5, "crp": 0.9}, {1}, {0}),
         ({"x": 1.0}, set(), set()),  # x stays while a determined term is made of it
         ({"x:w": 1.0}, set(), {3}),
-        (dict.fromkeys(("x", "crp", "w", "x:w"), 1.0), set(), set()),  # next to nothing
+        ({"x": 0.5, "crp": 0.9, "w": 0.4, "x:w": 0.3}, set(), {1}),  # one may hide all others
+        ({"x": 0.5, "crp": 0.9, "w": 0.4, "x:w": 0.3}, {0, 1}, set()),  # of less than half of the terms there is no table
     ],
 )  # fmt: skip
 def test_what_is_hidden_most_is_left_out_first(hidden: dict[str, float], out: set[int], wanted: set[int]) -> None:

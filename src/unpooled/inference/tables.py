@@ -115,10 +115,10 @@ class Anova(Result):
 
 
 def most_hidden(estimates: Estimates, printed: PrintedTerms, coded: CodedTerms, out: set[int]) -> set[int]:
-    """Return the places of the coefficients of the term that the noise hides most, of those without any line next to lines of others; none is left: nothing.
+    """Return the places of the coefficients of the term that the noise hides most, of those without any line; none is left: nothing.
 
     The lines of the others hold what they hold without these terms: an estimate that is adjusted for a part of a column, by chance, covers nothing that has
-    a name. Terms that are ``out`` already, sites, and terms that a determined one is made of, stay.
+    a name. Terms that are ``out`` already, sites, and terms that a determined one is made of, stay; and all, where half of them would hide the rest.
     """
     told: dict[str, list[bool]] = {}
     lost: dict[str, float] = {}
@@ -132,6 +132,12 @@ def most_hidden(estimates: Estimates, printed: PrintedTerms, coded: CodedTerms, 
     places: dict[str, set[int]] = {}
     for at, term in enumerate(coded.terms):
         places.setdefault(term.term, set()).add(at)
+    terms = [name for name in told if name and name != SITE]
+    gone = sum(places[name] <= out for name in terms)
+    if not shown and 2 * (gone + 1) > len(
+        terms
+    ):  # one column may hide all others, but a model of less than half of the terms is not what was asked for
+        return set()
     left = [
         name
         for name, sure in told.items()
@@ -141,7 +147,7 @@ def most_hidden(estimates: Estimates, printed: PrintedTerms, coded: CodedTerms, 
         and not any(_words(name) <= other for other in shown)
         and not places[name] <= out
     ]
-    return places[max(left, key=lambda name: lost[name])] if shown and left else set()
+    return places[max(left, key=lambda name: lost[name])] if left else set()
 
 
 def _words(term: str) -> frozenset[str]:

@@ -399,11 +399,14 @@ def tables_of(
     moments: FittedMoments, reference: Mapping[str, str], coding: str = TREATMENT, *, whole: bool = False
 ) -> LinearTables:
     """Return the tables of released moments; no line is adjusted for any part of a term that the noise hides, but where it is asked for the ``whole``."""
-    found, out, released = _tables_of(moments, reference, coding), set[int](), cast("Any", moments)
+    first, out, released = _tables_of(moments, reference, coding), set[int](), cast("Any", moments)
+    found = first
     while not (whole or moments.nuisance) and (more := most_hidden(found.estimates, found.printed(), found.coded, out)):
         out |= more
         found = _tables_of(without(released, sorted(out)), reference, coding)
-    return replace(found, adjusted=moments.estimates()) if out else found
+    if not (out and found.estimates.determined(found.printed().weights).any()):
+        return first
+    return replace(found, adjusted=first.estimates)
 
 
 def _tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str) -> LinearTables:

@@ -492,7 +492,7 @@ def without_hidden(
     while more := most_hidden(found, printed, coded, out):
         out |= more
         found = again([k * len(coded.terms) + at for k in range(predictors) for at in sorted(out)])
-    return found if out else None
+    return found if out and found.determined(printed.weights).any() else None
 
 
 def estimates_of(shape: GlmShape, back: Matrix, known: Curvature, own: Row, covariance: Matrix, alone: Matrix) -> Estimates:
