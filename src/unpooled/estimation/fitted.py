@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unpooled.errors import UsageError, listed, warn_caller
+from unpooled.inference.coding import SITE
 from unpooled.inference.profiles import Profile, profile
-from unpooled.inference.sites import SITE
 from unpooled.privacy.bounds import Coding
 from unpooled.privacy.table import Table
 from unpooled.protocol.registry import KEPT, RELEASED

@@ -12,8 +12,8 @@ import numpy as np
 
 from unpooled.errors import DataError, UsageError, listed
 from unpooled.formula import Formula
-from unpooled.inference.coding import made_by
-from unpooled.inference.sites import SITE, SiteEffects
+from unpooled.inference.coding import SITE, made_by
+from unpooled.inference.sites import SiteEffects
 from unpooled.privacy.bounds import MISSING_WORDS, Bounds, Column, number_above
 from unpooled.privacy.table import Checked, Table, as_column, gaps_of
 from unpooled.privacy.unit import Unit

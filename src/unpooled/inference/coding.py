@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # A column of categories is fitted with one coefficient per level, so that no level is singled out before the noise is drawn. The levels of a
 # column add up to the constant (or to the number that they multiply): along that direction no row varies, whatever the data are.
 
+#: The name of the column of sites, in formulas and in tables.
+SITE = "site"
 #: The level of a row without a value, where that has an indicator; and the factor of the intervals of a baseline hazard.
 MISSING, TIME = "(missing)", "(time)"
 _ZERO = 1e-9

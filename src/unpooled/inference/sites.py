@@ -13,6 +13,7 @@ import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.formula import Formula
+from unpooled.inference.coding import SITE
 from unpooled.inference.results import Result, ends, records
 from unpooled.inference.summary import SummaryTerm
 from unpooled.kernels.between_sites import POOLED, Pooled, pooled
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 _TUNED = table("rows")
 #: Below this number of sites the spread between them is hardly known.
 FEW = table("printed").whole("few_sites")
-#: The name of the column of sites, in formulas and in tables.
-SITE = "site"
 #: Length of the indicator of the own site: as short as the constant's (``linear/standard.py``).
 SHORT = _TUNED.site_constant
 

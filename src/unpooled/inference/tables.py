@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
+from unpooled.inference.coding import SITE
 from unpooled.inference.coordinates import TAIL_PART, Clipping
 from unpooled.inference.estimates import chi2_tail, wald, wald_lines
 from unpooled.inference.printed_terms import TREATMENT, printed_terms
 from unpooled.inference.priors import DrawnTo, Pull, words
 from unpooled.inference.results import Result, records
-from unpooled.inference.sites import SITE
 from unpooled.inference.summary import RATIOS, GlmSummary, SummaryTerm, TermsTable, is_credible
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
-from unpooled.inference.coding import commonest_levels
+from unpooled.inference.coding import SITE, commonest_levels
 from unpooled.inference.coordinates import crowded_columns
 from unpooled.inference.estimates import wald
 from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.results import Result
-from unpooled.inference.sites import SITE
 from unpooled.inference.summary import SummaryTable, SummaryTerm
 from unpooled.inference.tables import Anova, JointTest, Tables, most_hidden
 from unpooled.kernels import noisy as noisy_gram

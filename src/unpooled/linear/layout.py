@@ -22,9 +22,9 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.inference.coding import CodedTerms, coded_terms, formula_columns
+from unpooled.inference.coding import SITE, CodedTerms, coded_terms, formula_columns
 from unpooled.inference.estimates import CONSTANT_TERM
-from unpooled.inference.sites import SITE, with_sites
+from unpooled.inference.sites import with_sites
 from unpooled.privacy.bounds import Coding, Column, integer_grid
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import moments_augmented, moments_ball, moments_box

@@ -12,13 +12,14 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, UsageError
+from unpooled.inference.coding import SITE
 from unpooled.inference.coordinates import Coordinates, StoredCoordinates
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.printed_terms import TREATMENT
 from unpooled.inference.priors import ESTIMATE, is_estimated, positive
 from unpooled.inference.results import Result
 from unpooled.inference.saving import read_saved, write_saved
-from unpooled.inference.sites import SITE, SiteConstants, noise_norm
+from unpooled.inference.sites import SiteConstants, noise_norm
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.noisy import GramPrior, KnownDirections, cross_without_still
 from unpooled.kernels.posterior import PRIORS, NoisyMoments, least_squares_state

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unpooled.inference.coding import CodedTerms
+from unpooled.inference.coding import SITE, CodedTerms
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.printed_terms import TREATMENT
-from unpooled.inference.sites import SITE, spread_words
+from unpooled.inference.sites import spread_words
 from unpooled.inference.tables import Anova, JointTest, Tables
 from unpooled.kernels.between_sites import POOLED, reml, student_over_normal
 from unpooled.linear.inference import LINEAR, LinearSummary, LinearTables, tables_of

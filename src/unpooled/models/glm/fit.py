@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 
 from unpooled.families import RowFamily
 from unpooled.families.logistic import Logistic
-from unpooled.inference.coding import commonest, commonest_levels
+from unpooled.inference.coding import SITE, commonest, commonest_levels
 from unpooled.inference.coordinates import Clipping, crowded_columns
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.printed_terms import class_terms
@@ -24,7 +24,6 @@ from unpooled.inference.priors import (
     posterior_of,
     told_of,
 )
-from unpooled.inference.sites import SITE
 from unpooled.kernels import noisy as noisy_gram
 from unpooled.kernels.posterior import drawn_to_model
 from unpooled.kernels.score_posterior import Known, ScoreCounts, averaged_rounds, believed_slopes, score_posterior
