@@ -210,7 +210,10 @@ def without(moments: M, out: Sequence[int]) -> M:
     for total, held, power in ((gram, moments.gram, 1), (variance, moments.variance, 2)):
         total[:d, d] += held[:d, out] @ b**power
         total[d, :d] = total[:d, d]
-        total[out, :], total[:, out] = 0.0, 0.0
+    # What is left of them is a deviation of the noise: no more than it hides, and a matrix that can be inverted. Their coefficients meet no noise, for
+    # they are 0, so the noise may stay.
+    gram[out, :], gram[:, out] = 0.0, 0.0
+    gram[out, out] = np.sqrt(moments.variance[out, out])
     cross, own = moments.gram[out, d], moments.gram[np.ix_(out, out)]
     squares = frame.squares[0] + 2 * b @ cross + b @ own @ b
     # A symmetric noise N moves b'Nb by the sum of V_jj b_j^4 + 4 sum over pairs of V_jk b_j^2 b_k^2, in variance.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -184,11 +184,10 @@ class PullFit:
         """
         nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
-        variance = bend.weight**2 * self.variance[:-1, :-1]
-        left = variance.copy()
-        for matrix in (information, left):
-            matrix[list(out), :], matrix[:, list(out)] = 0.0, 0.0
-        return replace(curvature(information, left, np.zeros(len(self.b)), self.still), variance=variance), meat
+        variance, gone = bend.weight**2 * self.variance[:-1, :-1], list(out)
+        information[gone, :], information[:, gone] = 0.0, 0.0
+        information[gone, gone] = np.sqrt(variance[gone, gone])  # no more than the noise hides
+        return curvature(information, variance, np.zeros(len(self.b)), self.still), meat
 
     def _told(self, b: Row, out: Sequence[int] = ()) -> tuple[Estimates, Row, Matrix]:
         """Return the estimates that all settled rounds tell from ``b`` on, the last step there, and their covariance; ``out``: coefficients that are 0."""

@@ -684,15 +684,15 @@ def _without(
     link adds to the constant.
     """
     score, gram_at_start, variance = released
-    score, gram, noises = score + gram_at_start[:, out] @ start[out], gram_at_start.copy(), variance.copy()
+    score, gram = score + gram_at_start[:, out] @ start[out], gram_at_start.copy()
     score[out] = 0.0
-    for matrix in (gram, noises):
-        matrix[out, :], matrix[:, out] = 0.0, 0.0
-    known = fit.shape.known(gram, noises, fit.penalty, fit.still, beside[0])
+    gram[out, :], gram[:, out] = 0.0, 0.0
+    gram[out, out] = np.sqrt(variance[out, out])  # no more than the noise hides
+    known = fit.shape.known(gram, variance, fit.penalty, fit.still, beside[0])
     estimate = start + known.inverse @ score
     estimate[out] = 0.0
     estimate[-1] += beside[1]
-    found = _step(fit, estimate, start, replace(known, variance=variance), *met)
+    found = _step(fit, estimate, start, known, *met)
     if fit.design.family.multiplies:  # with a log link what is left out moves the constant alone
         return found
     # What is left out was in the predictor, with about this variance: to second order all slopes are wrong by the same part.
