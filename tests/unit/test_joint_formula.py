@@ -88,6 +88,7 @@ def test_even_parts_of_the_columns_that_a_formula_reads() -> None:
     assert [[c.name for c in card.columns] for card in fit.plan_.study.parties] == [["age", "(response)"], ["w"]]
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("formula", "given", "words"),
     [
@@ -104,6 +105,7 @@ def test_what_a_formula_cannot_say_here_is_refused_by_name(formula: str, given: 
         model(epsilon=1.0, **given).fit(frame(100), formula=formula)
 
 
+@pytest.mark.guarantee
 def test_the_party_with_the_response_may_have_no_term() -> None:
     data = frame(3000)
     fit = model(response_at="clinic").fit(data, formula="y ~ w + dose")

@@ -13,6 +13,7 @@ import pytest
 from joint_members import INF, MODEL, people, study_of, world
 
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, StudyAborted, UnpooledError, UsageError
+from unpooled.models.bayes.columns import design_of
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
@@ -21,6 +22,7 @@ from unpooled.products import conversation as sharing
 from unpooled.products import masking
 from unpooled.products import moments as coordinator
 from unpooled.products import sums as sides
+from unpooled.products.design import JointBudget, Limits
 from unpooled.products.sums import CONSTANT_STEPS, JointShape, RowPart
 from unpooled.protocol import messages as shortened
 from unpooled.protocol.local import drive, in_process, run_in_process
@@ -466,6 +468,7 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
         Card("a", 5, cards[0].columns, joint="perhaps")
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -473,6 +476,7 @@ def test_policies_and_cards_say_whether_masked_rows_travel() -> None:
         ({"check": "some"}, "check is"),
         ({"method": "rounds"}, "method is one of"),
         ({"formula": "a0:a1"}, "needs columns of p0, p1"),
+        ({"formula": "a1"}, "no term is of columns of 'p0'"),
         ({"confidence": 1.0}, "confidence must"),
         ({"tolerate": 2}, "leaves no noise"),
         ({"nodes": ["p0"]}, "unknown field"),
@@ -487,8 +491,19 @@ def test_a_study_that_means_nothing_is_refused_by_name(asked: dict[str, Any], wo
         MODEL.compile(study_of(cards, **asked))
 
 
+@pytest.mark.guarantee
 def test_cards_that_do_not_fit_are_refused() -> None:
     cards, _ = world(2)
+    with pytest.raises(UsageError, match="declares no column of this model"):
+        MODEL.compile(study_of((msgspec.structs.replace(cards[0], columns=(), labels=("group",)), cards[1])))
+    gaps = tuple(msgspec.structs.replace(c, missing="absent") if c.name == "y" else c for c in cards[1].columns)
+    with pytest.raises(UsageError, match="must be a number that is never missing"):
+        MODEL.compile(study_of((cards[0], msgspec.structs.replace(cards[1], columns=gaps))))
+    with pytest.raises(UsageError, match="delta must be positive"):
+        design_of(msgspec.structs.replace(study_of(cards), delta=0.0), JointBudget(1.0))
+    with pytest.raises(UsageError, match="may not fit into the sum"):
+        design_of(study_of(cards), JointBudget(1e-13)).check_size()
+    assert Limits.of((2, 3), 0.0).columns == Limits.of((2, 3), 1e-9).columns
     fewer = msgspec.structs.replace(cards[1], rows=39)
     twice = msgspec.structs.replace(cards[0], columns=(*cards[0].columns, cards[1].columns[0]))
     for some, words in (((cards[0], fewer), "different numbers of rows"), ((twice, cards[1]), "declared by two parties")):

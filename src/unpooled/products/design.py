@@ -326,7 +326,7 @@ class ColumnsDesign(ABC):
         left_out = leaving_out(declared, {column.name for column in declared})
         layout = MomentsLayout(tuple(c for own in features for c in own), response, integer_grid(rows, 2))
         layout = replace(layout, left_out=left_out)
-        _check_columns(study, layout, holder)
+        _check_columns(study, holder)
         held = dict(zip((card.name for card in study.parties), asked, strict=True))
         layouts = parts_of(formula, held, response, holder, rows) if formula else ()
         if layouts:
@@ -593,8 +593,8 @@ def _check_gaps(study: Study, layout: MomentsLayout) -> None:
         raise UsageError(msg).at(column=layout.left_out[0].name)
 
 
-def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
-    """Refuse a name that two parties use, a party without a column, and a model without a feature."""
+def _check_columns(study: Study, holder: str) -> None:
+    """Refuse a name that two parties use, and a party without a column."""
     names = Counter(column.name for card in study.parties for column in card.columns)
     if twice := [name for name, count in names.items() if count > 1]:
         msg = f"the column {twice[0]!r} is declared by two parties: every column of a joint model has a name of its own"
@@ -602,5 +602,3 @@ def _check_columns(study: Study, layout: MomentsLayout, holder: str) -> None:
     if empty := [card.name for card in study.parties if not card.columns and card.name != holder]:
         msg = f"party {empty[0]!r} declares no column of this model"
         raise UsageError(msg)
-    if not layout.features:
-        raise UsageError("a model of joint moments needs at least one feature: declare one")
