@@ -147,12 +147,21 @@ def most_hidden(estimates: Estimates, printed: PrintedTerms, coded: CodedTerms, 
         and not any(_words(name) <= other for other in shown)
         and not places[name] <= out
     ]
-    return places[max(left, key=lambda name: lost[name])] if left else set()
+    if not left:
+        return set()
+    # With a term go the hidden ones of the same columns: the square of an age without its slope is a model of its own.
+    first = _columns(max(left, key=lambda name: lost[name]))
+    return set[int]().union(*(places[name] for name in left if _columns(name) & first))
 
 
 def _words(term: str) -> frozenset[str]:
     """Return the names that a term of a formula is made of, its functions among them."""
     return frozenset(re.findall(r"`[^`]+`|[^\W\d][\w.]*", term))
+
+
+def _columns(term: str) -> frozenset[str]:
+    """Return the names of the columns that a term is made of, without its functions."""
+    return frozenset(name for name, call in re.findall(r"(`[^`]+`|[^\W\d][\w.]*)(\(?)", term) if not call)
 
 
 @dataclass(frozen=True)
