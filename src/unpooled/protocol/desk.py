@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.privacy.exposure import release_costs
 from unpooled.privacy.ledger import Charge, ReleaseKey
-from unpooled.privacy.masks import derived
 from unpooled.privacy.mechanisms import Summand
 from unpooled.privacy.noise import Stream
 from unpooled.privacy.plan import AGGREGATION, Plan, Release, Study
@@ -206,6 +205,8 @@ class OpenDesk:
     def coins(self, *purpose: str | int) -> Stream:
         """Return the words by which a party rounds at random in this plan; no draw of noise has them, whose first part is a plan's hash."""
         party = self.party
+        from unpooled.privacy.masks import derived  # its arithmetic takes long to import
+
         return Stream(derived(party.keys_for(self.plan.study).root, "coins", self.plan.hash, party.name, *purpose))
 
     def seal_secret(self, node: str, key: str, purpose: bytes, context: tuple[bytes, ...]) -> Sealed:
