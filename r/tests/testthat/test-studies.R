@@ -63,7 +63,7 @@ test_that("a fit writes its study and runs it once all have approved", {
   expect_identical(formula(fit), stay ~ age * ward)
 
   next_one <- unpooled_study(sub("study", "next", world$study), world$parties)
-  expect_error(unpooled_lm(stay ~ age * ward, study = next_one, epsilon = 0.5, prior = list(lund = c(age = 0.05), spring = fit)), class = "unpooled_refused")
+  expect_error(unpooled_lm(stay ~ age * ward, study = next_one, epsilon = 0.1, prior = list(lund = c(age = 0.05), spring = fit)), class = "unpooled_refused")
   expect_match(paste(readLines(next_one$file), collapse = "\n"), "prior = [{ \"name\" = \"lund\"", fixed = TRUE)
   for (party in world$parties) unpooled_approve(next_one, party)
   expect_error(unpooled_run(next_one), "no line of it is printed in more than half of the studies", class = "unpooled_refused")
