@@ -53,10 +53,15 @@ def test_no_whole_program_breaks_a_promise_and_many_nearly_attain_one() -> None:
     assert {one.whole.name for one in released} >= set(wholes.PROGRAMS) - {"paid"}
 
 
+#: Effects in which people without an outcome count.
+UNSEEN = ("outcomes of an effect", "outcomes of a g-formula")
+
+
 def left_out(name: str, unit: str, adjacency: str, sites: int) -> wholes.Held:
     """A fit in which rows without a z are left out, as the person is in some of the changed populations."""
     rows = (2,) * sites if unit == "household" else (1,) * sites
-    trust, alone = "trusted" if sites > 1 else "distributed", "z" if unit == "attribute" else ""
+    trust = "trusted" if sites > 1 else "distributed"
+    alone = ("y" if name.startswith("outcomes") else "z") if unit == "attribute" else ""
     scene = Scene(3, unit=unit, adjacency=adjacency, sites=sites, rows=rows, trust=trust, alone=alone)
     return hold(
         wholes.WholeProgram(
@@ -65,7 +70,7 @@ def left_out(name: str, unit: str, adjacency: str, sites: int) -> wholes.Held:
     )
 
 
-@pytest.mark.parametrize("name", ["gaps", "gaps in moments", "gaps of classes", "gaps of an effect", "modelled gaps"])
+@pytest.mark.parametrize("name", ["gaps", "gaps in moments", "gaps of classes", "gaps of an effect", "modelled gaps", *UNSEEN])
 def test_rows_that_are_left_out_keep_every_promise(name: str) -> None:
     """Theorem B.20."""
     for unit, adjacency, sites in (

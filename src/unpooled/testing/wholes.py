@@ -230,6 +230,17 @@ def _with_gaps(atom: Atom, rule: str = "complete") -> Atom:
     return call
 
 
+def _unseen(estimator: str) -> Atom:
+    """Return the effect of people of whom those with the highest outcomes have none on record: they count all the same."""
+
+    def call(scene: Scene, frame: pl.DataFrame, **given: Any) -> Any:
+        bounds = api.Bounds(BOUNDS | {"y": Y}, missing={"y": "complete"})
+        held = frame.with_columns(y=pl.when(pl.col("y") < Y[1]).then(pl.col("y")))
+        return _effect(scene, held, bounds=bounds, estimator=estimator, max_passes=9, **given)
+
+    return call
+
+
 def _typically(atom: Atom) -> Atom:
     """Return the fit to columns whose values are declared to lie in the lower part of their range, where those of the person need not lie."""
 
@@ -256,6 +267,8 @@ ATOMS: dict[str, Atom] = {
     "gaps": _with_gaps(_regression("refinement", max_passes=4)),
     "gaps in moments": _with_gaps(_regression("moments")),
     "gaps of an effect": _with_gaps(_effect),
+    "outcomes of an effect": _unseen("aipw"),
+    "outcomes of a g-formula": _unseen("g-formula"),
     "typical": _typically(_regression("refinement", max_passes=4)),
     "typical of classes": _typically(_glm("logistic", method="newton")),
     "gaps of classes": _with_gaps(_glm("logistic", method="newton")),

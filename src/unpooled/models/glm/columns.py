@@ -175,7 +175,7 @@ class PullDesign(ColumnsDesign):
 
     @cached_property
     def rounds(self) -> tuple[JointRound, ...]:
-        """Return second moments, and then the rounds of pulls: without noise as many as convergence may take."""
+        """Return second moments, and then the rounds of pulls; without noise there are rounds until the fit converges, up to a most."""
         names = PULLS[:1] * self.pulls.rounds if self.exact else PULLS
         pulls = (JointRound(name, index if self.exact else 0, self.pulls) for index, name in enumerate(names))
         return (JointRound(JOINT, 0, self.shape), *pulls)
