@@ -70,7 +70,9 @@ def left_out(name: str, unit: str, adjacency: str, sites: int) -> wholes.Held:
     )
 
 
-@pytest.mark.parametrize("name", ["gaps", "gaps in moments", "gaps of classes", "gaps of an effect", "modelled gaps", *UNSEEN])
+@pytest.mark.parametrize(
+    "name", ["gaps", "gaps in moments", "gaps of classes", "gaps of an effect", "modelled gaps", *UNSEEN]
+)
 def test_rows_that_are_left_out_keep_every_promise(name: str) -> None:
     """Theorem B.20."""
     for unit, adjacency, sites in (

@@ -339,3 +339,45 @@ def test_a_part_that_takes_no_note_of_gaps_is_caught(monkeypatch: pytest.MonkeyP
 
 def _plain(column: Column) -> Column:
     return Column(column.name, column.low, column.high, column.categories)
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("estimand", ["ATE", "ATT"])
+def test_contributions_move_with_every_model_as_the_slopes_say(estimand: str) -> None:
+    """Theorem E.6, by differences: what an effect moves by when a coefficient of one of its three models does."""
+    asked = study({"estimator": "aipw", "estimand": estimand})
+    columns = tuple(
+        Column(c.name, c.low, c.high, c.categories, "complete" if c.name == "stay" else "refuse")
+        for c in asked.parties[0].columns
+    )
+    cards = tuple(Card(card.name, card.rows, columns) for card in asked.parties)
+    design = effects.compile_plan(Study("effects", cards, 1.0, 1e-6, derived=(), parameters=asked.parameters)).design
+    rng, data = np.random.default_rng(6), unseen(300)
+    table = Table({name: data[name] for name in ("age", "ward", "arm", "stay")} | {"left": np.zeros(300)})
+    numbers = np.concatenate(
+        [
+            [*(rng.normal() * (0.01 if "age" in one else 0.2) for one in own.names), 12.0 if name == "outcome" else 0.3]
+            for name, own in design.layouts.items()
+        ]
+    )
+
+    def total(at: np.ndarray) -> float:
+        models = effects.Models.of(design, tuple(at), 0)
+        return float(sum(rows.contributions().sum() for rows in effects.Rows.blocks(table, models)))
+
+    lifts = {name: np.eye(len(design.layouts[name].names) + 1) for name in design.layouts}
+    models = effects.Models.of(design, tuple(numbers), 0)
+    (rows,) = effects.Rows.blocks(table, models)
+    by = {"outcome": rows._by_outcome, "propensity": rows._by_propensity, "presence": rows._by_presence}
+    at = 0
+    for name, lift in lifts.items():
+        told = by[name](lift).sum(axis=0)
+        for k, one in enumerate(told.tolist()):
+            step = np.zeros(numbers.size)
+            step[at + k] = 1e-6
+            assert one == pytest.approx((total(numbers + step) - total(numbers - step)) / 2e-6, rel=1e-4, abs=1e-3), (
+                name,
+                k,
+            )
+        at += lift.shape[0]
+    assert at == numbers.size
