@@ -16,6 +16,7 @@ from unpooled.inference.coding import CodedTerm, CodedTerms
 from unpooled.inference.estimates import Estimates
 from unpooled.inference.printed_terms import TREATMENT, printed_terms
 from unpooled.inference.tables import most_hidden
+from unpooled.models.glm import fit as glm_fit
 
 N = 20_000
 RNG = np.random.default_rng(8)
@@ -67,6 +68,27 @@ def test_lines_of_a_logistic_table_are_those_of_the_model_without_what_is_hidden
         own = lines(found)[name]
         assert abs(own.estimate - truth[name].estimate) < 4 * own.privacy
     assert abs(lines(found)["x"].estimate - 0.75) > 4 * lines(found)["x"].std_error
+
+
+def test_the_step_without_a_column_starts_from_where_its_coefficient_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The score of the others there is g + H b to first order, and the step solves it."""
+    seen: list[tuple[Any, ...]] = []
+    real = glm_fit._without
+
+    def spy(fit: Any, out: list[int], released: Any, start: np.ndarray, *more: Any) -> Estimates:
+        found = real(fit, out, released, start, *more)
+        seen.append((out, released, start, np.linalg.solve(fit.back, np.array(found.estimate))))
+        return found
+
+    monkeypatch.setattr(glm_fit, "_without", spy)
+    fitted("logistic", bounds=Bounds({"x": (-4, 4), "crp": (0, 2000), "w": (-4, 4)}))
+    out, (score, gram, _), start, found = seen[-1]
+    assert out == [1]
+    assert abs(start[1]) > 0.05
+    kept = [0, 2, 3]
+    step = gram[np.ix_(kept, kept)] @ (found - start)[kept]
+    assert step == pytest.approx((score + gram[:, out] @ start[out])[kept], rel=1e-6, abs=1e-6 * float(np.abs(score).max()))
+    assert found[1] == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_table_without_anything_hidden_is_as_it_was() -> None:
