@@ -265,7 +265,7 @@ def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     study, tables = a_study(n, INF, swapped=swapped)
     plan, members, (at, _, fits) = MODEL.compile(study), people(study, tables), watched(monkeypatch)
     result = drive(MODEL, plan, in_process(members)).result
-    known, design, share = standards_of(plan.design, members, plan), plan.design, fits[-1].share
+    known, design, share = standards_of(plan.design, members, plan), plan.design, fits[-1].setting
     y = (tables["clinic"]["ill"] == "yes").astype(float)
     z = {
         "clinic": np.column_stack([*(tables["clinic"]["arm"] == arm for arm in ARMS), tables["clinic"]["age"] / 4]),
@@ -362,7 +362,7 @@ def test_typed_curvature_is_that_of_the_people_and_their_pull_is_nothing_at_the_
     rng = np.random.default_rng(2)
     rows = np.column_stack([rng.normal(size=(6000, 3)), np.full(6000, CONSTANT)])
     pulls, b = TypedPulls(rows, np.array([True, False, False]), 6000), np.array([0.8, -0.5, 0.2, -1.0])
-    share = pulls.best_share(b)
+    share = pulls.setting(b)
     bend, step = pulls.bend(b, share), 1e-5
     np.testing.assert_allclose(pulls.pull(b, share, b), 0, atol=1e-9)
     slope = (pulls.pull(b, share, b + step * np.eye(4)[1]) - pulls.pull(b, share, b)) / step
