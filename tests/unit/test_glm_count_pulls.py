@@ -153,7 +153,9 @@ def test_broken_on_purpose_a_liar_moves_it_farther() -> None:
 # --- a party's rows --------------------------------------------------------------------------------------------------------------
 
 
-def rows_of(name: str, columns: int = 3, *, holds: bool = False, more: Any = (0.2, 0.1, 3.0), slopes: Any = None) -> CountRows:
+def rows_of(
+    name: str, columns: int = 3, *, holds: bool = False, more: Any = (0.2, 0.1, 3.0), slopes: Any = None
+) -> CountRows:
     layout = MomentsLayout(tuple(Column(f"x{j}", -1.0, 1.0) for j in range(columns)), Column("y", 0.0, 1.0), 1 << 20)
     limit = 2 * STEPS
     part = RowPart("a", 2 if name == ANGLE else 2 * columns, STEPS**2 if name == ANGLE else limit**2, name)
@@ -236,7 +238,7 @@ def test_means_over_counts_are_sums_over_their_law(cut: float) -> None:
     for top in (1.0, 3.0):
         found, slope = least_of(m, top)
         np.testing.assert_allclose(found, (chances * np.minimum(Y, top)[:, None]).sum(axis=0), rtol=1e-9)
-        np.testing.assert_allclose(slope, (chances * (Y < top)[:, None]).sum(axis=0), rtol=1e-9)
+        np.testing.assert_allclose(slope, (chances * (top > Y)[:, None]).sum(axis=0), rtol=1e-9)
 
 
 def test_typed_curvature_is_that_of_the_people_and_their_pull_is_nothing_at_the_truth() -> None:
@@ -258,7 +260,7 @@ def test_typed_curvature_is_that_of_the_people_and_their_pull_is_nothing_at_the_
     first, second = typed._parts(b)
     pulls = np.array([pull(*given, setting) for given in zip(y.astype(float), first, second, strict=True)])
     assert np.mean(pulls**2) == pytest.approx(bend.square, rel=0.1)
-    there = b + [0.3, 0.2, -0.2, 0.3]
+    there = b + np.array([0.3, 0.2, -0.2, 0.3])
     slope = typed.slope(b, setting, there)
     moved = (typed.pull(b, setting, there + step * np.eye(4)[1]) - typed.pull(b, setting, there)) / step
     np.testing.assert_allclose(moved, slope[:, 1], rtol=1e-3, atol=1)

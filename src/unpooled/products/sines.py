@@ -105,7 +105,9 @@ class SineShape(ProductShape):
     @property
     def square(self) -> int:
         """Return R^2 in squared steps: the largest squared length of the columns of both parties, the constant included."""
-        return sum(part.square for part in self.parts if part.name == PRODUCTS) + (CONSTANT_STEPS * (self.steps // GRID)) ** 2
+        return (
+            sum(part.square for part in self.parts if part.name == PRODUCTS) + (CONSTANT_STEPS * (self.steps // GRID)) ** 2
+        )
 
     @property
     def most(self) -> int:

@@ -201,7 +201,8 @@ class PullFit:
         """
         nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
-        variance, gone = bend.weight**2 * self.variance[:-1, :-1], list(out)
+        size = len(self.b)
+        variance, gone = bend.weight**2 * self.variance[:size, :size], list(out)
         information[gone, :], information[:, gone] = 0.0, 0.0
         information[gone, gone] = np.sqrt(variance[gone, gone])  # no more than the noise hides
         return curvature(information, variance, np.zeros(len(self.b)), self.still), meat
@@ -279,9 +280,7 @@ class PullFit:
 # From the first releases to a fit that can ask for its rounds.
 
 
-def fit_of(
-    design: PullDesign, rates: tuple[float, float], standards: Mapping[str, Standard], values: Row
-) -> PullFit:
+def fit_of(design: PullDesign, rates: tuple[float, float], standards: Mapping[str, Standard], values: Row) -> PullFit:
     """Return the fit that begins from the mean response and its rate per exposure, means and deviations, and the noisy total of second moments."""
     shape, order = design.shape, _order(design)
     variance = shape.whole(np.square(design.deviations / GRID**2), 0.0)[np.ix_(order, order)]
@@ -358,6 +357,7 @@ def added_up(
 ) -> Row:
     """Return what the masked products of a round give, of numbers that are not rounded."""
     made = {
-        party: design.pull_rows(party, at).coded(tables[party], _of(standards, party)).astype(np.float64) for party in design.parties
+        party: design.pull_rows(party, at).coded(tables[party], _of(standards, party)).astype(np.float64)
+        for party in design.parties
     }
     return design.form.added(design.parties, design.holder, made)

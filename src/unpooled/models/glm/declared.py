@@ -581,7 +581,11 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     response: ResponseColumn
     family: Annotated[
         str,
-        says("The law of the response: of columns at two parties two declared classes, or counts.", choices=FAMILIES, shown=True),
+        says(
+            "The law of the response: of columns at two parties two declared classes, or counts.",
+            choices=FAMILIES,
+            shown=True,
+        ),
     ] = LOGISTIC
     exposure: Annotated[
         str,
@@ -594,7 +598,11 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     ] = ""
     offset: Annotated[
         str,
-        says("Of counts: a declared column of the party that has the response, which is added to the log mean.", column=True, study=True),
+        says(
+            "Of counts: a declared column of the party that has the response, which is added to the log mean.",
+            column=True,
+            study=True,
+        ),
     ] = ""
     formula: FormulaText = ""
     goal: GoalWord = Goal.AUTO
