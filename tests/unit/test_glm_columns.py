@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from commands import command as run_command
-from joint_members import people
+from joint_members import people, standards_of, watched
 from scipy.optimize import root
 from scipy.special import expit
 
@@ -79,33 +79,6 @@ def a_study(
         simulation_seed=3,
     )
     return study, {name: Table(values) for name, values in held.items()} | {"registry": NoRows()}
-
-
-def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[float, ...]], list[np.ndarray], list[PullFit]]:
-    """The coefficients and the opened totals of all rounds of the runs that follow, and the fits."""
-    at: list[tuple[float, ...]] = []
-    values: list[np.ndarray] = []
-    fits: list[PullFit] = []
-    real = PullFit.take
-
-    def spy(self: PullFit, total: np.ndarray, deviation: float) -> float:
-        at.append(self.at)
-        values.append(total.copy())
-        fits.append(self)
-        return real(self, total, deviation)
-
-    monkeypatch.setattr(PullFit, "take", spy)
-    return at, values, fits
-
-
-def standards_of(design: PullDesign, members: Any, plan: Any) -> dict[str, Standard]:
-    """The means and deviations that members released in a run."""
-    found = {}
-    for name in design.scaled:
-        keeper = members[name].keeper
-        context = type("C", (), {"plan": plan, "name": name, "kept": lambda _, n, k=keeper: k.kept(plan.hash, n)})()
-        found[name] = design.standard(context)
-    return found
 
 
 def pooled(design: PullDesign, members: Any, plan: Any, tables: Any, at: tuple[float, ...], number: int) -> list[int]:

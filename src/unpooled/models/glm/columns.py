@@ -161,7 +161,7 @@ class PullDesign(ColumnsDesign):
         are = "are" if what.endswith("s") else "is"
         return (
             f"target: a record counts by the parts of its {what} at either party: the same coefficients where the {what} {are} linear in the columns, else "
-            "those of the fit so weighted, which depend on who holds which column"
+            f"those of the fit so weighted, which depend on who holds which column{self.form.words.assumed and f'. {self.form.words.assumed}'}"
         )
 
     # --- limits, rounds, noise ---------------------------------------------------------------------------------------------

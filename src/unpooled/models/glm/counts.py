@@ -101,6 +101,8 @@ class CountForm(SplitForm):
         "mean count",
         "the rounds did not arrive at coefficients at which the pulls of the counts balance, so no line is printed: effects that are very "
         "large, or noise. Fewer columns, or the largest effects left out, would",
+        "counts are taken for Poisson's law given the columns: where they vary more, large counts weigh less than they should, and coefficients and "
+        "standard errors are too small",
     )
     more, shifts, parts = 3, True, 2
 

@@ -117,12 +117,13 @@ def at_random(rows: Floats, coins: Stream, first: int) -> Ints:
 
 
 class SplitWords(NamedTuple):
-    """How a family's fit is called: the fit, what is linear in the columns, what the base rate is of, and why a fit found no root."""
+    """How a family's fit is called: the fit, what is linear in the columns, what the base rate is of, why a fit found no root, and what else it assumes."""
 
     fit: str
     predictor: str
     rate: str
     rootless: str
+    assumed: str = ""
 
 
 class SplitForm(ABC):
