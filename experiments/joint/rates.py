@@ -4,7 +4,7 @@ The columns are those of ``odds.py``; counts are Poisson's with a log mean of de
 the clinic. Totals are exact with the planned noise (``imagined_pulls``); the row-split fit is ``PrivateGLM`` with a declared dispersion of 1 and the noise
 of one holder for all rows, who pays nothing for distributed noise.
 
-Three more tables: what chose where weights begin to fall and counts are cut (``count_end``, ``count_cut`` and ``count_top`` of ``glm_columns.toml``), from
+Two more tables: what chose where weights may begin to fall (``count_ends`` of ``glm_columns.toml``), from
 runs of their own; and what counts that vary more than Poisson's do to intervals.
 
 Run it as ``python -m experiments.joint.rates`` (40 runs a cell; ``--full``: 200). It goes on where it was stopped.
@@ -22,7 +22,7 @@ from experiments.common import run, write_table
 from experiments.joint.odds import DELTA, columns_of, declared
 
 from unpooled import Bounds, PrivateGLM
-from unpooled.models.glm import counts, typed_counts
+from unpooled.models.glm import typed_counts
 from unpooled.models.glm.columns import PullDesign
 from unpooled.models.glm.columns_fit import imagined_pulls
 from unpooled.models.glm.either import compile_plan
@@ -53,18 +53,8 @@ CHOOSING = (
     (8000, 8, 4.0, 2.0, "correlated", False),
     (30_000, 8, 1.5, 1.0, "mixed", False),
 )
-#: What was tried of (count_end, count_cut, count_top).
-TRIED = (
-    (1.0, 1.0, 1.0),
-    (1.0, 0.0, 1.0),
-    (0.5, 0.0, 1.0),
-    (0.5, 1.0, 1.0),
-    (0.0, 1.0, 1.0),
-    (1.5, 1.0, 1.0),
-    (1.0, 2.0, 1.0),
-    (1.0, 1.0, 0.0),
-    (1.0, 1.0, 3.0),
-)
+#: What was tried of count_ends.
+TRIED = ((-0.5, 0.0, 0.5, 1.0, 1.5), (0.5,), (0.0,), (1.0,), (0.0, 1.0), (-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0, 1.5, 2.0))
 #: Counts that vary more than Poisson's, of variance m + k m^2.
 SPREAD = tuple((20_000, 8, mean, 3.0, "plain", False, k) for mean in (0.3, 2.0) for k in (0.0, 0.1, 0.3, 0.8))
 DEVIATION, ROWS_TOO = 0.6, 10
@@ -166,14 +156,13 @@ def cell(n: int, d: int, mean: float, epsilon: float, kind: str, exposed: bool, 
 def of_choices(runs: int) -> None:
     """Write the table of what was tried, on studies of their own."""
     lines = []
-    for end, cut, top in TRIED:
-        typed = typed_counts._TUNED.but(count_end=end, count_cut=cut)  # noqa: SLF001 - what was tried
-        own = counts._TUNED.but(count_top=top)  # noqa: SLF001
-        line = [f"{end:g}, {cut:g}, {top:g}"]
+    for ends in TRIED:
+        typed = typed_counts._TUNED.but(count_ends=ends)  # noqa: SLF001 - what was tried
+        line = [", ".join(f"{end:g}" for end in ends)]
         for one in CHOOSING:
-            with mock.patch.object(typed_counts, "_TUNED", typed), mock.patch.object(counts, "_TUNED", own):
+            with mock.patch.object(typed_counts, "_TUNED", typed):
                 found = [
-                    kept(["rates tried", *one, end, cut, top, seed], lambda o=one, s=seed: played(*o, 0.0, s, 30_000))
+                    kept(["rates tried", *one, *ends, seed], lambda o=one, s=seed: played(*o, 0.0, s, 30_000))
                     for seed in range(runs)
                 ]
             z, pooled = (np.array([value for run in found for value in run[name]]) for name in ("z", "pooled"))
@@ -182,9 +171,9 @@ def of_choices(runs: int) -> None:
         print(line, flush=True)
     write_table(
         "joint/rates_choices",
-        "Standard errors over those of pooled rows, and coverage, by where weights begin to fall and counts are cut",
+        "Standard errors over those of pooled rows, and coverage, by where weights may begin to fall",
         [
-            "count_end, count_cut, count_top",
+            "count_ends",
             *(f"{n}, {d}, {m:g}, {e:g}, {kind}{', exposure' * x}" for n, d, m, e, kind, x in CHOOSING),
         ],
         lines,

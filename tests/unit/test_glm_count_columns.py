@@ -198,7 +198,7 @@ def test_a_liar_whose_vector_is_too_long_is_found(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("wild", [math.nan, math.inf, 2.0**41])
 def test_wild_numbers_of_a_round_are_refused(wild: float, monkeypatch: pytest.MonkeyPatch) -> None:
     study, tables = a_study(20)
-    monkeypatch.setattr(PullFit, "at", property(lambda self: (0.0,) * (self.design.columns + 4) + (wild,)))
+    monkeypatch.setattr(PullFit, "at", property(lambda self: (0.0,) * (self.design.columns + 5) + (wild,)))
     with pytest.raises((ProtocolError, UsageError, PlanMismatch)):
         drive(MODEL, MODEL.compile(study), in_process(people(study, tables)))
 
@@ -238,6 +238,7 @@ def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     known, design, weights = standards_of(plan.design, members, plan), plan.design, fits[-1].setting
     y, z = tables["clinic"]["falls"], columns_of(tables, known)
     offset = np.log(tables["clinic"]["days"]) + tables["clinic"]["known"] if shifted else np.zeros(n)
+    assert not weights.stretched
     assert (y > weights.cut).any()
     limits = dict(zip(design.parties, (limit / 1024 for limit in design.limits.columns), strict=True))
     short = {
@@ -271,7 +272,7 @@ def test_without_noise_and_with_cuts_beyond_all_data_it_is_the_likelihoods_own(m
     clinic, registry = world(n, level=1.6, strength=0.4)
     tables["clinic"] = Table({name: clinic[name] for name in ("arm", "age", "falls")})
     y = tables["clinic"]["falls"]
-    monkeypatch.setattr(TypedCounts, "setting", lambda self, b: CountWeights(2.05, 0.65, 18.0))
+    monkeypatch.setattr(TypedCounts, "setting", lambda self, b: CountWeights(2.05, 0.65, 18.0, stretched=False))
     plan, members = MODEL.compile(study), people(study, tables)
     result = drive(MODEL, plan, in_process(members)).result
     levels = [clinic["arm"] == "low", clinic["arm"] == "high", clinic["age"], registry["marker"], registry["blood"] == "b"]
@@ -294,7 +295,7 @@ def test_what_outlooks_add_up_is_what_masked_products_give_but_for_rounding() ->
     members = people(study, tables)
     drive(MODEL, plan, in_process(members))
     known, design = standards_of(plan.design, members, plan), plan.design
-    at = (*np.random.default_rng(2).normal(size=design.columns).tolist(), 0.2, 0.0, 0.3, 0.1, 3.0)
+    at = (*np.random.default_rng(2).normal(size=design.columns).tolist(), 0.2, 0.0, 0.3, 0.1, 3.0, 1.0)
     real = added_up(design, tables, known, at)
     whole = np.array(pooled(design, members, plan, tables, at, 1), dtype=float)
     # Of 400 people, each with four roundings of at most a step of numbers up to STEPS times the limit.

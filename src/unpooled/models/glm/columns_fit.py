@@ -14,6 +14,7 @@ from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
 from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
 from unpooled.models.glm.result import GlmResult, coefficients_of
+from unpooled.models.glm.split_rows import TypedTable
 from unpooled.models.glm.typed import levels_of, typed_rows
 from unpooled.products.conversation import joint_total
 from unpooled.products.moments import begun, constants, standards_of
@@ -115,7 +116,9 @@ class PullFit:
             rows = typed_rows(covariance, middle, width, levels)
             offset = np.zeros(len(rows))
         rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
-        return design.form.typed(rows, self._held, n, offset, design.family)
+        deviations = np.array([float(design.noise(one.name)[0]) for one in design.rounds[1:]])
+        noise = 0.0 if design.exact else float(1 / np.sqrt((1 / deviations**2).sum()))
+        return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise)
 
     @property
     def _held(self) -> NDArray[np.bool_]:

@@ -1,8 +1,8 @@
 """The pull of counts as a product of numbers of two parties: two numbers of each, what they multiply, and how far a person moves it.
 
-With u = u_a + u_b, h = h_a h_b for h_k = min(1, e^(t_k - u_k)) and f(y) = min(1, q/y), the pull h (y f(y) - e^u f(y + 1)) has the mean 0 at the truth for
+With u = u_a + u_b, weights h_a and h_b of the two parts and f(y) = min(1, q/y), the pull h_a h_b (y f(y) - e^u f(y + 1)) has the mean 0 at the truth for
 counts of Poisson's law, every row and every q (Theorem G.17). It is q/g times the product of two vectors of two numbers, one of each party, neither
-longer than 1, with g^2 = 1 - M/(4 q) and M = e^(t_a + t_b). So what is masked, proven and released is what a round of sines is made of.
+longer than 1, with g^2 = 1 - r/4, r = e^(t_a + t_b)/q, and weights that fall where u_a is above t_a, and u_b above t_b.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.families.poisson import Poisson
 from unpooled.models.glm.split_rows import STEPS, RoundRows, SplitForm, SplitWords, at_random
-from unpooled.models.glm.typed_counts import TypedCounts
+from unpooled.models.glm.typed_counts import TypedCounts, after
 from unpooled.products.rows import shortened, within
 from unpooled.products.sines import ANGLE, SineShape
-from unpooled.schedules import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from unpooled.families import RowFamily
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
+    from unpooled.models.glm.split_rows import TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.products.sums import RowPart
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-_TUNED = table("glm_columns")
 #: Steps of a vector of length 1: rounding two numbers up makes it no longer than ``STEPS``.
 LENGTH = STEPS - 2
 
@@ -46,7 +46,7 @@ class CountShape(SineShape):
 
     @property
     def settings(self) -> int:
-        """Return the number of coefficients, constants of both parties, and further numbers: both ends of full weight, and the cut of counts."""
+        """Return the number of coefficients, constants of both parties, and further numbers: both ends of full weight, the cut of counts, and whether vectors are stretched."""
         return self.size + 1 + CountForm.more
 
 
@@ -58,32 +58,37 @@ class CountNumbers(NamedTuple):
 
 
 def of_counts(u: Floats, y: Floats, end: float, cut: float, ratio: float) -> CountNumbers:
-    """Return the numbers of the holder of counts, of length 1 at most: with x = h y f(y)/q and v = h e^(u - t) f(y + 1), x - k v/2 and sqrt(k) g v."""
+    """Return the numbers of the holder of counts, of length 1 at most: with x = h y f(y)/q and v = h e^(u - t) f(y + 1), x - r v/2 and sqrt(r) g v."""
     x = np.exp(np.minimum(end - u, 0.0)) * np.minimum(y / cut, 1.0)
-    v = np.exp(np.minimum(u - end, 0.0)) * np.minimum(cut / (y + 1), 1.0)
+    v = np.exp(np.minimum(u - end, 0.0)) * after(y, cut)
     return CountNumbers(x - ratio / 2 * v, math.sqrt(ratio * (1 - ratio / 4)) * v)
 
 
-def of_others(u: Floats, end: float, ratio: float) -> CountNumbers:
-    """Return the numbers of the other party, of length 1 at most: with x = h and v = h e^(u - t), g x and sqrt(k) (x/2 - v)."""
+def of_others(u: Floats, end: float, ratio: float, *, stretched: bool = True) -> CountNumbers:
+    """Return the numbers of the other party, of length 1 at most: with x = h and v = h e^(u - t), g x and sqrt(r) (x/2 - v); stretched, of length 1."""
     x, v = np.exp(np.minimum(end - u, 0.0)), np.exp(np.minimum(u - end, 0.0))
-    return CountNumbers(math.sqrt(1 - ratio / 4) * x, math.sqrt(ratio) * (x / 2 - v))
+    first, second = math.sqrt(1 - ratio / 4) * x, math.sqrt(ratio) * (x / 2 - v)
+    length = np.hypot(first, second) if stretched else np.ones_like(u)
+    return CountNumbers(first / length, second / length)
 
 
 @dataclass(frozen=True)
 class CountRows(RoundRows):
     """A party's two parts of every row in one round: its two numbers, and both times its row."""
 
-    #: Where the party's weight begins to fall, the cut of counts, and M as a part of it. Any numbers give vectors that are short.
+    #: Where the party's weight begins to fall, the cut of counts, M as a part of it, and whether vectors are stretched. Any numbers give short vectors.
     end: float
     cut: float
     ratio: float
+    stretched: bool
 
     def made(self, z: Floats, y: Floats, offset: Floats | float = 0.0) -> Floats:
         """Return (numbers, rows times numbers) in steps before they are rounded, in the order that products of sines have."""
         u, limit = self.predictor(z) + offset, self.columns - math.sqrt(2 * z.shape[1])
-        found = of_counts(u, y, self.end, self.cut, self.ratio) if self.holds else of_others(u, self.end, self.ratio)
-        sine, cosine = found if self.holds else found[::-1]
+        if self.holds:
+            sine, cosine = of_counts(u, y, self.end, self.cut, self.ratio)
+        else:
+            cosine, sine = of_others(u, self.end, self.ratio, stretched=self.stretched)
         short = shortened(z * LENGTH, limit) if z.shape[1] else z
         return np.column_stack([cosine * LENGTH, sine * LENGTH, short * sine[:, None], short * cosine[:, None]])
 
@@ -104,7 +109,7 @@ class CountForm(SplitForm):
         "counts are taken for Poisson's law given the columns: where they vary more, large counts weigh less than they should, and coefficients and "
         "standard errors are too small",
     )
-    more, shifts, parts = 3, True, 2
+    more, shifts, parts = 4, True, 2
 
     def check(self, response: Column) -> None:
         """Refuse a response that is no declared range of counts from 0 on, or may be missing."""
@@ -130,11 +135,11 @@ class CountForm(SplitForm):
         place: int,
         more: Sequence[float],
     ) -> CountRows:
-        """Return the coding of a party's rows; ``more``: both parties' ends of full weight in the study's order, and the cut of counts."""
-        *ends, cut = more
+        """Return the coding of a party's rows; ``more``: both parties' ends of full weight in the study's order, the cut of counts, and whether vectors are stretched."""
+        *ends, cut, stretched = more
         cut = max(cut, 1.0)
         ratio = min(math.exp(min(sum(ends), math.log(cut))) / cut, 1.0)
-        return CountRows(*about, *coefficients, ends[place], cut, ratio)
+        return CountRows(*about, *coefficients, ends[place], cut, ratio, stretched > 0)
 
     def coin(self, part: RowPart, *, holds: bool) -> str:  # noqa: ARG002 - every part has its own
         """Return the part's name."""
@@ -142,11 +147,11 @@ class CountForm(SplitForm):
 
     def top(self, mean: float) -> float:
         """Return twice the mean and some deviations, at least 1."""
-        return max(1.0, math.ceil(2 * mean + _TUNED.count_top * math.sqrt(2 * mean)))
+        return max(1.0, math.ceil(2 * mean + math.sqrt(2 * mean)))
 
-    def typed(self, rows: Floats, held: NDArray[np.bool_], people: int, offset: Floats, family: Poisson) -> TypedCounts:  # type: ignore[override]
+    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedCounts:
         """Return typed rows with counts."""
-        return TypedCounts(rows, held, people, offset, family.high)
+        return TypedCounts(*rows, family.high, noise)
 
     def added(self, parties: Sequence[str], holder: str, made: Mapping[str, Floats]) -> Floats:
         """Return what the products of a round add up to, of rows as they are made before they are rounded."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from unpooled.families import RowFamily
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
+    from unpooled.models.glm.split_rows import TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.unit import Adjacency
@@ -239,9 +240,9 @@ class ClassForm(SplitForm):
         """Return 1: classes are not cut."""
         return 1.0
 
-    def typed(self, rows: Floats, held: NDArray[np.bool_], people: int, offset: Floats, family: RowFamily) -> TypedPulls:  # noqa: ARG002 - nor is there an offset
+    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedPulls:  # noqa: ARG002 - whatever the noise
         """Return typed rows with classes."""
-        return TypedPulls(rows, held, people)
+        return TypedPulls(rows.rows, rows.held, rows.people)
 
     def added(self, parties: Sequence[str], holder: str, made: Mapping[str, Floats]) -> Floats:
         """Return twice the score of all columns, and the sum of twice the pulls."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unpooled.linear.layout import MomentsLayout
     from unpooled.linear.standard import Standard
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.typed import TypedPulls
+    from unpooled.models.glm.typed import TypedRows
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.table import Table
@@ -126,6 +126,15 @@ class SplitWords(NamedTuple):
     assumed: str = ""
 
 
+class TypedTable(NamedTuple):
+    """Typed rows with the constant last, which columns the holder of the response has, the number of people, and the offset of every row."""
+
+    rows: Floats
+    held: NDArray[np.bool_]
+    people: int
+    offset: Floats
+
+
 class SplitForm(ABC):
     """A family that has a pull which is a product of numbers of two parties."""
 
@@ -168,8 +177,8 @@ class SplitForm(ABC):
         """Return where responses are cut in second moments, when their mean is this one."""
 
     @abstractmethod
-    def typed(self, rows: Floats, held: NDArray[np.bool_], people: int, offset: Floats, family: RowFamily) -> TypedPulls:
-        """Return typed rows on which pulls of this family are expected."""
+    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedRows[Any]:
+        """Return typed rows on which pulls of this family are expected; ``noise`` is that of a released product, in all rounds together."""
 
     @abstractmethod
     def added(self, parties: Sequence[str], holder: str, made: Mapping[str, Floats]) -> Floats:
