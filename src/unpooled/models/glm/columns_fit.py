@@ -219,11 +219,13 @@ class PullFit:
             for k, told in enumerate(self.rounds)
             if k == len(self.rounds) - 1 or (not self.design.exact and self._length(self.b - told.at) < _TUNED.settled)
         ]
-        weights = np.array([1 / told.noise**2 if told.noise else 1.0 for told in settled])
+        alike = np.array([self.typed.alike(b, self.setting, told.setting) for told in settled])
+        noises = alike * [told.noise for told in settled]
+        weights = np.array([1 / one**2 if one else 1.0 for one in noises.tolist()])
         weights /= weights.sum()
         left = [told.score - self.typed.pull(told.at, told.setting, b) for told in settled]
-        step = np.zeros(len(b)) if self.design.exact else known.inverse @ (weights @ np.array(left))
-        noise = math.sqrt(float(np.square(weights * [told.noise for told in settled]).sum()))
+        step = np.zeros(len(b)) if self.design.exact else known.inverse @ ((weights * alike) @ np.array(left))
+        noise = math.sqrt(float(np.square(weights * noises).sum()))
         way = weights @ np.array([b + step - told.at for told in settled])
         met = self.shape.met(way, known.variance, np.full(len(b), noise**2))
         alone = known.inverse @ meat @ known.inverse

@@ -150,6 +150,10 @@ class TypedRows(ABC, Generic[Setting]):
     def unit(self, setting: Setting) -> float:
         """Return the pull for each squared step of a released product."""
 
+    def alike(self, b: Row, setting: Setting, other: Setting) -> float:  # noqa: ARG002 - of pulls whose weights hardly differ
+        """Return by what a score with the other setting is multiplied to bend as much as one with the first."""
+        return 1.0
+
     @abstractmethod
     def bend(self, b: Row, setting: Setting) -> TypedBend:
         """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""

@@ -169,6 +169,10 @@ class TypedCounts(TypedRows[CountWeights]):
         """Return the pull for each squared step of a released product."""
         return setting.unit
 
+    def alike(self, b: Row, setting: CountWeights, other: CountWeights) -> float:
+        """Return the ratio of mean curvatures: another cut is another unit of pulls."""
+        return 1.0 if other == setting else self.bend(b, setting).weight / self.bend(b, other).weight
+
     def bend(self, b: Row, setting: CountWeights) -> TypedBend:
         """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
         m, h = self.means(b), setting.of(*self._parts(b))
