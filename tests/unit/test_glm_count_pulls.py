@@ -268,6 +268,16 @@ def test_typed_curvature_is_that_of_the_people_and_their_pull_is_nothing_at_the_
     np.testing.assert_allclose(moved, slope[:, 1], rtol=1e-3, atol=1)
 
 
+def test_scores_of_two_cuts_are_brought_to_one_unit() -> None:
+    rows = np.column_stack([np.random.default_rng(1).normal(size=(6000, 2)), np.full(6000, CONSTANT)])
+    typed, b = TypedCounts(rows, np.array([True, False]), 6000, np.zeros(6000), 60.0), np.array([0.2, 0.2, 1.0])
+    one, other = CountWeights(0.9, 0.3, 4.0), CountWeights(0.3, 0.0, 1.5)
+    assert typed.alike(b, one, one) == 1
+    bends = [typed.alike(b, one, weights) * typed.bend(b, weights).curvature for weights in (one, other)]
+    np.testing.assert_allclose(bends[0][:2, :2], bends[1][:2, :2], rtol=0.12, atol=150)
+    assert typed.alike(b, one, other) > 1.2
+
+
 def test_where_noise_is_large_weights_fall_sooner() -> None:
     """What a setting trades: the bound of a pull against the errors of the sample."""
     rows = np.column_stack([np.random.default_rng(1).normal(size=(6000, 2)), np.full(6000, CONSTANT)])

@@ -22,7 +22,8 @@ from unpooled.models.glm.declared import SplitParameters, check_split, named_col
 from unpooled.models.glm.families import LOGISTIC, POISSON
 from unpooled.models.glm.pulls import ClassForm
 from unpooled.models.glm.rows import BaseRate, Responses
-from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows, SplitForm
+from unpooled.models.glm.split_forms import SplitForm
+from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows
 from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector
@@ -161,7 +162,7 @@ class PullDesign(ColumnsDesign):
         are = "are" if what.endswith("s") else "is"
         return (
             f"target: a record counts by the parts of its {what} at either party: the same coefficients where the {what} {are} linear in the columns, else "
-            f"those of the fit so weighted, which depend on who holds which column{self.form.words.assumed and f'. {self.form.words.assumed}'}"
+            f"those of the fit so weighted, which depend on who holds which column{self.form.words.assumed}"
         )
 
     # --- limits, rounds, noise ---------------------------------------------------------------------------------------------

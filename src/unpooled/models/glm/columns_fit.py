@@ -14,7 +14,7 @@ from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
 from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
 from unpooled.models.glm.result import GlmResult, coefficients_of
-from unpooled.models.glm.split_rows import TypedTable
+from unpooled.models.glm.split_forms import TypedTable
 from unpooled.models.glm.typed import levels_of, typed_rows
 from unpooled.products.conversation import joint_total
 from unpooled.products.moments import begun, constants, standards_of

@@ -15,7 +15,8 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.families.poisson import Poisson
-from unpooled.models.glm.split_rows import STEPS, RoundRows, SplitForm, SplitWords, at_random
+from unpooled.models.glm.split_forms import SplitForm, SplitWords
+from unpooled.models.glm.split_rows import STEPS, RoundRows, at_random
 from unpooled.models.glm.typed_counts import TypedCounts, after
 from unpooled.products.rows import shortened, within
 from unpooled.products.sines import ANGLE, SineShape
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from unpooled.families import RowFamily
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.split_rows import TypedTable
+    from unpooled.models.glm.split_forms import TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.products.sums import RowPart
@@ -106,10 +107,9 @@ class CountForm(SplitForm):
         "mean count",
         "the rounds did not arrive at coefficients at which the pulls of the counts balance, so no line is printed: effects that are very "
         "large, or noise. Fewer columns, or the largest effects left out, would",
-        "counts are taken for Poisson's law given the columns: where they vary more, large counts weigh less than they should, and coefficients and "
-        "standard errors are too small",
+        "; counts are taken for Poisson's law given the columns: where they vary more, coefficients are drawn to 0 and standard errors too small",
     )
-    more, shifts, parts = 4, True, 2
+    more = 4
 
     def check(self, response: Column) -> None:
         """Refuse a response that is no declared range of counts from 0 on, or may be missing."""

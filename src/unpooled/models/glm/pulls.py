@@ -17,7 +17,8 @@ import numpy as np
 from unpooled.errors import UsageError
 from unpooled.families.logistic import Logistic
 from unpooled.kernels import field as field_arithmetic
-from unpooled.models.glm.split_rows import STEPS, RoundRows, SplitForm, SplitWords, at_random
+from unpooled.models.glm.split_forms import SplitForm, SplitWords
+from unpooled.models.glm.split_rows import STEPS, RoundRows, at_random
 from unpooled.models.glm.typed import TypedPulls
 from unpooled.privacy.mechanisms import Block
 from unpooled.privacy.sensitivity import clipped_products
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from unpooled.families import RowFamily
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.split_rows import TypedTable
+    from unpooled.models.glm.split_forms import TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.unit import Adjacency
@@ -201,7 +202,6 @@ class ClassForm(SplitForm):
         "the rounds did not arrive at coefficients at which the pulls of both classes balance, so no line is printed: classes that "
         "some columns part, or noise. Fewer columns, or the largest effects left out, would",
     )
-    parts = 4
 
     def check(self, response: Column) -> None:
         """Refuse a response that has not two classes, or may be missing."""
