@@ -385,6 +385,7 @@ def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
     assert np.abs(probabilities(scores, 0.2) - wrong / wrong.sum()).max() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: float) -> None:
     """Theorem F.14."""
@@ -642,6 +643,7 @@ def wide_law(scale: float, step: int, fine: float) -> tuple[np.ndarray, np.ndarr
     return integers, law / law.sum()
 
 
+@pytest.mark.slow_for("16")
 @pytest.mark.parametrize("step", [2, 4, 16])
 def test_noise_of_two_parts_has_the_law_of_one_discrete_gaussian(step: int) -> None:
     integers, law = wide_law(25.0 * step, step, 3.0 * step)

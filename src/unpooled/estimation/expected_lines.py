@@ -91,8 +91,7 @@ class PlayedTables:
         """Keep the errors of the lines of a played study."""
         if not self.wanted:
             return
-        lines = None if tables is None else {line.term: line.std_error for line in tables.summary().terms}
-        self.found[epsilon][number] = lines
+        self.found[epsilon][number] = None if tables is None else tables.errors()
 
     def missing(self, epsilon: float, runs: int = RUNS) -> list[tuple[float, int]]:
         """Return what is not yet played of so many studies, with noise and without; nothing where the method makes no table."""
