@@ -118,8 +118,9 @@ def _line(name: str, played: dict[int, dict[str, float]], exact: dict[int, dict[
     errors = np.array([played[number].get(name, math.nan) for number in numbers])
     there = np.isfinite(errors)
     middle = float(np.median(errors[there])) if there.any() else math.nan
-    beside = float(np.median(free[there])) if there.any() else float(np.median(free))
-    return ExpectedLine(name, middle, beside, float(there.mean()), float((there & (errors <= NARROW * free)).mean()))
+    return ExpectedLine(
+        name, middle, float(np.median(free)), float(there.mean()), float((there & (errors <= NARROW * free)).mean())
+    )
 
 
 def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:
