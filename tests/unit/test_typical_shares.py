@@ -15,7 +15,7 @@ from unpooled.errors import UsageError
 from unpooled.estimation.outlook import glance, made_up_features
 from unpooled.models import load
 from unpooled.privacy.bounds import Bounds, Column
-from unpooled.privacy.plan import Card, Study
+from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.study.made_up import Truth, made_up
 from unpooled.study.sniff import declaration
 
@@ -121,3 +121,22 @@ def test_a_fit_is_the_same_with_them() -> None:
         )
     assert fits[0].coef_.tolist() == fits[1].coef_.tolist()
     assert plans[0].releases == plans[1].releases
+
+
+@pytest.mark.parametrize("how", ["linear", "logistic", "columns"])
+def test_a_plan_says_which_typical_column_is_crowded_at_an_end_of_its_range(how: str) -> None:
+    crp, age = Column("crp", 0.0, 500.0, typical=(12.0, 8.0)), Column("age", 0.0, 120.0, typical=(60.0, 15.0))
+    response = Column("y", categories=("no", "yes")) if how == "logistic" else Column("y", -4.0, 4.0)
+    cards: tuple[Card, ...] = (Card("p", 4000, (crp, age, response)),)
+    helpers: tuple[HelperCard, ...] = ()
+    parameters: dict[str, Any] = {"response": "y"}
+    if how == "logistic":
+        parameters["family"] = "logistic"
+    if how == "columns":
+        cards, helpers = (Card("p", 4000, (age, response)), Card("q", 4000, (crp,))), (HelperCard("h"),)
+        parameters |= {"split": "columns", "method": "moments"}
+    model = "glm" if how == "logistic" else "bayes"
+    plan = load(model).compile(Study(model, cards, 2.0, 1e-6, parameters=parameters, derived=(), helpers=helpers))
+    (said,) = (note for note in plan.notes if "near the lower end" in note)
+    assert said.startswith("crp: its declared range of 0 to 500 is 62.5 of its deviations wide")
+    assert "log1p(crp)" in said
