@@ -463,7 +463,7 @@ class ColumnsDesign(ABC):
         return replace(found[party], share=share)
 
     def constants_release(self, party: str) -> GaussianRelease:
-        """Return the release of a party's sums: central noise, in one budget with the distributed noise of the joint sums (zero-concentrated privacy)."""
+        """Return the release of a party's sums: central noise, in one budget with the distributed noise of the joint sums (Theorem F.29)."""
         vector = self.constants(party)
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
