@@ -308,6 +308,7 @@ def test_words_may_change_and_anything_else_needs_a_new_version(tmp_path: Path) 
     assert file.read_bytes() == document("new")
 
 
+@pytest.mark.slow
 def test_the_module_writes_the_files(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "unpooled.cli.schemas", "--write", "--folder", str(tmp_path / "there")]
     subprocess.run(words, check=True, capture_output=True)

@@ -89,6 +89,7 @@ def wrong(text: str, said: dict[str, Any]) -> list[str]:
     return bad
 
 
+@pytest.mark.slow_for("docs/papers/stacking.md")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page not in GENERATED], ids=lambda page: str(page.relative_to(plain.ROOT))
 )

@@ -216,6 +216,7 @@ def test_a_party_file_names_a_cluster_over_tls_and_answers(cluster: Cluster, tmp
         DaskEngine(EngineSection("dask", told["scheduler"].replace("tls", "tcp"), patience=1.0), "one", tmp_path)
 
 
+@pytest.mark.slow
 def test_results_stay_inside_the_party_s_folder(cluster: Cluster) -> None:
     places = cluster.engine._client.run(lambda dask_worker: (dask_worker.local_directory, type(dask_worker.data).__name__))
     for place, kept in places.values():

@@ -500,6 +500,7 @@ def asked_for(expected: float, model: str = "bayes", **parameters: Any) -> Study
     return Study(model, (Card("p", 5000, columns),), 1.0, 1e-5, derived=(), parameters=own | parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_plan_and_outlook_say_what_gaps_cost(model: str) -> None:
     plan = load(model).compile(asked_for(0.0, model))

@@ -110,8 +110,8 @@ def made_up_features(
     rows = standard_columns(count, len(features), correlation, shape, rng)
     columns: dict[str, Any] = {}
     for column, values in zip(features, rows.T, strict=True):
-        if column.categories is not None:  # equally many of each, with effects of their own order
-            places = np.searchsorted(np.quantile(values, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), values)
+        if column.categories is not None:  # with effects of their own order
+            places = np.searchsorted(np.quantile(values, np.minimum(np.cumsum(column.shares)[:-1], 1.0)), values)
             columns[column.name] = np.array(column.categories, dtype=object)[places]
             values[:] = (places - places.mean()) / max(places.std(), 1e-9)
         else:
@@ -123,7 +123,10 @@ def made_up_features(
 
 def usually(column: Column, ranges: float) -> tuple[float, float]:
     """Return the centre and deviation of a made-up column: the typical ones, else half its range is this number of deviations."""
-    return column.typical or (column.centre, column.half_width / ranges)
+    if column.typical is None:
+        return column.centre, column.half_width / ranges
+    centre, deviation = column.typical
+    return centre, deviation
 
 
 def in_range(column: Column, values: Matrix, ranges: float) -> Matrix:

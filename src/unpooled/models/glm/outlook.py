@@ -159,6 +159,8 @@ def _classes(
     u *= signal * math.sqrt((classes - 1) / classes / 2) / max(float(u.std()), 1e-9)
     rate = min(rate, 1 / classes)
     asked = np.append(rate, np.full(classes - 1, (1 - rate) / (classes - 1)))
+    if design.responses.response.typical is not None:
+        asked = np.array(design.responses.response.shares)
     constants = np.log(asked)
     for _ in range(_RATES_FOUND):
         step = np.log(asked / family.mean(u[:_RATES_FROM] + constants).mean(axis=0))
@@ -231,6 +233,9 @@ def outlook(
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
     if rate is None and isinstance(design.family, Hazards):
         rate = _EVENTS
+    response = design.responses.response
+    if rate is None and design.family.classes and response.typical is not None:
+        rate = response.shares[-1]
     rate = _RATES[design.family.classes] if rate is None else rate
     check_range("signal", signal, 0.0, 10.0)
     check_range("rate", rate, 1e-6, 0.999)
