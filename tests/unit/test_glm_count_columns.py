@@ -532,6 +532,8 @@ def test_two_parties_and_a_helper_plan_run_and_read(tmp_path: Path, monkeypatch:
     plan = command("plan", "study.toml")
     for words in ("pulls-1", "Poisson regression of 8 columns", "NOT against helper together with a party"):
         assert words in plan
+    for name in ("clinic", "registry", "helper"):
+        assert command("party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
     table = command("run", "study.toml", *PARTIES, "--out", "out")
     for term in ("arm: low - placebo", "marker", "blood: b - a", "columns of clinic, registry"):
         assert term in table
