@@ -398,8 +398,8 @@ def _fit_of(design: PullDesign, tables: Any) -> PullFit:
     ("asked", "match"),
     [
         (
-            {"family": "poisson"},
-            'of columns at two parties there is the family "logistic", not \'poisson\'.*model = "bayes"',
+            {"family": "gamma"},
+            'of columns at two parties there are the families "logistic" and "poisson", not \'gamma\'.*model = "bayes"',
         ),
         ({"split": "rows"}, "split"),
         ({"confidence": 2.0}, "confidence must lie"),
@@ -588,10 +588,12 @@ def test_a_family_without_products_and_what_a_fit_takes_of_rows_are_refused() ->
     frame, y = _frame(100)
     with pytest.raises(UsageError, match="sites goes with rows that are split"):
         _model(3.0).fit(frame, y, sites=["a"] * 100)
-    counts = _model(3.0, classes=None, y_bounds=(0, 9))
-    counts.family = "poisson"
-    with pytest.raises(UsageError, match=r"y_bounds goes with rows|there is the family"):
-        counts.fit(frame, np.arange(100) % 9)
+    amounts = _model(3.0, classes=None, y_bounds=(1, 9))
+    amounts.family = "gamma"
+    with pytest.raises(UsageError, match="there are the families"):
+        amounts.fit(frame, 1 + np.arange(100) % 9)
+    with pytest.raises(UsageError, match="y_bounds goes with rows"):
+        _model(3.0, y_bounds=(0, 9)).fit(frame, y)
 
 
 # --- files -------------------------------------------------------------------------------------------------------------------------

@@ -447,6 +447,16 @@ def test_frames_that_are_linked_name_the_exposure_of_the_frame_that_has_the_resp
         _model(INF, parties=None, exposure_bounds=(0.2, 5)).fit(frames, y="shifted", on="id", exposure="iron")
 
 
+def test_a_formula_and_an_exposure_by_name_go_together() -> None:
+    frame, clinic = _frame(1200)
+    whole = frame.with_columns(falls=pl.Series(clinic["shifted"]), days=pl.Series(clinic["days"]))
+    model = _model(INF, exposure_bounds=(0.2, 5)).fit(whole, formula="falls ~ arm + age + I(age ** 2) + marker", exposure="days")
+    assert "I(age**2)" in [line.term for line in model.summary().terms]
+    assert model.predict(whole, exposure=clinic["days"]).shape == (1200,)
+    with pytest.raises(UsageError, match="no offset"):
+        _model(INF).fit(whole, formula="falls ~ age + marker + offset(log(days))")
+
+
 @pytest.mark.parametrize("family", ["survival", "gamma", "negative-binomial", "multinomial"])
 def test_a_family_that_columns_cannot_have_is_refused_before_anything_about_the_data(family: str) -> None:
     """It had been "X or y holds text", and the like."""
