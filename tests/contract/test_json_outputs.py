@@ -334,6 +334,7 @@ def study(model: str, parameters: str, unit: str, names: tuple[str, ...]) -> str
     return f'[study]\nmodel = "{model}"\npurpose = "to be read"\n\n[parameters]\n{parameters}\n\n{privacy}{cards}'
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     names, n, rng = ("north", "south"), 2000, np.random.default_rng()

@@ -123,6 +123,7 @@ class Killing:
             yield found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_releases_are_the_same_bits_on_one_to_four_workers_one_of_which_is_killed(
     cluster: Cluster, tmp_path: Path, monkeypatch

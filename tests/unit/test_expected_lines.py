@@ -75,6 +75,7 @@ def test_played_errors_are_those_of_whole_fits() -> None:
         assert 0.33 < line.std_error / seen < 3.0, term
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_epsilon_and_the_rows_of_a_line_that_is_wanted_give_it() -> None:
     asked = study(10_000, 1.0)

@@ -761,6 +761,7 @@ def _sum_of_fragments(scale: float, honest: int) -> tuple[np.ndarray, np.ndarray
 @pytest.mark.parametrize("honest", [1, 2, 5])
 @pytest.mark.parametrize("scale", [2.0, 3.5, 8.0])
 def test_a_sum_of_fragments_is_as_near_to_a_rounded_gaussian_as_the_theorem_says(scale: float, honest: int) -> None:
+    """The lemma of Theorem F.29, by the exact law."""
     ends, law = _sum_of_fragments(scale, honest)
     deviation = math.sqrt(honest * scale**2 - 1 / 12)
     rounded = np.diff(ndtr(np.append(ends - 0.5, ends[-1] + 0.5) / deviation))
@@ -774,6 +775,7 @@ def test_a_sum_of_fragments_is_as_near_to_a_rounded_gaussian_as_the_theorem_says
 @pytest.mark.parametrize("honest", [1, 3])
 @pytest.mark.parametrize(("scale", "moved"), [(2.0, 1), (2.0, 3), (2.5, 2), (6.0, 5)])
 def test_the_curve_of_a_shifted_sum_lies_below_that_of_its_event(scale: float, moved: int, honest: int) -> None:
+    """Theorem F.29, by the exact curve."""
     _, law = _sum_of_fragments(scale, honest)
     event = FieldGaussian((Block(1, 1.0),), both(float(moved), 1), scale, honest).event(RECORD)
     above = []

@@ -358,6 +358,7 @@ card = "south/south.card.toml"
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_over_files_pools_sites_and_gives_them_constants(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)

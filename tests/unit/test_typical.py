@@ -262,6 +262,7 @@ def test_a_range_that_is_only_possible_costs_nothing_where_values_are_typical() 
     assert "crp" not in lost or lost["crp"].std_error > 1.3 * terms["crp"].std_error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_plan_foretells_the_lines_of_typical_columns() -> None:
     def foretold(typical: dict[str, tuple[float, float]] | None) -> Any:

@@ -258,6 +258,7 @@ OUTLOOKS = {
 }
 
 
+@pytest.mark.long_for("moments")
 @pytest.mark.slow_but("perturbation", "lasso")
 @pytest.mark.long_for("pride")
 @pytest.mark.parametrize("name", OUTLOOKS)
