@@ -626,6 +626,7 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         shifts: Mapping[str, Any],
     ) -> Self:
         """Release what the products of two parties' columns ask for, and fit."""
+        self._validate_params()
         check_split_family(self.family)
         if self.family != POISSON:
             of_rows, shifts = {**of_rows, **shifts}, {}
