@@ -414,8 +414,23 @@ def _reached(curve: Sequence[tuple[float, float]], wanted: float) -> float:
     return curve[-1][0]
 
 
-def drawn(value: Range, rng: np.random.Generator) -> float:
-    """Return an assumed number as it is, or a draw from the range that is assumed."""
+#: Steps of the points of made-up studies over the ranges that are assumed, one for each number in turn.
+_STEPS = tuple(math.sqrt(prime) for prime in (2, 5, 7, 11))
+
+
+class Evenly:
+    """Numbers of one made-up study that lie, over the studies of an outlook, evenly in the ranges that are assumed: few studies stand for all of it."""
+
+    def __init__(self, number: int, seed: int) -> None:
+        self._places = (math.fmod((number + 1) * step + 0.618 * seed, 1.0) for step in _STEPS)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return the next number."""
+        return low + (high - low) * next(self._places)
+
+
+def drawn(value: Range, rng: np.random.Generator | Evenly) -> float:
+    """Return an assumed number as it is, or one from the range that is assumed."""
     return float(rng.uniform(*value)) if isinstance(value, tuple | list) else float(value)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     SHAPES,
+    Evenly,
     Outlook,
     Range,
     check_range,
@@ -243,12 +244,10 @@ def outlook(
     check_range("ranges", ranges, 0.5, 1000.0)
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
-        rng = np.random.default_rng([seed, k])
+        rng, evenly = np.random.default_rng([seed, k]), Evenly(k, seed)
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
-        assumed = Assumed(
-            drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
-        )
+        assumed = Assumed(*(drawn(value, evenly) for value in (signal, rate, correlation, ranges)), shapes[k % len(shapes)])
         new, y, true, result = _played(plans[epsilon], assumed, rng)
         seen.add(epsilon, k, tables(plans[epsilon], result))
         fitted, base, truth = losses(plans[epsilon].design, result, new, y, true)
