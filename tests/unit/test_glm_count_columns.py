@@ -522,7 +522,7 @@ def command(*words: str, code: int = 0) -> str:
 
 
 @pytest.mark.slow
-def test_two_parties_and_a_helper_plan_run_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_parties_and_a_helper_approve_run_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     clinic, registry = world(1200)
     held = {name: clinic[name] for name in ("arm", "age", "days", "shifted")}
@@ -539,9 +539,6 @@ def test_two_parties_and_a_helper_plan_run_and_read(tmp_path: Path, monkeypatch:
         command("party", "card", "--config", str(config))
     command("party", "init", "--helper", "helper", "--folder", "helper", "--contact", "ask the helper")
     Path("study.toml").write_text(STUDY)
-    plan = command("plan", "study.toml")
-    for words in ("pulls-1", "Poisson regression of 8 columns", "NOT against helper together with a party"):
-        assert words in plan
     for name in ("clinic", "registry", "helper"):
         assert command("party", "check", "study.toml", "--config", f"{name}/party.toml", "--approve")
     table = command("run", "study.toml", *PARTIES, "--out", "out")
