@@ -489,7 +489,19 @@ class Planned:
 def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     """Columns of the same people at two or three parties; a helper, where rows travel under masks."""
     kind = _pick(
-        rng, ["pride", "gram", "joint", "joint gaps", "joint table", "joint odds", "joint rates", "lasso", "stacking", "pride glm"]
+        rng,
+        [
+            "pride",
+            "gram",
+            "joint",
+            "joint gaps",
+            "joint table",
+            "joint odds",
+            "joint rates",
+            "lasso",
+            "stacking",
+            "pride glm",
+        ],
     )
     three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds", "joint rates"}
     return columns_by(kind, scene, three=three)
