@@ -90,6 +90,7 @@ SAID = {
     "B.20": r"Rows without a needed value count nowhere: a release moves by the larger of a replaced and a vanished record, for one value too.",
     "F.27": "An analysis that is fitted at every party by itself costs a person, or a household at several parties, no more than one of its fits.",
     "F.26": r"Analyses that share a budget cost together the composition of one part of the rows in each; if all are Gaussian, the budget.",
+    "F.29": r"A total in fine steps with discrete Gaussian noise of several members costs what a Gaussian release costs, but for a total variation.",
     "F.24": r"Noise of two parts, $2^s X + Y$, is within a factor of $1 + 2^{-1000}$ of one discrete Gaussian at every integer, so F.10 holds for its fragments.",
     "F.23": r"A $\rho$-zCDP mechanism is $(\varepsilon, \delta)$-private with the $\delta$ of every order $a > 1$, and with $\delta = \sqrt{1 - e^{-\rho}}$.",
     "G.1": r"A sum of vectors in the unit cube of $c$ dimensions moves by at most $\sqrt{c}$, and by at most 1 when one value changes.",

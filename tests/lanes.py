@@ -1,6 +1,6 @@
 """Lanes for some parameters of a test: ``@pytest.mark.slow_for("pride-cv")`` marks these as slow, ``slow_but`` all others; so do ``long_for``, ``long_but``.
 
-Each word is a test's parameters as pytest prints them between brackets.
+Each word is a test's parameters as pytest prints them between brackets. A page of the documentation is slow where it ends in ``<!-- slow -->``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ import pytest
 
 #: Marks that some parameters of a test may have.
 MARKS = ("slow", "long")
+#: The last line of a page whose examples take seconds.
+SLOW_PAGE = "<!-- slow -->\n"
 
 
 def mark(config: pytest.Config, items: list[Any]) -> None:
     """Mark every test whose parameters are named, and fail where a word names none any more."""
     fits: dict[tuple[str, str, str], bool] = defaultdict(bool)
     for item in items:
+        if item.path.suffix == ".md" and item.path.read_text().endswith(SLOW_PAGE):
+            item.add_marker("slow")
         for lane in MARKS:
             for kind in ("for", "but"):
                 for found in item.iter_markers(f"{lane}_{kind}"):

@@ -98,6 +98,7 @@ def coordinators(source: Path) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_they_touch_neither_tables_nor_ledgers_nor_randomness() -> None:
     found = coordinators(SOURCE)
     assert len(found) > 20
@@ -108,6 +109,7 @@ def test_they_touch_neither_tables_nor_ledgers_nor_randomness() -> None:
     assert wrong == {}
 
 
+@pytest.mark.slow_for("describe", "bayes")
 @pytest.mark.parametrize("name", [*row_names(), "link"])
 def test_the_coordinator_of_a_row_is_one_of_them(name: str) -> None:
     """Else a coordinator could escape by saying nothing of what it returns."""

@@ -58,6 +58,7 @@ def pytest_of(python: Path | str, folder: Path, *options: str, **more: str) -> s
     return subprocess.run(command, cwd=folder, env=kept | more, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_its_tests_pass_in_a_fresh_environment_into_which_it_is_installed(tmp_path: Path) -> None:
     """The environment sees the pinned packages of this one; unpooled and the example are installed into it, without a network."""

@@ -149,6 +149,7 @@ def test_a_stop_loses_one_cell(experiments: SimpleNamespace) -> None:
     assert kept(["a", 1], lambda: 3) == 3
 
 
+@pytest.mark.slow
 def test_the_code_behind_a_script_is_what_it_imports(experiments: SimpleNamespace) -> None:
     """So a commit elsewhere leaves its cells alone, and one in anything that it uses does not."""
     behind = experiments.cells.behind
@@ -161,6 +162,7 @@ def test_the_code_behind_a_script_is_what_it_imports(experiments: SimpleNamespac
     assert {"src/unpooled/models/describe/__init__.py", "src/unpooled/models/glm/__init__.py"} <= by_name
 
 
+@pytest.mark.slow
 def test_a_tuned_number_that_changes_begins_the_cells_anew(experiments: SimpleNamespace) -> None:
     """The tables that the imported modules read are part of the code; those that none of them reads are not."""
     files = {str(file.relative_to(ROOT)) for file in experiments.cells.behind("experiments.clip_search")}
@@ -316,6 +318,7 @@ def mean_with(scale: Callable[[float, float], float]) -> Callable[[Any], tuple[l
     return release
 
 
+@pytest.mark.slow
 def test_an_honest_release_has_a_figure_and_the_epsilon_that_the_attack_notices(others: ModuleType) -> None:
     honest = mean_with(lambda epsilon, width: width / epsilon)
     for setting in others.SETTINGS[:3]:
@@ -325,6 +328,7 @@ def test_an_honest_release_has_a_figure_and_the_epsilon_that_the_attack_notices(
         assert others.row(found)[2] == f"{found.notices:g}"
 
 
+@pytest.mark.slow
 def test_a_release_that_spends_more_than_it_promises_is_found_and_withheld(others: ModuleType) -> None:
     cheating = mean_with(lambda epsilon, width: width / epsilon / 8)
     found = others.attack(cheating, others.SETTINGS[1], 60, 900, 0.0)
@@ -332,6 +336,7 @@ def test_a_release_that_spends_more_than_it_promises_is_found_and_withheld(other
     assert others.row(found) == ["1.00", others.WITHHELD, "-"]
 
 
+@pytest.mark.slow
 def test_an_attack_that_would_notice_nothing_says_that_it_has_no_power(others: ModuleType) -> None:
     """Noise that hides whatever is promised: a figure of 0 would read like a pass."""
     hidden = mean_with(lambda _, width: 1e4 * width)
@@ -339,6 +344,7 @@ def test_an_attack_that_would_notice_nothing_says_that_it_has_no_power(others: M
     assert (found.notices, others.row(found)) == (0.0, ["1.00", others.NO_POWER, others.NO_POWER])
 
 
+@pytest.mark.slow
 def test_too_few_runs_have_no_power_whatever_is_released(others: ModuleType) -> None:
     cheating = mean_with(lambda epsilon, width: width / epsilon / 1e6)
     assert others.ceiling(60, 0.0) < 1.0 < others.ceiling(900, 0.0)

@@ -7,6 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import unpooled
 
 ROOT, SOURCE = Path(__file__).parents[2], Path(unpooled.__file__).parent
@@ -14,6 +16,7 @@ FAULTS = tomllib.loads((ROOT / "tests/audit/breaks.toml").read_text())
 SURVIVORS: list[dict[str, Any]] = tomllib.loads((ROOT / "tests/mutation/survivors.toml").read_text())["survivor"]
 
 
+@pytest.mark.slow
 def test_every_break_has_one_place() -> None:
     """A break that fits nowhere, or twice, would stop the campaign after hours."""
     sys.path.insert(0, str(ROOT))

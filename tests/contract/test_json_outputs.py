@@ -308,6 +308,7 @@ def test_words_may_change_and_anything_else_needs_a_new_version(tmp_path: Path) 
     assert file.read_bytes() == document("new")
 
 
+@pytest.mark.slow
 def test_the_module_writes_the_files(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "unpooled.cli.schemas", "--write", "--folder", str(tmp_path / "there")]
     subprocess.run(words, check=True, capture_output=True)
@@ -333,6 +334,7 @@ def study(model: str, parameters: str, unit: str, names: tuple[str, ...]) -> str
     return f'[study]\nmodel = "{model}"\npurpose = "to be read"\n\n[parameters]\n{parameters}\n\n{privacy}{cards}'
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_command_of_a_study_whose_rows_are_split(tmp_path: Path) -> None:
     names, n, rng = ("north", "south"), 2000, np.random.default_rng()

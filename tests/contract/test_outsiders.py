@@ -118,6 +118,7 @@ def test_a_statement_keeps_the_keys_that_the_page_on_stability_promises() -> Non
     assert set(re.findall(r"`(\w+)`", keys)) == set(found)
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_landing_page_is_what_its_script_draws(tmp_path: Path) -> None:
     """If this or the example of README fails because a plan has changed, run `python docs/landing.py`."""
     import sys

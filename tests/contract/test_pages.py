@@ -66,6 +66,7 @@ def parses(command: str) -> None:
         pass
 
 
+@pytest.mark.slow_for("docs/papers/ten-lines.md")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_shown_is_one(name: str) -> None:
     for command in shown((ROOT / name).read_text()):

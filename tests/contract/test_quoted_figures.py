@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import figures
+import lanes
 import plain
 import pytest
 
@@ -89,6 +90,7 @@ def wrong(text: str, said: dict[str, Any]) -> list[str]:
     return bad
 
 
+@pytest.mark.slow_for("docs/papers/stacking.md")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if page not in GENERATED], ids=lambda page: str(page.relative_to(plain.ROOT))
 )
@@ -102,7 +104,7 @@ def test_a_side_file_belongs_to_one_page_and_pages_hold_no_comments() -> None:
     assert len(owners) == len(set(owners))
     assert set(figures.FIGURES.rglob("*")) - set(owners) == {path for path in figures.FIGURES.rglob("*") if path.is_dir()}
     for page in plain.PAGES:
-        text = page.read_text()
+        text = page.read_text().removesuffix(lanes.SLOW_PAGE)
         assert re.findall("<!--.*", re.sub(r"`[^`]*`", "", text)) == ([GENERATED[page]] if page in GENERATED else []), page
     assert not any(figures.side_file(page).exists() for page in GENERATED)
 

@@ -238,6 +238,7 @@ def test_the_page_of_joint_moments_says_who_could_read_whose_rows_together(tmp_p
     assert "proves to the receiver" in text
 
 
+@pytest.mark.slow
 def test_the_page_names_every_pair_where_parties_help_each_other_and_a_missing_proof(tmp_path: Path) -> None:
     text = joint(tmp_path, helper=False, check="none")
     assert {cells(text)[k] for k in range(4, 30, 5)} == {f"p{a} with p{b}" for a in range(3) for b in range(3) if a != b}

@@ -37,6 +37,7 @@ def test_the_calls_are_a_hundred_of_which_many_are_wrong() -> None:
     assert 30 <= len(wrong()) <= 60
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_mypy_refuses_the_wrong_calls_and_no_other(tmp_path: Path) -> None:
     file = tmp_path / "calls.py"

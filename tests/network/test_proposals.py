@@ -242,6 +242,7 @@ def test_coordinators_of_a_policy_are_public_keys(world: World, wrong: str) -> N
         read_party(config)
 
 
+@pytest.mark.slow
 def test_the_console_says_whether_the_key_of_a_proposal_is_known(world: World) -> None:
     from consoles import console
 

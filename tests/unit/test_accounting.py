@@ -598,6 +598,7 @@ def test_the_textbook_difference_is_caught_below_the_exact_delta() -> None:
     assert any(below)
 
 
+@pytest.mark.slow
 def test_no_sigma_exceeds_the_delta_that_was_asked_for() -> None:
     rng = np.random.default_rng(1)
     with mpmath.workdps(80):

@@ -95,6 +95,7 @@ def test_a_source_whose_check_is_bypassed_is_caught(world: Path, query: str, mon
     assert "other people" in found.violations[0]
 
 
+@pytest.mark.slow
 def test_the_command_reports_a_violation_of_the_source(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "must_be_rowwise", lambda *_: None)
     party(world, next(iter(BROKEN)))
@@ -142,6 +143,7 @@ def test_the_command_says_that_a_source_passed(world: Path) -> None:
     assert (told["party"], told["violations"], told["not_attacked"]) == ("ward", [], "")
 
 
+@pytest.mark.slow
 def test_what_is_not_attacked_is_no_power_and_never_no_violation(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     party(world, FINE[0])
     monkeypatch.setattr(attack, "MOST_ROWS", 30)
@@ -153,6 +155,7 @@ def test_what_is_not_attacked_is_no_power_and_never_no_violation(world: Path, mo
     assert "no violation" not in line
 
 
+@pytest.mark.slow
 def test_a_query_that_no_change_moves_has_no_power(world: Path) -> None:
     party(world, f"SELECT id, 1.0 AS x FROM {PEOPLE} WHERE id IN ('p03', 'p05')")
     config = world / "ward/party.toml"

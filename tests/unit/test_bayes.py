@@ -125,6 +125,7 @@ def test_noise_widens_the_intervals_of_the_posterior_that_knows_it() -> None:
 # --- plans, statements, warnings ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("parameters0")
 @pytest.mark.parametrize(
     "parameters",
     [

@@ -660,6 +660,7 @@ def test_a_study_file_of_a_stack_with_former_words_warns(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.slow_for("bayes, columns-more2")
 @pytest.mark.parametrize(
     ("name", "more"),
     [

@@ -123,6 +123,7 @@ class Killing:
             yield found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_releases_are_the_same_bits_on_one_to_four_workers_one_of_which_is_killed(
     cluster: Cluster, tmp_path: Path, monkeypatch
@@ -216,6 +217,7 @@ def test_a_party_file_names_a_cluster_over_tls_and_answers(cluster: Cluster, tmp
         DaskEngine(EngineSection("dask", told["scheduler"].replace("tls", "tcp"), patience=1.0), "one", tmp_path)
 
 
+@pytest.mark.slow
 def test_results_stay_inside_the_party_s_folder(cluster: Cluster) -> None:
     places = cluster.engine._client.run(lambda dask_worker: (dask_worker.local_directory, type(dask_worker.data).__name__))
     for place, kept in places.values():

@@ -135,6 +135,7 @@ def test_every_reply_of_a_transcript_carries_its_partys_signature(tmp_path: Path
     )
 
 
+@pytest.mark.slow
 def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
     """V10: a mean that the coordinator made up was once replayed as if the party had said so."""
     world = two_parties(tmp_path)
@@ -172,6 +173,7 @@ def test_a_transcript_edited_anywhere_is_refused(tmp_path: Path) -> None:
     command(world, "report", "study.run", "--verify", *CARDS)
 
 
+@pytest.mark.slow
 def test_a_reply_of_another_party_or_run_is_refused(tmp_path: Path) -> None:
     world = two_parties(tmp_path)
     for name in ("north", "south"):

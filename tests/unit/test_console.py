@@ -152,6 +152,7 @@ def test_a_decision_needs_a_name_and_a_reason_of_one_line(world: Path, action: s
     assert head(world) == before
 
 
+@pytest.mark.slow
 def test_what_was_never_approved_cannot_be_withdrawn(world: Path) -> None:
     before = head(world)
     with console(world / "north/party.toml") as browser:
@@ -162,6 +163,7 @@ def test_what_was_never_approved_cannot_be_withdrawn(world: Path) -> None:
     assert head(world) == before
 
 
+@pytest.mark.slow
 def test_a_plan_that_the_party_file_lists_is_approved_and_can_be_withdrawn(world: Path) -> None:
     plan, path = plan_of(world), world / "north/party.toml"
     path.write_text(path.read_text().replace('approval = "ask"', f'approval = ["{plan}"]'))

@@ -302,6 +302,7 @@ def test_bytes_that_no_browser_sends_open_nothing(world: Path) -> None:
     assert decisions(world) == []
 
 
+@pytest.mark.slow
 def test_one_ticket_opens_one_of_many_browsers_at_once(world: Path) -> None:
     with console(world / "north/party.toml", enter=False) as browser:
         path, status = f"/enter?ticket={browser.session.ticket}", list[int]()
@@ -332,6 +333,7 @@ def test_letters_that_nobody_sees_are_refused_or_marked(world: Path) -> None:
         assert "\ufffd" * len(LETTERS) in shown
 
 
+@pytest.mark.slow
 def test_the_same_plan_with_another_purpose_is_said_on_its_page(world: Path) -> None:
     """The plan's hash holds no purpose: two files of one plan lead to one page, which must not hide what the other one says."""
     folder, plan = world / "north/inbox/people", plan_of(world)

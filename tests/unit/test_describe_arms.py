@@ -324,6 +324,7 @@ def test_a_column_that_may_miss_values_has_a_line_with_the_rows_that_have_one(si
     assert not any("age, rows" in name for _, name in shown)
 
 
+@pytest.mark.slow
 def test_rows_with_a_value_follow_from_what_is_released_and_their_interval_holds_the_noise() -> None:
     columns = some_missing()
     exact = columns["sex"].count()

@@ -50,6 +50,7 @@ def test_without_noise_correlations_are_those_of_the_pooled_columns() -> None:
     assert means["arm", "b"].count.value == (held["arm"] == "b").sum()
 
 
+@pytest.mark.slow
 def test_noise_is_in_the_intervals_and_levels_of_one_column_have_no_correlation() -> None:
     found = described()
     exact = described(epsilon=math.inf)

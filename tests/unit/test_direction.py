@@ -128,6 +128,7 @@ def test_without_noise_the_line_is_found(slope: float, rate: float, deviation: f
     assert len(found.lines) == DRAWS
 
 
+@pytest.mark.slow
 def test_a_score_that_tells_nothing_gives_the_base_rate() -> None:
     """Classes that do not depend on the score: mean predictions stay near the base rate, more so where the histogram is clearer."""
     excess: dict[float, list[float]] = {1.0: [], 30.0: []}

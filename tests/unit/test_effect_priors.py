@@ -83,6 +83,7 @@ def fitted() -> unpooled.TreatmentEffect:
     return unpooled.TreatmentEffect("arm", prior={"2023": {"ATE": -1.8}, "Lund": {"ATE": 3.0}}, **SEEN).fit(people(4000))
 
 
+@pytest.mark.slow
 def test_the_table_has_a_credible_interval_and_no_test(fitted: unpooled.TreatmentEffect) -> None:
     effect, own = fitted.effect_, fitted.result_.drawn
     assert effect is not None

@@ -73,6 +73,7 @@ def test_without_noise_it_is_the_effect_among_whole_people(estimator: str) -> No
     assert "left out" not in str(alone.summary())
 
 
+@pytest.mark.slow
 def test_the_effect_on_the_treated_and_survival_leave_people_out_too() -> None:
     data = people(N)
     held, whole = with_gaps(data, outcomes=False)
@@ -108,6 +109,7 @@ def test_what_the_effect_does_not_read_may_be_missing() -> None:
     assert "people without a value of ward, arm are left out" in str(found.summary())
 
 
+@pytest.mark.slow_for("aipw", "iptw")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_with_noise_it_is_near_and_its_error_says_so(estimator: str) -> None:
     held, whole = with_gaps(people(N))
@@ -118,6 +120,7 @@ def test_with_noise_it_is_near_and_its_error_says_so(estimator: str) -> None:
     assert abs(found.result_.rows - on_record.sum()) < 100
 
 
+@pytest.mark.slow_for("aipw")
 @pytest.mark.parametrize("estimator", ["aipw", "partial"])
 def test_of_hardly_anybody_there_is_no_effect_and_the_reason_is_said(estimator: str) -> None:
     data = people(N)
@@ -189,6 +192,7 @@ def test_without_noise_people_without_an_outcome_count_by_what_is_expected_of_th
     assert "left out" not in said
 
 
+@pytest.mark.slow
 def test_the_effect_is_that_of_everybody_and_of_those_on_record_another() -> None:
     """Theorem E.6: with weights and outcome model that are right, and an effect that grows with what says whose outcome is on record."""
     data = unseen(20_000, 2)
@@ -203,6 +207,7 @@ def test_the_effect_is_that_of_everybody_and_of_those_on_record_another() -> Non
     assert found.std_error < 2.5 * alone.std_error
 
 
+@pytest.mark.slow
 def test_outcomes_of_two_classes_may_be_missing_and_where_none_is_little_changes() -> None:
     data = people(N)
     asked = {"outcome": "died", "family": "logistic"}

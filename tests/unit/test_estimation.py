@@ -415,6 +415,7 @@ def test_without_bounds_categories_are_read_off_the_data_with_a_warning(name: st
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_pandas_frames_are_frames() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(COLUMNS)

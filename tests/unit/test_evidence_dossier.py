@@ -303,6 +303,7 @@ def test_every_model_has_words() -> None:
     assert {name for name in (*REGISTRY, LINK) if load(name).says} == {*REGISTRY, LINK} - {ANALYSES}
 
 
+@pytest.mark.slow
 def test_refusals_write_nothing(world: Path) -> None:
     approve(world)
     command(world, "dossier", "study.toml", "--out", "there")

@@ -153,6 +153,7 @@ def complete(plan: Plan) -> Books:
     return books
 
 
+@pytest.mark.slow_for("4")
 @pytest.mark.parametrize("seed", range(8))
 def test_after_a_complete_study_the_dearest_ledger_says_what_the_statement_says(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
@@ -273,6 +274,7 @@ def test_of_the_alternatives_of_a_step_one_is_made_and_of_two_steps_two() -> Non
     assert plan.epsilon(0.0) == 1.0
 
 
+@pytest.mark.slow
 def test_of_any_number_of_plans_the_dearest_pure_part_counts_and_no_other() -> None:
     """A study in two parts, again and again: as dear as its dearest part so many times (once both parts of the eighth counted)."""
     plan = {

@@ -66,6 +66,19 @@ def asked(study: Study, plan: Any) -> dict[str, Any]:
     )
 
 
+@pytest.mark.slow_for(
+    "bayes",
+    "bayes, robust",
+    "bayes, sites",
+    "bayes, focus",
+    "glm, sites",
+    "glm, direction",
+    "glm, prior",
+    "glm, columns",
+    "stacking, ranked",
+    "stacking, probabilities",
+    "pls, two responses by rounds",
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_of_a_study_is_that_of_its_estimator(name: str, tmp_path: Path) -> None:
     """P12: a household study with zero-out, a trusted aggregator and sites gave an estimator of records, replaced, added up in parts, pooled."""
@@ -107,6 +120,7 @@ def frame_of(case: Case) -> tuple[dict[str, list[Any]], list[str]]:
     return held, [name for name, table in case.tables.items() for _ in range(table.n_rows)]
 
 
+@pytest.mark.slow_for("bayes", "pls")
 @pytest.mark.parametrize("name", ["bayes", "bayes, sites", "glm, sites", "pls", "glm, poisson robust"])
 def test_a_clone_fits_what_the_study_promised(name: str, tmp_path: Path) -> None:
     """The plan of a fit of the clone to all rows promises what the study did: epsilon, delta, unit, adjacency, releases and their noise."""

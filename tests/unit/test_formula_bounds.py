@@ -34,6 +34,7 @@ def made(count: int, seed: int) -> list[Pair]:
     return found
 
 
+@pytest.mark.slow_for("range(0, 25)", "range(50, 75)", "range(100, 125)")
 @pytest.mark.parametrize("block", [range(k, k + BLOCK) for k in range(0, COUNT, BLOCK)], ids=str)
 def test_bounds_hold_before_anything_is_clipped(block: range) -> None:
     """10,000 rows, half of whose values lie at an end of a range, next to one, beyond one, or are infinite."""
@@ -150,6 +151,7 @@ def bases(rng: np.random.Generator) -> Any:
     yield low, high, natural_splines(low, high, knots)
 
 
+@pytest.mark.slow
 def test_bounds_of_splines_hold_and_are_reached() -> None:
     """Without the clipping that follows: to a part in 10^12 the bounds are the extremes."""
     for _ in range(sized(400, 80)):

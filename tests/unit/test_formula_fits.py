@@ -146,6 +146,7 @@ def test_the_response_by_name_takes_what_is_declared() -> None:
     assert named.predict(shuffled) == pytest.approx(named.predict(FRAME))
 
 
+@pytest.mark.slow
 def test_a_fit_of_a_formula_is_saved_with_it(tmp_path: Path) -> None:
     options: dict[str, Any] = {"epsilon": 5.0, "bounds": BOUNDS, "y_bounds": (-10, 10), "random_state": 0}
     model = PrivateBayesianRegression(**options).fit(FRAME, formula=f"y ~ {RIGHT}")
@@ -263,6 +264,7 @@ def test_a_wild_table_stays_inside_what_is_derived() -> None:
     assert layout("").seen(wild) is wild if not own.formula else True
 
 
+@pytest.mark.slow
 def test_a_view_goes_with_its_table() -> None:
     """A registry of views would hold raw data for as long as the process lives."""
     table = Table({"age": np.zeros(3), "arm": np.array(["x"] * 3, dtype=object), "y": np.zeros(3)})
@@ -399,6 +401,7 @@ def test_the_published_form_has_no_formula() -> None:
         load("bayes-published").compile(asked)
 
 
+@pytest.mark.slow
 def test_an_outlook_of_a_formula() -> None:
     found = load("bayes").outlook(study("bayes", formula="age * ward"), quick=True)
     assert 0 < found.error < 2

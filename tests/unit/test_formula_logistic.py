@@ -521,6 +521,7 @@ def test_a_study_whose_formula_means_nothing_is_refused(parameters: dict[str, An
         load("stacking").compile(study)
 
 
+@pytest.mark.slow
 def test_a_study_with_a_formula_runs_and_predicts(tmp_path: Path) -> None:
     columns = (Column("age", 0.0, 100.0), Column("ward", categories=("a", "b", "c")), Column("dose", 1.0, 10.0))
     cards = ""

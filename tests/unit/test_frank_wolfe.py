@@ -185,6 +185,7 @@ def test_the_mean_excess_stays_under_theorem_1(shape, name, rule):
     assert excess[-1] < 0.2 * excess[0]
 
 
+@pytest.mark.slow
 def test_without_the_look_downhill_a_sampled_ball_stalls():
     """Always stepping settles at the mean of the vertices found: for one column a round, that is the box of radius eta/d."""
     A, y = problem()

@@ -202,6 +202,7 @@ def test_a_card_from_before_ids_were_named_is_still_the_partys(world: Path) -> N
     approve(world)
 
 
+@pytest.mark.slow
 def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path) -> None:
     shown = command(columns, "plan", "study.toml")
     assert re.search(
@@ -256,6 +257,7 @@ def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path
 # --- a party ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_party_shows_and_exports_what_it_keeps(columns: Path) -> None:
     said = command(columns, "result", "study.run")
     assert "unpooled party show" in said
@@ -326,6 +328,7 @@ def _fresh(folder: Path) -> str:
     return "other/party.toml"
 
 
+@pytest.mark.slow
 def test_the_page_of_a_party_shows_what_it_may_see(columns: Path) -> None:
     said = json.loads(command(columns, "report", "study.toml", "--config", "clinic/party.toml", "--json"))
     text = (columns / said["written"]).read_text()

@@ -570,6 +570,7 @@ def test_a_summary_is_a_table_that_can_be_corrected_saved_and_read() -> None:
             model.summary(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_households_are_a_unit_too() -> None:
     X, y, _, _ = simulated("logistic", 3000)

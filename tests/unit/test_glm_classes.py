@@ -134,6 +134,7 @@ def test_one_column_and_no_constant_are_inside_too() -> None:
     assert max(shares_of_reach(3, COLUMNS[:1], intercept=False, seeds=40).values()) <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_the_constants_of_two_classes_are_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing scaled down, and coordinates cut one by one (R in place of sqrt 2 R) or pairs one by one (a scalar weight): both are caught (Theorems G.6 and G.7)."""
     honest = class_rows.class_pulls
@@ -163,6 +164,7 @@ def test_the_constants_of_two_classes_are_exceeded(monkeypatch: pytest.MonkeyPat
                 assert max(shares_of_reach(3, seeds=40).values()) <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_no_pull_is_longer_than_the_root_of_two_and_no_weight_than_a_half() -> None:
     """The constants of Theorems G.6 and G.7 by search: every one is approached, and none exceeded."""
     rng = np.random.default_rng(0)

@@ -161,6 +161,7 @@ def test_a_holder_of_the_classes_alone_has_a_round_too(monkeypatch: pytest.Monke
     assert values[0].tolist() == pooled(plan.design, members, plan, tables | {"clinic": alone}, at[0], 1)
 
 
+@pytest.mark.slow
 def test_the_totals_are_the_exact_ones_plus_the_noise_that_members_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[np.ndarray] = []
     real = noise.wide_gaussian
@@ -256,6 +257,7 @@ def test_wild_coefficients_are_refused(wild: float, monkeypatch: pytest.MonkeyPa
 # --- the root without noise ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swapped", [False, True])
 def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     swapped: bool, monkeypatch: pytest.MonkeyPatch
@@ -311,6 +313,7 @@ def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     assert len(at) < 12
 
 
+@pytest.mark.slow
 def test_what_outlooks_add_up_is_what_masked_products_give_but_for_rounding() -> None:
     study, tables = a_study(400)
     plan = MODEL.compile(study)
@@ -386,6 +389,7 @@ def test_where_rounds_find_no_root_no_line_is_printed() -> None:
     assert not tables_of(plan, found).summary().terms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [3.0, INF])
 def test_classes_that_columns_part_have_no_line(epsilon: float) -> None:
     study, tables = a_study(1500, epsilon)
@@ -498,6 +502,7 @@ def test_masked_rows_of_too_many_megabytes_are_refused(monkeypatch: pytest.Monke
         MODEL.compile(study)
 
 
+@pytest.mark.slow
 def test_a_small_study_is_told_before_data_that_it_makes_no_table() -> None:
     notes = MODEL.compile(a_study(60)[0]).notes
     assert "makes no table and is for predictions: with 60 people" in notes[0]
@@ -510,6 +515,7 @@ def test_a_small_study_is_told_before_data_that_it_makes_no_table() -> None:
     assert any("with 60 people" in line for line in found.summary().compared)
 
 
+@pytest.mark.slow
 def test_the_planned_bytes_are_those_that_travel() -> None:
     frame, y = _frame(3000)
     model = _model(3.0).fit(frame, y)
@@ -536,6 +542,7 @@ def _model(epsilon: float, **more: Any) -> PrivateGLM:
     return PrivateGLM("logistic", epsilon=epsilon, **(given | more))
 
 
+@pytest.mark.slow
 def test_the_estimator_predicts_in_the_order_of_the_frame_and_is_kept_in_a_file(tmp_path: Path) -> None:
     frame, y = _frame(3000)
     model = _model(INF, response_at="clinic").fit(frame, y)
@@ -561,6 +568,7 @@ def test_the_estimator_predicts_in_the_order_of_the_frame_and_is_kept_in_a_file(
     assert str(own.summary()) == str(model.summary())
 
 
+@pytest.mark.slow
 def test_frames_that_are_linked_have_the_table_of_rows_that_are_aligned() -> None:
     clinic, laboratory = world(600)
     order = np.random.default_rng(1).permutation(600)
@@ -575,6 +583,7 @@ def test_frames_that_are_linked_have_the_table_of_rows_that_are_aligned() -> Non
         assert abs(line.estimate - theirs[name].estimate) < 2e-3 * line.std_error
 
 
+@pytest.mark.slow
 def test_a_formula_has_terms_of_one_party_each() -> None:
     clinic, laboratory = world(1500)
     whole = pl.DataFrame({name: values.tolist() for name, values in (clinic | laboratory).items()})

@@ -108,6 +108,7 @@ def shares_of_reach(columns: tuple[Column, ...] = COLUMNS, *, seeds: int = 80) -
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_no_unit_moves_a_total_farther_than_its_reach() -> None:
     """Theorems G.9 and G.10."""
@@ -385,6 +386,7 @@ def test_newton_steps_find_the_truth_and_their_intervals_cover_it() -> None:
     assert 0.1 < np.mean(privacy) < 0.99
 
 
+@pytest.mark.slow
 def test_households_count_together() -> None:
     X, time, happened = simulated(3000)
     ids = np.arange(3000) // 2

@@ -189,6 +189,7 @@ def test_a_table_shows_levels_as_differences(make: Any) -> None:
 # --- references ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @MAKERS
 def test_sites_are_compared_with_the_largest_unless_somebody_says_with_whom(make: Any) -> None:
     frame = people(6000)

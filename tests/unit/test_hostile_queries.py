@@ -449,6 +449,7 @@ def test_nobody_is_joined_grouped_or_put_together_without_an_id(worlds: Worlds, 
         asked(worlds, query, None, publics(query))
 
 
+@pytest.mark.slow
 def test_hostile_queries_move_other_people_where_nothing_refuses_them(worlds: Worlds) -> None:
     """The verdict has power: of hostile queries that the engine runs and that keep an id, data show that others' rows move."""
     queries = [place.format(hostile) for place in PLACES[:2] for hostile in EXPRESSIONS[:13]]

@@ -377,6 +377,7 @@ def test_the_unit_and_the_ids_go_together() -> None:
         model.fit(X, y, unit_id=ids, sites=["a"])
 
 
+@pytest.mark.slow_but("moments")
 @pytest.mark.minutes
 @pytest.mark.parametrize("method", ["moments", "refinement", "gradient"])
 def test_a_regression_over_households_finds_the_slopes(method: str) -> None:

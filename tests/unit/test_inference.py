@@ -435,6 +435,7 @@ def test_p_values_in_words() -> None:
     assert isinstance(fitted().summary(), LinearSummary)
 
 
+@pytest.mark.slow
 def test_a_constant_of_which_more_may_hide_than_its_error_is_not_printed() -> None:
     """Ages and their squares are almost one column, so the constant, which is at age 0, is as unknown as they are."""
     rng, n = np.random.default_rng(0), 30_000

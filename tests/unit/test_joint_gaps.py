@@ -245,6 +245,7 @@ def test_no_person_moves_the_sums_farther_than_the_plan_says_whatever_one_party_
     assert 0.9 < farthest(adjacency) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_a_flag_of_three_and_a_plain_vech_would_move_them_farther(adjacency: Adjacency) -> None:
     """Theorem J.13: the controls. A mark that shares the proof of its columns may be 3; a plain vech proves a norm sqrt 2 too small."""

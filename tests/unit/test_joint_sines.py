@@ -96,6 +96,7 @@ def released_standards(design: SineDesign, members: Any, plan: Any) -> dict[str,
 # --- the released integers ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("7")
 @pytest.mark.parametrize("block", [None, 7])
 def test_the_opened_integers_of_every_round_are_the_exact_sums_of_the_pooled_rows(
     block: int | None, monkeypatch: pytest.MonkeyPatch, three: int
@@ -558,6 +559,7 @@ def test_a_member_that_leaves_within_the_second_round_can_come_back(step: str, t
         assert spent == pytest.approx(plan.epsilon(study.delta))
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_within_a_round_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut after every message of two rounds: the result, the debits and what travelled are those of a run without a cut."""
     monkeypatch.setattr(shortened, "_LONGEST", 64)

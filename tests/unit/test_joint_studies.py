@@ -131,6 +131,7 @@ def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> Non
     assert "is not approved here" in command("run", "study.toml", *PARTIES, "--out", "again", code=3)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rows_with_gaps_are_left_out_and_the_result_says_of_how_many(folder: Path) -> None:
     """The rule stands in one party's file; the other party's gaps are none, and nothing of either list leaves it."""

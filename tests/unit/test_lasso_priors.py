@@ -68,6 +68,7 @@ def heard(gram: np.ndarray, cross: np.ndarray, noise: float = 0.0) -> Agreement:
     return Agreement(np.eye(len(cross)), gram, cross, gram, noise, 0.0)
 
 
+@pytest.mark.slow
 def test_a_mixture_is_the_best_one_of_the_models_and_the_fit_has_what_is_left() -> None:
     """Against a search over all weights, of two models and a fit, where nothing is noise."""
     rng = np.random.default_rng(1)
@@ -95,6 +96,7 @@ def test_what_goes_against_the_response_has_no_weight() -> None:
     assert not nothing.mixed.any()
 
 
+@pytest.mark.slow
 def test_a_fit_that_learnt_noise_is_known_to_have_learnt_it() -> None:
     """Theorem L.11: over many draws its product with the noise is the estimate, for a LASSO and for least squares of noise and a little signal."""
     rng, size, noise = np.random.default_rng(2), 20, 0.1

@@ -70,6 +70,7 @@ def test_no_result_depends_on_the_units_of_y_or_of_the_columns(scale: float, met
     same_in_other_units(1.0, scale ** np.linspace(-1, 1, COLUMNS), method=method, radius=radius)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(st.integers(-10, 13), st.lists(st.integers(-10, 13), min_size=COLUMNS, max_size=COLUMNS))
 def test_units_of_any_columns_together(y: int, columns: list[int]) -> None:

@@ -95,6 +95,7 @@ def test_linked_parties_hold_the_same_people_in_one_order_and_all_else_as_before
     assert "could test 53 ids" in said
 
 
+@pytest.mark.slow
 def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: Path) -> None:
     study = linked / "pride.toml"
     study.write_text(
@@ -156,6 +157,7 @@ def test_new_rows_of_a_linked_party_are_not_those_of_its_row_map_and_who_only_se
     compile_study(asked)
 
 
+@pytest.mark.slow
 def test_a_run_that_linked_rows_can_be_looked_at_like_any_other(linked: Path) -> None:
     assert "20 people" in command(linked, "result", "link.run")
     command(linked, "report", "link.run")
@@ -287,6 +289,7 @@ def test_a_study_that_a_policy_refuses_is_refused_over_linked_rows(tmp_path: Pat
         assert own.ledger.head == party.ledger.head
 
 
+@pytest.mark.slow
 def test_what_an_officer_changes_or_stops_holds_over_linked_rows_and_new_ones(tmp_path: Path) -> None:
     """The policy is read where it stands, each time: linked files hold no copy that would stay as it was."""
     folder = fresh(tmp_path)
@@ -350,6 +353,7 @@ def test_a_linked_file_with_a_policy_of_its_own_is_refused_by_name(tmp_path: Pat
         pass
 
 
+@pytest.mark.slow
 def test_linking_again_overwrites_nothing_and_says_what_it_wrote(tmp_path: Path) -> None:
     """P11, U13: the second year's linking said that it wrote the files of the first."""
     folder = fresh(tmp_path)
@@ -382,6 +386,7 @@ def test_linking_again_overwrites_nothing_and_says_what_it_wrote(tmp_path: Path)
         assert party.card.rows == 20
 
 
+@pytest.mark.slow
 def test_linking_that_died_between_two_files_is_finished_by_the_same_command(tmp_path: Path) -> None:
     """The card is there before the party file is, so a folder with a party file is a whole one."""
     folder = fresh(tmp_path)

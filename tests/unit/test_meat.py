@@ -91,6 +91,7 @@ def farthest(seeds: int) -> dict[tuple[str, str], float]:
     return found
 
 
+@pytest.mark.slow
 def test_no_household_and_no_row_moves_the_scores_of_ids_farther_than_their_reach() -> None:
     """Theorem B.12."""
     found = farthest(150)

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import ndtr
 from world import chosen, drawn, summed
 
 from unpooled.errors import AccountingError, UsageError
 from unpooled.kernels import sampler
 from unpooled.privacy import noise
-from unpooled.privacy.accounting import Composition, budget_rho, gaussian_mu
+from unpooled.privacy.accounting import Composition, budget_rho, gaussian_delta, gaussian_mu
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.events import NO_COST, UNBOUNDED, Event, Kind
 from unpooled.privacy.mechanisms import (
@@ -39,6 +40,7 @@ from unpooled.privacy.mechanisms import (
     Scores,
     Summand,
     Vector,
+    distributed,
 )
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, Plan, Release, Study
@@ -385,6 +387,7 @@ def test_choices_have_the_probabilities_of_the_exponential_mechanism() -> None:
     assert np.abs(probabilities(scores, 0.2) - wrong / wrong.sum()).max() > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_neighbouring_scores_change_no_choice_by_more_than_its_epsilon(epsilon: float) -> None:
     """Theorem F.14."""
@@ -642,6 +645,7 @@ def wide_law(scale: float, step: int, fine: float) -> tuple[np.ndarray, np.ndarr
     return integers, law / law.sum()
 
 
+@pytest.mark.slow_for("16")
 @pytest.mark.parametrize("step", [2, 4, 16])
 def test_noise_of_two_parts_has_the_law_of_one_discrete_gaussian(step: int) -> None:
     integers, law = wide_law(25.0 * step, step, 3.0 * step)
@@ -724,13 +728,63 @@ def test_wide_noise_is_one_law_over_the_whole_range_and_floors_nothing() -> None
 
 
 def test_the_event_of_a_joint_fragment_holds_the_distance_of_both_parts_and_of_the_proofs() -> None:
-    one = DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2).event(RECORD)
-    joint = FieldGaussian((Block(3, 1.0),), both(2.0, 3), 4.0, 2, 1e-9).event(RECORD)
-    assert (joint.kind, joint.value) == (one.kind, one.value)
-    assert joint.total_variation == 3 * one.total_variation + 1e-9
+    one = DistributedGaussian((Block(3, 1.0),), both(2.0, 3), 4000.0, 2).event(RECORD)
+    joint = FieldGaussian((Block(3, 1.0),), both(2.0, 3), 4000.0, 2, 1e-9).event(RECORD)
+    assert joint.kind is Kind.GAUSSIAN
+    assert joint.value == pytest.approx(math.sqrt(2 * one.value), rel=1e-8, abs=0)
+    assert joint.value > math.sqrt(2 * one.value)
+    near = 3 * distributed.NEAR / (2 * 4000.0**2) ** 2
+    assert joint.total_variation - 1e-9 - near == pytest.approx(3 * one.total_variation, abs=1e-22)
     silent = FieldGaussian((Block(3, 1.0),), both(2.0, 3), 0.0, 2)
     assert silent.event(RECORD).kind is Kind.UNBOUNDED
     assert silent.name == "no noise"
+
+
+def test_a_joint_fragment_has_the_mu_that_is_asked_for() -> None:
+    blocks = (Block(3, 1.0), Block(1, 2.0))
+    for mu in (0.01, 0.3, 5.0):
+        fragment = FieldGaussian.calibrated(blocks, {RECORD: Reach(2.0**24, 4)}, RECORD, mu, 3)
+        assert mu * (1 - 1e-9) < fragment.event(RECORD).value <= mu
+        assert fragment.change(np.zeros(4, np.int64), np.array([2**24, 0, 0, 0])) == pytest.approx(mu, rel=1e-9)
+
+
+def _sum_of_fragments(scale: float, honest: int) -> tuple[np.ndarray, np.ndarray]:
+    """The integers, and the law of a sum of discrete Gaussians at them."""
+    ends = np.arange(-400, 401)
+    one = np.exp(-(ends**2) / (2 * scale**2))
+    law = one / one.sum()
+    for _ in range(honest - 1):
+        law = np.convolve(law, one / one.sum(), mode="same")
+    return ends, law
+
+
+@pytest.mark.parametrize("honest", [1, 2, 5])
+@pytest.mark.parametrize("scale", [2.0, 3.5, 8.0])
+def test_a_sum_of_fragments_is_as_near_to_a_rounded_gaussian_as_the_theorem_says(scale: float, honest: int) -> None:
+    """The lemma of Theorem F.29, by the exact law."""
+    ends, law = _sum_of_fragments(scale, honest)
+    deviation = math.sqrt(honest * scale**2 - 1 / 12)
+    rounded = np.diff(ndtr(np.append(ends - 0.5, ends[-1] + 0.5) / deviation))
+    apart, bound = 0.5 * float(np.abs(law - rounded).sum()), distributed.NEAR / (honest * scale**2) ** 2
+    assert bound / 30 < apart < bound
+    # The control: a rounded Gaussian of the same variance as the sum's is farther away.
+    same = np.diff(ndtr(np.append(ends - 0.5, ends[-1] + 0.5) / math.sqrt(honest * scale**2)))
+    assert 0.5 * float(np.abs(law - same).sum()) > bound
+
+
+@pytest.mark.parametrize("honest", [1, 3])
+@pytest.mark.parametrize(("scale", "moved"), [(2.0, 1), (2.0, 3), (2.5, 2), (6.0, 5)])
+def test_the_curve_of_a_shifted_sum_lies_below_that_of_its_event(scale: float, moved: int, honest: int) -> None:
+    """Theorem F.29, by the exact curve."""
+    _, law = _sum_of_fragments(scale, honest)
+    event = FieldGaussian((Block(1, 1.0),), both(float(moved), 1), scale, honest).event(RECORD)
+    above = []
+    for epsilon in np.linspace(0.0, 4.0, 41).tolist():
+        exact = float(np.maximum(law[:-moved] - math.exp(epsilon) * law[moved:], 0.0).sum())
+        assert exact <= Composition([event]).delta(epsilon) + 1e-13
+        above.append(exact > gaussian_delta(epsilon, moved / scale / math.sqrt(honest)) + 1e-12)
+    # The control: without the correction of the deviation and the distance there are points above the curve.
+    assert any(above)
 
 
 def test_next_to_no_noise_stays_above_the_smallest_scale_of_the_sampler() -> None:

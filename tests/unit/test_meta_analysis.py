@@ -144,6 +144,7 @@ def test_without_noise_every_site_has_its_own_least_squares() -> None:
     assert found["age"].pooled == own
 
 
+@pytest.mark.slow
 def test_a_private_meta_analysis_says_everything() -> None:
     frame, site = frame_of()
     found = meta_analysis(model_of(), frame, "y", sites=site, terms="arm: new - old")
@@ -173,6 +174,7 @@ def test_a_private_meta_analysis_says_everything() -> None:
         found["dose"]
 
 
+@pytest.mark.slow
 def test_a_generalised_linear_model_is_pooled_too() -> None:
     frame, site = frame_of(9000)
     died = np.random.default_rng(1).random(9000) < 1 / (1 + np.exp(-(frame["age"].to_numpy() - 60) / 20))
@@ -248,6 +250,7 @@ def test_a_household_at_several_sites_pays_no_more_than_one_fit() -> None:
 # --- who is left out, and what is refused ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_site_without_errors_or_without_the_term_is_left_out_in_words() -> None:
     rng = np.random.default_rng(0)
     n = {"lyon": 8000, "oslo": 8000, "riga": 60}
@@ -309,6 +312,7 @@ def test_a_meta_analysis_needs_sites_and_terms() -> None:
     assert next(iter(one.compile(msgspec.structs.replace(study_of(), parties=long)).parts)) == "fit at site 1"
 
 
+@pytest.mark.slow
 def test_the_budget_of_the_model_is_debited() -> None:
     frame, site = frame_of(3000)
     budget = unpooled.Budget(3.0, 1e-4)
@@ -354,6 +358,7 @@ card = "south/south.card.toml"
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_over_files_pools_sites_and_gives_them_constants(tmp_path: Any) -> None:
     rng = np.random.default_rng(0)

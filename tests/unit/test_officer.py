@@ -143,6 +143,7 @@ def test_other_data_than_those_approved_are_refused_and_nothing_is_debited(world
     command(world, "run", "study.toml", *PARTIES)
 
 
+@pytest.mark.slow
 def test_other_data_are_approved_with_a_reason_that_ledger_and_report_name(world: Path) -> None:
     approve(world)
     changed(world)
@@ -218,6 +219,7 @@ def test_an_approval_of_an_earlier_version_holds_no_digest_and_says_so(world: Pa
     assert "without a digest of the data" in (world / "north.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_plan_that_the_policy_lists_is_approved_for_whatever_data_there_are_and_says_so(world: Path) -> None:
     from unpooled.study.files import read_study
     from unpooled.study.run import compile_study

@@ -217,6 +217,7 @@ def test_delta_has_more_than_little_effect_on_the_noise() -> None:
         published_sigma(1.0, 1.0, 0.5)
 
 
+@pytest.mark.slow
 def test_what_travels_is_the_sketches_and_little_else() -> None:
     """Section 7: "the communication overhead is small". Of 200 columns and 800 rows a sketch of 10 is a twentieth; 16 kB are the study and its opening."""
     rng = np.random.default_rng(0)

@@ -172,6 +172,7 @@ def most(text: str) -> int:
     return int(found)
 
 
+@pytest.mark.slow_but("describe")
 @each_run
 def test_the_numbers_that_are_said_to_be_released_travelled(papers: Papers) -> None:
     """The dossier of a joint study said "at most 119" where 49 travelled: it counted a total once for each member who adds noise to it."""
@@ -184,6 +185,7 @@ def test_the_numbers_that_are_said_to_be_released_travelled(papers: Papers) -> N
     assert papers.numbers > 0
 
 
+@pytest.mark.slow
 @each_run
 def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Papers) -> None:
     """A number that parties make together is opened once, and one that each makes travels once for each."""
@@ -219,6 +221,7 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
             assert one.size in text
 
 
+@pytest.mark.slow_for("bayes, columns")
 @each_run
 def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
     """The columns are those that the parties' tables were asked for in a run over the very data."""
@@ -238,6 +241,7 @@ def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
         )
 
 
+@pytest.mark.slow_for("analyses", "pride")
 @each_run
 def test_what_is_said_to_stay_stays_and_what_travels_in_the_clear_is_named(papers: Papers) -> None:
     """A public column of PRIDE is sent as it is, a value for each person: "no row of data leaves" was said all the same."""
@@ -266,6 +270,7 @@ def test_what_is_said_to_stay_stays_and_what_travels_in_the_clear_is_named(paper
                     assert not (values.shape == own.shape and np.array_equal(values.astype(float), own))
 
 
+@pytest.mark.slow_for("pride")
 @each_run
 def test_everybody_who_was_sent_something_is_among_those_who_receive_it(papers: Papers) -> None:
     """The helper of a joint study, which is sent seeds of masks and the proofs, was missing."""
@@ -307,6 +312,7 @@ def test_columns_outside_the_formula_are_not_said_to_travel_under_masks(tmp_path
     assert "The study reads: east: age; west: dose, pressure." in domain
 
 
+@pytest.mark.slow_for("describe", "bayes, columns")
 @each_run
 def test_the_good_colour_stands_only_where_nobody_is_left_out_of_the_promise(papers: Papers) -> None:
     """The good colour stood next to "NOT against registry together with a party"."""
@@ -322,6 +328,7 @@ def test_the_good_colour_stands_only_where_nobody_is_left_out_of_the_promise(pap
     assert f'<section class="verdict {statement.strength}">' in papers.report
 
 
+@pytest.mark.slow_but("describe", "stacking")
 @each_run
 def test_a_total_counts_other_parties_only_where_columns_are_split(papers: Papers) -> None:
     """Ledgers of row-split studies said "over all parties of column-split studies"."""
@@ -363,6 +370,7 @@ def test_a_study_that_was_approved_and_not_run_waits(tmp_path: Path) -> None:
             assert waiting_plans(party, plan.hash) == ()
 
 
+@pytest.mark.slow_for("bayes")
 @each_run
 def test_the_words_for_patients_are_true_of_this_study(papers: Papers) -> None:
     """They said of every study that each place works out numbers by itself, and that no study can say more than this one."""

@@ -163,6 +163,7 @@ def test_rowwise_preprocessing_goes_in_front(step) -> None:
     assert "preprocessed by itself" in str(found[-1].statement_.assumptions)
 
 
+@pytest.mark.slow
 def test_preprocessing_that_learns_from_the_data_is_refused() -> None:
     from sklearn.preprocessing import StandardScaler
 
@@ -636,6 +637,7 @@ def test_the_chosen_number_of_components_is_one_that_is_tried() -> None:
     assert 1 <= exact.components <= 12
 
 
+@pytest.mark.slow
 def test_a_result_is_readable() -> None:
     plan = PrivatePLSRegression(1, **DECLARED, random_state=0, epsilon=20.0).plan(600, 12, sites=rows_of_sites())
     outcome = drive(load("pls"), plan, in_process(people(plan)))
@@ -729,6 +731,7 @@ def test_published_is_recorded_as_unbounded_and_says_why() -> None:
     assert [r.name for r in model.plan_.releases] == ["model"]
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_published_errors_rise_as_epsilon_falls() -> None:
     """Figures 3 and 5: with a derivative in front and the package's deviation, as good as no noise at 100, useless at 0.1."""

@@ -204,6 +204,7 @@ def error(model: PrivatePLSRegression) -> float:
     return float(np.sqrt(np.mean((model.predict(world()[1][3060:]) - world()[2][3060:]) ** 2)) / world()[2].std())
 
 
+@pytest.mark.slow
 def test_with_noise_a_second_instrument_is_predicted_better() -> None:
     source, target = noisy(0), noisy(1)
     asis, adapted = error(source), error(source.adapted(target))
@@ -271,6 +272,7 @@ def test_released_pairs_are_the_same_as_public_ones() -> None:
     assert source.standardised(pairs.moments_, ridge=0.5).coef_ == pytest.approx(released.coef_)
 
 
+@pytest.mark.slow
 def test_pairs_that_are_noise_leave_the_source_as_it_is() -> None:
     """At epsilon .05 the pairs tell nothing; a ridge that does not know the noise believes them."""
     source, (here, there, _) = noisy(0), world()
@@ -288,6 +290,7 @@ def test_pairs_that_are_noise_leave_the_source_as_it_is() -> None:
 # --- what it rests on -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_model_says_what_both_domains_pay() -> None:
     """Theorem C.7: each domain's people by their own plan, somebody in both by the composition of both."""
     source, target = noisy(0), noisy(1)

@@ -103,6 +103,7 @@ def test_no_unit_moves_a_total_of_the_rounds_farther_than_its_reach(unit: Unit, 
     )  # the search is not asleep
 
 
+@pytest.mark.slow
 def test_one_channel_that_is_taken_for_one_coordinate_is_caught() -> None:
     """The control of Theorem C.6: a value of a table moves its own column, and a channel moves all coordinates."""
     design = asked("gradient", "replace")
@@ -252,6 +253,7 @@ def frame_of_widths(widths: np.ndarray) -> Coordinates:
 # --- how well -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whitened", "dct"])
 def test_small_studies_of_spectra_are_as_good_as_regression_on_the_same_scores(kind: str) -> None:
     """n = 400, epsilon 1, where one release of moments had 1.00 (DCT) and 0.66 (whitened) of y's deviation."""

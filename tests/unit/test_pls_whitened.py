@@ -67,6 +67,7 @@ class Unshortened(PlsDesign):
         return math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 50.0])
 def test_no_spectrum_moves_whitened_moments_farther_than_planned(scale: float) -> None:
     """Theorem C.3 by search; the control takes rows as long as they come."""

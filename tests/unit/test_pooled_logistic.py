@@ -80,6 +80,7 @@ def test_without_noise_rounds_are_scikit_learns_fit_of_all_rows() -> None:
     assert ours.to_sklearn().predict_proba(X) == pytest.approx(ours.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_a_fit_by_rounds_has_a_summary_and_comes_back_as_it_was(tmp_path) -> None:
     X, y = data(4000, 3)
     model = made(epsilon=3.0, **DELTA).fit(X, y, sites=np.arange(4000) % 2)
@@ -155,6 +156,7 @@ def test_without_noise_moments_rank_nearly_as_scikit_learn_does() -> None:
     assert loss < log_loss(y[2000:] == "well", best) * 1.05
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize(("rows", "columns", "epsilon"), [(3000, 100, 0.3), (1000, 30, 1.0)])
 def test_moments_are_better_than_perturbation_on_rows_of_one_length(rows: int, columns: int, epsilon: float) -> None:
@@ -194,6 +196,7 @@ def test_it_does_not_matter_over_how_many_sites_rows_are_split() -> None:
     assert max(middle) - min(middle) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize(("rows", "columns", "epsilon"), [(800, 5, 1.0), (3000, 20, 1.0), (3000, 5, 0.3)])
 def test_what_is_chosen_is_better_than_perturbation(rows: int, columns: int, epsilon: float) -> None:
@@ -209,6 +212,7 @@ def test_what_is_chosen_is_better_than_perturbation(rows: int, columns: int, eps
     assert (np.median(gains, axis=0) > 0).all()
 
 
+@pytest.mark.slow
 def test_an_outlook_is_that_of_the_rounds() -> None:
     found = made(**DELTA).outlook(3000, 5, quick=True, signal=1.0)
     assert found.worthwhile

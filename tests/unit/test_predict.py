@@ -117,6 +117,7 @@ def test_what_does_not_fit_is_refused_without_a_value(tmp_path: Path) -> None:
     assert "CSV, Parquet" in command(folder, "predict", "study.run", "--data", "new.npz", code=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("meta", ["", "high-level"])
 def test_a_stack_predicts_classes_and_their_probabilities(tmp_path: Path, meta: str) -> None:
     parameters = 'response = "y"\nclasses = ["well", "ill"]\nsplit = "samples"'

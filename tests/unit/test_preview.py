@@ -115,6 +115,7 @@ def test_no_ledger_is_opened_and_no_warning_of_a_fit_is_given(monkeypatch: pytes
         assert Preview.of(plan_of()).terms
 
 
+@pytest.mark.slow
 def test_of_many_rows_a_part_is_simulated_with_noise_as_large_a_part_of_every_total() -> None:
     plan = plan_of(4_000_000)
     found = Preview.of(plan)

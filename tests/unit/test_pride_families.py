@@ -309,6 +309,7 @@ def test_probabilities(family: str) -> None:
         np.testing.assert_allclose(model.to_sklearn().predict_proba(X), chances)
 
 
+@pytest.mark.slow
 def test_classes_are_read_off_the_data_with_a_warning() -> None:
     with pytest.warns(PrivacyLeakWarning, match="read off the labels"):
         model = PrideGLM("multinomial", bounds=(-1, 1), epsilon=1e4, random_state=0).fit(X, RESPONSES["multinomial"])
@@ -321,6 +322,7 @@ def test_classes_are_read_off_the_data_with_a_warning() -> None:
     assert bools.score(X, SIGNAL > 0) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_a_declared_class_that_none_has() -> None:
     for family in ("multinomial", "ordinal"):
@@ -459,6 +461,7 @@ def test_published_coefficients_move_by_at_most_the_closed_form(family: str) -> 
     assert 0.2 < largest <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "wrong"), [("gamma", {"response_bound": 1.0}), ("poisson", {"response_bound": 0.1, "cap": 0.1})]
 )

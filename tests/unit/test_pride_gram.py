@@ -450,6 +450,7 @@ def test_it_releases_what_the_other_forms_release_and_says_so() -> None:
     assert "nothing further is released" not in str(models["plain"].statement_).lower()
 
 
+@pytest.mark.slow
 def test_at_a_small_epsilon_it_does_not_count_the_response_once_for_every_party() -> None:
     errors: dict[str, list[float]] = {"gram": [], "calibrated": [], "plain": []}
     for seed in range(5):

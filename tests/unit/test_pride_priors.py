@@ -462,6 +462,7 @@ def test_priors_that_cannot_be_meant_are_refused(prior: Any, words: str) -> None
 # --- forms of a prior, what it costs, and what is kept ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_form_of_a_prior_is_the_same_numbers(tmp_path: Any) -> None:
     X, y, _ = rows(300, 6, 9)
     own = ASKED | {"random_state": 0}

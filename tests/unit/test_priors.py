@@ -412,6 +412,7 @@ def test_intervals_hold_the_slopes_about_as_often_as_they_say() -> None:
         assert 0.85 < np.mean(inside) <= 1.0
 
 
+@pytest.mark.slow
 def test_every_form_of_a_prior_is_the_same_numbers(tmp_path) -> None:
     X, y = rows(400, 0)
     frame = pl.DataFrame({**{f"x{j}": X[:, j] for j in range(5)}})
@@ -786,6 +787,7 @@ def test_spectra_are_drawn_to_public_ones_with_responses() -> None:
 # --- a study with categories, missing values and a formula ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_a_study_names_its_earlier_models_under_its_table(model: str) -> None:
     rng = np.random.default_rng(2)

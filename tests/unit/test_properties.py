@@ -130,6 +130,7 @@ def spent(made: dict[int, Charge]) -> Composition:
     return Composition([PRICES[place] for place in made])
 
 
+@pytest.mark.slow
 @examples(25)
 @given(histories)
 def test_a_ledger_says_what_its_distinct_releases_cost_whatever_happened(history: list[Act]) -> None:

@@ -32,6 +32,7 @@ def fitted(truth: float, seed: int, epsilon: float, method: str) -> PrivateLinea
         return PrivateLinearRegression(epsilon=epsilon, method=method, random_state=seed, **bounds).fit(*rows(truth, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.0, 0.168])
 def test_a_small_share_that_is_explained_is_found(truth: float) -> None:
     """By the two released variances alone a third of these tables prints 0.000, and the mean error is .2 (``experiments/r_squared.py``)."""
@@ -54,6 +55,7 @@ def drawn(moments: Moments, deviation: float, rng: np.random.Generator) -> Momen
     return replace(moments, gram=moments.gram + noise, variance=variance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("about", ["nothing", "the coefficients"])
 @pytest.mark.parametrize("truth", [0.0, 0.3])
 def test_the_variance_of_fitted_values_has_the_noise_that_is_claimed(truth: float, about: str) -> None:
@@ -80,6 +82,7 @@ def test_the_variance_of_fitted_values_has_the_noise_that_is_claimed(truth: floa
         assert plain(exact, deviation) - wanted > 4 * spread / math.sqrt(len(found)), "without tr(GV) it is too large"
 
 
+@pytest.mark.slow
 def test_moments_that_hold_the_sum_of_squares_take_from_the_residuals_what_they_add_to_the_fit() -> None:
     """Were both drawn as if one said nothing of the other, intervals of a large R^2 would be too short by a half and more."""
     exact = fitted(0.7, 0, math.inf, "moments").moments_

@@ -66,6 +66,7 @@ def test_who_names_a_reference_has_it() -> None:
     assert [line.term for line in two.terms] == ["ward: odd - a", "ward: b - a", "ward: c - a"]
 
 
+@pytest.mark.slow
 def test_a_rare_first_class_and_level_of_a_generalised_model() -> None:
     common = {"epsilon": 3.0, "bounds": BOUNDS, "classes": KINDS, "random_state": 0}
     with warnings.catch_warnings():

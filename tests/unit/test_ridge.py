@@ -327,6 +327,7 @@ with one_thread():
 """
 
 
+@pytest.mark.slow
 def test_one_thread_inside_and_as_before_outside():
     """Also where threads overlap: without turns the second would take the first one's limit for the normal state."""
     two = {f"{library}_NUM_THREADS": "2" for library in ("OPENBLAS", "OMP", "MKL")}

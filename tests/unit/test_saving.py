@@ -129,6 +129,7 @@ def test_every_home_is_one(tmp_path: Path) -> None:
     assert estimators < set(homes())
 
 
+@pytest.mark.slow
 def test_a_file_imports_the_model_of_its_study_alone(tmp_path: Path) -> None:
     fitted("lasso").save(tmp_path / "m")
     program = f"import sys, unpooled; unpooled.load({str(tmp_path / 'm')!r}); print([name for name in sys.modules if 'unpooled.models.' in name])"

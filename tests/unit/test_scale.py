@@ -74,6 +74,7 @@ def test_the_bytes_of_a_secure_sum_are_those_of_the_formula(parties: int, tolera
     assert whole == expected.whole
 
 
+@pytest.mark.slow
 def test_the_bytes_of_rounds_are_those_of_the_formula_too() -> None:
     from experiments.secure_sum_bytes import SecureSum
 

@@ -62,6 +62,7 @@ def test_numbers_keep_all_bits_and_what_is_missing_is_missing() -> None:
     assert words.tolist() == ["x", None]
 
 
+@pytest.mark.slow_for("column0-a code has no level")
 @pytest.mark.parametrize(
     ("column", "said"),
     [
@@ -356,6 +357,7 @@ def test_a_process_answers_until_its_input_ends(process: Any, data: dict[str, An
     assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 @pytest.mark.minutes
 def test_an_interrupt_ends_the_call_that_it_meets_and_no_other(process: Any) -> None:
     talk(process, line({"call": "hello"}))

@@ -74,6 +74,7 @@ def estimate(data: Any, estimator: str, told: dict[str, Any], arguments: dict[st
     return {"call": "estimate", "estimator": estimator, "data": data, "response": told, "arguments": given, **more}
 
 
+@pytest.mark.slow_for("PrideGLM")
 @pytest.mark.parametrize("name", CASES)
 def test_an_estimator_is_that_of_python(name: str, rows: dict[str, Any], data: dict[str, Any], frame: pl.DataFrame) -> None:
     of, arguments = CASES[name]
@@ -118,6 +119,7 @@ def test_rounds_over_rows_have_a_table_whatever_they_are_a_function_of(rows: dic
     assert "as they are" in refused["message"]
 
 
+@pytest.mark.slow
 def test_hazards_at_times_that_are_asked_for(rows: dict[str, Any], data: dict[str, Any], frame: pl.DataFrame) -> None:
     asked = estimate(data, "PrideGLM", {"time": numbers(rows["time"])}, {"family": "cox", "parties": PARTIES})
     told = ok({**asked, "rows": {"event": numbers(rows["event"])}})

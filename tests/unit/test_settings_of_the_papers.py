@@ -189,6 +189,7 @@ def test_pst_s_deals_half_of_the_rows_to_the_high_level() -> None:
     assert model.high_.size == 3
 
 
+@pytest.mark.slow
 def test_every_record_may_be_a_client() -> None:
     """N = n, as the authors' program has it: parties of one record each, and a sum that a few of them open."""
     model = papers.fit_bayes(X[:, :2], Y, epsilon=5.0, bounds=(-1, 1), y_bounds=(-1, 1), random_state=1)

@@ -67,6 +67,7 @@ def world(tmp_path: Path) -> Path:
 # --- in files -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_of_two_analyses_from_plan_to_report(world: Path) -> None:
     for path in (world / "study.toml", world / "north/party.toml", world / "south/party.toml"):

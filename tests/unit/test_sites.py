@@ -343,6 +343,7 @@ def test_a_study_that_pools_sites_keeps_its_parameters() -> None:
         assert "site_effects" not in model.plan(1000, 2, {"s": 500, "t": 500}).study.parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effects", ["fixed", "random"])
 def test_a_saved_fit_predicts_and_prints_the_same(effects: str, tmp_path: Any) -> None:
     frame, sites, _ = drawn(n=20_000)
@@ -421,6 +422,7 @@ def test_one_site_and_a_column_of_that_name_are_refused() -> None:
         PrivateLinearRegression(parties=2, bounds=(0, 1), y_bounds=(0, 1), site_effects="fixed").fit(X, X[:, 0])
 
 
+@pytest.mark.slow
 def test_random_constants_of_few_sites_fall_back_to_fixed_ones() -> None:
     """The noise hides two of three sites: the slopes are printed all the same, and the table says whose constants these are."""
     rng = np.random.default_rng(0)

@@ -142,6 +142,7 @@ def test_numbers_that_no_float64_equals_are_refused(value: str, words: str, serv
 # --- who may read -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("password", ["wrong horse", None])
 def test_wrong_credentials(password: str | None, server: Postgres, monkeypatch, capfd) -> None:
     if password is None:

@@ -272,6 +272,7 @@ def test_two_rows_almost_opposite_move_the_gradient_by_almost_twice_the_bound() 
     assert np.linalg.norm(expit(-w @ v) * v - expit(-w @ other) * other) > 1.99
 
 
+@pytest.mark.slow
 def test_a_source_of_ten_separate_blocks_costs_more_than_epsilon_and_a_joint_one_does_not() -> None:
     """Corollary 6 of the paper is false (Theorem S.9): independent blocks' losses add up."""
     asked = study(parameters={"penalty": 0.01})

@@ -356,6 +356,7 @@ def test_what_a_study_says_of_itself() -> None:
     assert b"stage" in text
 
 
+@pytest.mark.slow
 def test_the_deviation_that_privacy_adds_to_a_curve_is_that_of_noise_in_its_cells() -> None:
     """Played: every cell, those who stayed among them, gets noise, and the logarithm of the curve's end moves by what the table says."""
     edges, rng, noise = np.array([1.0, 2.0, 3.0]), np.random.default_rng(0), 1.5

@@ -296,6 +296,7 @@ def test_counts_have_the_public_totals() -> None:
     assert "check them" in str(wrong)
 
 
+@pytest.mark.slow
 def test_the_table_is_printed_named_and_framed() -> None:
     data = trial() | {"age": np.random.default_rng(5).normal(55, 12, 4000)}
     found = unpooled.tabulate(data, ["arm", "outcome"], BOUNDS, sites=np.arange(4000) % 2, epsilon=4.0)

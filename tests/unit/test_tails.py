@@ -50,6 +50,7 @@ def test_one_alone_is_a_little_above_its_exact_value(tail, epsilon: float) -> No
     assert value <= min(1.0, sum(n * gaussian_delta(epsilon, m) for n, m in tail)) * 1.02 + 1e-30
 
 
+@pytest.mark.slow_for("20")
 @pytest.mark.parametrize("count", [2, 5, 20])
 def test_sums_are_those_of_draws(count: int) -> None:
     """Theorem F.21."""

@@ -67,6 +67,7 @@ def skewed(seed: int) -> float:
     return line.estimate / line.std_error
 
 
+@pytest.mark.slow
 def test_an_intercept_of_skewed_residuals() -> None:
     z = [skewed(seed) for seed in range(sized(40, 6))]
     assert abs(np.mean(z)) < 1.2

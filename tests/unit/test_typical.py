@@ -64,7 +64,7 @@ def test_typical_values_are_a_centre_inside_the_range_and_a_deviation() -> None:
     for rule in ("absent", "indicator"):
         with pytest.raises(UsageError, match=r"goes with missing = .complete."):
             Column("crp", 0.0, 500.0, missing=rule, typical=(12.0, 8.0))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="a column of categories has none"):
+    with pytest.raises(UsageError, match="share of each"):
         Column("g", categories=("u", "v"), typical=(1.0, 1.0))
 
 
@@ -262,6 +262,7 @@ def test_a_range_that_is_only_possible_costs_nothing_where_values_are_typical() 
     assert "crp" not in lost or lost["crp"].std_error > 1.3 * terms["crp"].std_error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_plan_foretells_the_lines_of_typical_columns() -> None:
     def foretold(typical: dict[str, tuple[float, float]] | None) -> Any:

@@ -209,6 +209,7 @@ def test_shapes_of_made_up_columns() -> None:
 # --- descriptions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("options2")
 @pytest.mark.parametrize(
     "options", [{}, {"unit": "attribute"}, {"unit": "household", "rows_per_household": 2}, {"adjacency": "zero-out"}]
 )
@@ -257,6 +258,7 @@ OUTLOOKS = {
 }
 
 
+@pytest.mark.long_for("moments")
 @pytest.mark.slow_but("perturbation", "lasso")
 @pytest.mark.long_for("pride")
 @pytest.mark.parametrize("name", OUTLOOKS)
@@ -272,6 +274,7 @@ def test_noise_never_seems_to_help(name: str) -> None:
     assert found.error == found.at.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["linear", "poisson"])
 def test_an_epsilon_at_which_standard_errors_cannot_be_had_is_left_out(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Covariance "robust" needs a Newton step or a refinement: its outlook ended in a refusal of an epsilon that nobody asked for."""

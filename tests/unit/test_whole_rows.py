@@ -250,6 +250,7 @@ def test_what_nobody_declared_is_refused_with_the_rules_that_there_are() -> None
         PrivateLinearRegression(bounds={"x1": (-4, 4), "x2": (-40, 40), "ward": ["a", "b"]}, y_bounds=(-9, 9)).fit(FRAME, Y)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_of_files_leaves_rows_out(tmp_path: Path) -> None:
     half = N // 2
@@ -500,6 +501,7 @@ def asked_for(expected: float, model: str = "bayes", **parameters: Any) -> Study
     return Study(model, (Card("p", 5000, columns),), 1.0, 1e-5, derived=(), parameters=own | parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_plan_and_outlook_say_what_gaps_cost(model: str) -> None:
     plan = load(model).compile(asked_for(0.0, model))

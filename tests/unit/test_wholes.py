@@ -262,6 +262,7 @@ def moments(**more: Any) -> PrivateLinearRegression:
     return PrivateLinearRegression(**own).fit(X, np.clip(X @ [0.5, 0.2] + rng.normal(0, 0.3, 900), -2, 2))
 
 
+@pytest.mark.slow
 def test_two_draws_of_one_plan_are_two_to_a_budget() -> None:
     """P7."""
     first, second = moments(), moments()
@@ -292,6 +293,7 @@ def test_a_fit_that_was_debited_is_not_the_other_draw_of_its_plan() -> None:
     assert budget.spent == pytest.approx(gaussian_epsilon(DELTA, math.sqrt(3) * budget_mu(0.5, DELTA)), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_two_draws_of_one_plan_are_two_to_a_study() -> None:
     """P6."""
     first, second = moments(), moments()

@@ -60,6 +60,7 @@ def test_no_message_of_the_package_keeps_a_form_of_python() -> None:
     assert len(TEXTS) > 1500  # the texts were found
 
 
+@pytest.mark.slow
 def test_there_is_something_to_translate_and_every_form_does_it() -> None:
     """A form that no message has any more is taken out of the table."""
     assert sum(in_r(text) != text for _, text in TEXTS) > 80

@@ -47,7 +47,7 @@ def init(
         "--column",
         help="A declaration: age=0:100, smoker=never,former,current, seen=2015-01-01:2024-12-31, 'nm*=0:3' (all that "
         "match); append ;complete (rows without a value are left out), ;model (and which are is modelled), ;absent or ;indicator for missing values, "
-        ";<0.5 for a limit of detection, ;typical=12,8 for the centre and deviation that values are known to have.",
+        ";<0.5 for a limit of detection, ;typical=12,8 for the centre and deviation that values are known to have, or the share of each category.",
     ),
     id_column: str | None = typer.Option(None, "--id", help="The column with row ids; it is never used as data."),
     label: list[str] = typer.Option([], "--label", help="A column the party uses itself (a response); it never leaves."),

@@ -26,7 +26,7 @@ from unpooled.study.finished import Run
 from unpooled.study.made_up import columns_read, said_of
 from unpooled.study.party import open_account, open_party
 from unpooled.study.record import RECORD
-from unpooled.study.run import KeptValues, about, asked_of, compile_study, expectations_of, record_approval
+from unpooled.study.run import KeptValues, about, asked_of, compile_study, record_approval
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.policy import Policy
     from unpooled.protocol.party import Party
-    from unpooled.study.run import Expectations
 
     #: A piece of work: it is given what to call with its words, and returns its result.
     Work = Callable[[Callable[[str], None]], Any]
@@ -194,7 +193,6 @@ def _read(file: Path, folder: Path, party: str, key: str, policy: Policy, until:
         return Item(place, trouble=words)
 
 
-_expected: dict[str, Expectations] = {}
 _read_columns: dict[str, Mapping[str, tuple[str, ...]] | None] = {}
 
 
@@ -208,13 +206,6 @@ def columns_of(plan: Plan) -> list[tuple[str, str, str]]:
         every, own = [column.name for column in card.columns], (read or {})[card.name]
         rows.append((card.name, said_of(own, len(every)), said_of([n for n in every if n not in own], len(every))))
     return rows
-
-
-def expected(plan: Plan) -> Expectations:
-    """Return what to expect of a plan: simulations take a second, and a page is read more than once."""
-    if plan.hash not in _expected:
-        _expected[plan.hash] = expectations_of(plan)
-    return _expected[plan.hash]
 
 
 class _Compiler:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 
 from unpooled.console import desk as work
-from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk, columns_of, expected
+from unpooled.console.desk import AUDIT, PREVIEW, OfficeDesk, columns_of
 from unpooled.privacy.unit import Scope
 from unpooled.report import figures
 from unpooled.report.page import environment, facts_of, safe
 from unpooled.study.finished import moment
 from unpooled.study.party import open_account
-from unpooled.study.run import advice, costs_of, counted_in, refusal_of
+from unpooled.study.run import advice, costs_of, counted_in, expectations_of, refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,8 +162,8 @@ def _cost_facts(desk: OfficeDesk, party: Party, item: Item) -> dict[str, Any]:
     together = party.ledger.spending(budget, party.policy.scope, every) if budget is not None and waiting else None
     # Of a plan that was released already, or will be in any case, the total does not change.
     return {
-        "doubts": expected(item.plan).doubts,
-        "expected": expected(item.plan).words,
+        "doubts": expectations_of(item.plan).doubts,
+        "expected": expectations_of(item.plan).words,
         "waiting": len(waiting),
         "together": together if together and costs and together != costs.after else None,
         "other_delta": budget is not None and budget.delta != item.plan.study.delta,

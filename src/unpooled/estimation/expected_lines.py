@@ -91,8 +91,7 @@ class PlayedTables:
         """Keep the errors of the lines of a played study."""
         if not self.wanted:
             return
-        lines = None if tables is None else {line.term: line.std_error for line in tables.summary().terms}
-        self.found[epsilon][number] = lines
+        self.found[epsilon][number] = None if tables is None else tables.errors()
 
     def missing(self, epsilon: float, runs: int = RUNS) -> list[tuple[float, int]]:
         """Return what is not yet played of so many studies, with noise and without; nothing where the method makes no table."""
@@ -119,8 +118,9 @@ def _line(name: str, played: dict[int, dict[str, float]], exact: dict[int, dict[
     errors = np.array([played[number].get(name, math.nan) for number in numbers])
     there = np.isfinite(errors)
     middle = float(np.median(errors[there])) if there.any() else math.nan
-    beside = float(np.median(free[there])) if there.any() else float(np.median(free))
-    return ExpectedLine(name, middle, beside, float(there.mean()), float((there & (errors <= NARROW * free)).mean()))
+    return ExpectedLine(
+        name, middle, float(np.median(free)), float(there.mean()), float((there & (errors <= NARROW * free)).mean())
+    )
 
 
 def cells_of(lines: Sequence[ExpectedLine]) -> list[tuple[str, ...]]:

@@ -110,8 +110,8 @@ def made_up_features(
     rows = standard_columns(count, len(features), correlation, shape, rng)
     columns: dict[str, Any] = {}
     for column, values in zip(features, rows.T, strict=True):
-        if column.categories is not None:  # equally many of each, with effects of their own order
-            places = np.searchsorted(np.quantile(values, np.linspace(0, 1, len(column.categories) + 1)[1:-1]), values)
+        if column.categories is not None:  # with effects of their own order
+            places = np.searchsorted(np.quantile(values, np.minimum(np.cumsum(column.shares)[:-1], 1.0)), values)
             columns[column.name] = np.array(column.categories, dtype=object)[places]
             values[:] = (places - places.mean()) / max(places.std(), 1e-9)
         else:
@@ -123,7 +123,10 @@ def made_up_features(
 
 def usually(column: Column, ranges: float) -> tuple[float, float]:
     """Return the centre and deviation of a made-up column: the typical ones, else half its range is this number of deviations."""
-    return column.typical or (column.centre, column.half_width / ranges)
+    if column.typical is None:
+        return column.centre, column.half_width / ranges
+    centre, deviation = column.typical
+    return centre, deviation
 
 
 def in_range(column: Column, values: Matrix, ranges: float) -> Matrix:
@@ -411,8 +414,23 @@ def _reached(curve: Sequence[tuple[float, float]], wanted: float) -> float:
     return curve[-1][0]
 
 
-def drawn(value: Range, rng: np.random.Generator) -> float:
-    """Return an assumed number as it is, or a draw from the range that is assumed."""
+#: Steps of the points of made-up studies over the ranges that are assumed, one for each number in turn.
+_STEPS = tuple(math.sqrt(prime) for prime in (2, 5, 7, 11))
+
+
+class Evenly:
+    """Numbers of one made-up study that lie, over the studies of an outlook, evenly in the ranges that are assumed: few studies stand for all of it."""
+
+    def __init__(self, number: int, seed: int) -> None:
+        self._places = (math.fmod((number + 1) * step + 0.618 * seed, 1.0) for step in _STEPS)
+
+    def uniform(self, low: float, high: float) -> float:
+        """Return the next number."""
+        return low + (high - low) * next(self._places)
+
+
+def drawn(value: Range, rng: np.random.Generator | Evenly) -> float:
+    """Return an assumed number as it is, or one from the range that is assumed."""
     return float(rng.uniform(*value)) if isinstance(value, tuple | list) else float(value)
 
 

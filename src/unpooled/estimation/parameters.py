@@ -200,7 +200,7 @@ def _bounds(columns: Sequence[Column], norm: float | None) -> Bounds:
     """Return the bounds that declare these columns by name."""
     missing: dict[str | int, Missing] = {c.name: c.missing for c in columns if c.missing != "refuse"}
     said: dict[str | int, Any] = {c.name: (c.low, c.high) if c.categories is None else list(c.categories) for c in columns}
-    typical: dict[str | int, tuple[float, float]] = {c.name: c.typical for c in columns if c.typical is not None}
+    typical: dict[str | int, tuple[float, ...]] = {c.name: c.typical for c in columns if c.typical is not None}
     below: dict[str | int, float] = {c.name: c.below for c in columns if c.below is not None}
     return Bounds(said, norm=norm, missing=missing or "refuse", below=below or None, typical=typical or None)
 

@@ -117,6 +117,13 @@ def crowded_columns(columns: Sequence[Column], means: Row, deviations: Row, *, j
     return tuple(said)
 
 
+def typically_crowded(columns: Sequence[Column], *, joint: bool = False) -> tuple[str, ...]:
+    """Return the same of columns that say what is typical of them, before there are data: for plans."""
+    known = [column for column in columns if column.typical is not None and column.categories is None]
+    centres, deviations = (np.array([column.typical[at] for column in known if column.typical]) for at in (0, 1))
+    return crowded_columns(known, centres, deviations, joint=joint)
+
+
 # --- Coordinates -----------------------------------------------------------------------------------------------------------
 # Coordinates of released moments: their units, and the coefficients about which they were taken.
 

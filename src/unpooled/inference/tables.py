@@ -322,6 +322,10 @@ class Tables:
         facts = (self.rows, self.family, self.dispersion, confidence, self.statement, adjust)
         return GlmSummary(lines, *facts, not_determined=without, compared=compared, ratio=ratio)
 
+    def errors(self) -> dict[str, float]:
+        """Return the standard error of every line of a summary, without what stands beside and below the lines."""
+        return {line.term: line.std_error for line in self.estimates.lines(self.printed(), 0.95, None)[0]}
+
     def contrast(
         self,
         asked: Any,  # noqa: ANN401 - words, mappings, rows of weights

@@ -185,7 +185,9 @@ class Scales:
         layout, marks = self.layout, set(self.marks)
         columns = [layout.features[k] for k in np.array(layout.coding.attribute, dtype=np.intp)[self._released].tolist()]
         columns += [layout.response, *layout.others] if self.response else []
-        return {at: column for at, column in enumerate(columns) if column.typical is not None and at not in marks}
+        return {
+            at: column for at, column in enumerate(columns) if column.typical and not column.categories and at not in marks
+        }
 
     @cached_property
     def usual(self) -> tuple[Floats, Floats]:

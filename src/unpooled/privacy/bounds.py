@@ -45,6 +45,8 @@ COMPLETE, MODELLED = "complete", "model"
 LEAVING_OUT = frozenset({COMPLETE, MODELLED})
 #: Half the part of a range that is usual, in typical deviations: values beyond count as its ends where columns are standardised, and nowhere else.
 USUAL = table("rows").usual
+#: How near to 1 the shares of all categories add up, which people round.
+SHARES_NEAR = 0.005
 #: Half a range is at most this number of typical deviations wide.
 FINEST = 5000
 _RULES = get_args(Missing)  # once: there are many columns
@@ -60,7 +62,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     ``dates`` says that a file holds dates, and what the range counts: "days since 2015-01-01" (or weeks, months, years). ``below`` is the limit of
     detection: what is written as under it ("<0.5"), or is a number under it, counts as missing, and leaves its row out where no rule is declared.
     ``typical`` is the centre and the standard deviation that its values are known to have, from elsewhere and never from these data: noise then
-    follows them and not the range.
+    follows them and not the range. Of categories it is the share of each, in their order: what is foretold of a study then knows rare ones.
     """
 
     name: str
@@ -70,7 +72,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     missing: Missing = "refuse"
     dates: str = ""
     below: float | None = None
-    typical: tuple[float, float] | None = None
+    typical: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -87,14 +89,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return f'dates are counted in a range: dates = "days since 2015-01-01" (or {", ".join(_DAYS)}), with low and high so counted'
         if self.below is not None and (problem := self._problem_of_limit(self.below)):
             return problem
-        if self.typical is not None and self.categories is not None:
-            return "typical values are those of numbers: a column of categories has none"
         if self.categories is not None:
             if self.low is not None or self.high is not None:
                 return "declare a range (low, high) or categories, not both"
             if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):  # noqa: PLR2004
                 return "declare at least two categories, each once"
-            return None
+            return self._unlike_shares()
         if self.low is None or self.high is None:
             return "no bounds: declare low and high, or categories"
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high and self.half_width > 0):
@@ -105,12 +105,30 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Return what is wrong with the typical values; None where nothing is."""
         if self.typical is None:
             return None
+        if len(self.typical) != 2:  # noqa: PLR2004
+            return "typical is two numbers, (centre, deviation)"
         centre, deviation = self.typical
         if not (self.range[0] <= centre <= self.range[1] and self.half_width / FINEST <= deviation <= self.half_width):
             return f"typical is (centre, deviation): a centre inside the range, and a deviation between half its width and 1 / {FINEST:,} of that"
         if self.missing in {"absent", "indicator"}:
             return 'what is typical goes with missing = "complete": a gap that counts as the middle of the range would be far from anything typical'
         return None
+
+    def _unlike_shares(self) -> str | None:
+        """Return what is wrong with the typical shares of categories; None where nothing is."""
+        if self.typical is None:
+            return None
+        assert self.categories is not None
+        right = len(self.typical) == len(self.categories) and all(share > 0 for share in self.typical)
+        if right and math.isclose(math.fsum(self.typical), 1.0, abs_tol=SHARES_NEAR):
+            return None
+        return "typical of categories is the share of each, in their order: positive numbers that add up to 1"
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Return the share of each category: as it is typical, else all alike."""
+        said = self.typical or (1.0,) * len(self.categories or ())
+        return tuple(share / math.fsum(said) for share in said)
 
     def _problem_of_limit(self, below: float) -> str:
         if (
@@ -131,7 +149,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def usual(self) -> tuple[float, float]:
         """Return (middle, half width) of the part of the range in which most values lie: three typical deviations around the typical centre, else all of it."""
-        if self.typical is None:
+        if self.typical is None or self.categories is not None:
             return self.centre, self.half_width
         centre, deviation = self.typical
         low, high = max(self.range[0], centre - USUAL * deviation), min(self.range[1], centre + USUAL * deviation)
@@ -242,9 +260,10 @@ class Bounds:
         by the response ("model", for tables of logistic regression); nothing (the middle of the range); or nothing, and a coded column that says so.
     below : mapping from column name (or index) to float, optional
         Limits of detection: a value under its limit ("<0.5" or "<0,5" in text, or a smaller number) counts as missing, and its row is left out.
-    typical : mapping from column name (or index) to (centre, deviation), optional
-        What values of a column of numbers are known to be like, from a textbook or an earlier study, never from these data. A range that is only
-        possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, and never the guarantee.
+    typical : mapping from column name (or index) to (centre, deviation), or to shares of categories, optional
+        What values of a column are known to be like, from a textbook or an earlier study, never from these data. A range that is only
+        possible (0 to 500) then costs nothing; what is wrong by a factor of five costs wider intervals, and never the guarantee. Shares
+        ({"north": .9, "south": .1}, or numbers in the order of the categories) make what an outlook foretells of rare ones true, and change nothing else.
 
     """
 
@@ -254,7 +273,7 @@ class Bounds:
     categories: Mapping[str | int, Sequence[object]] | None = None
     missing: Missing | Mapping[str | int, Missing] = "refuse"
     below: Mapping[str | int, float] | None = None
-    typical: Mapping[str | int, tuple[float, float]] | None = None
+    typical: Mapping[str | int, Sequence[float] | Mapping[str, float]] | None = None
     #: Private releases that these bounds come from (``describe(bounds=True)``): their price belongs to every later statement.
     paid: tuple[Any, ...] = ()
 
@@ -344,7 +363,7 @@ class Bounds:
             return mapping.get(name, mapping.get(i))
 
         missing = self.missing if isinstance(self.missing, str) else entry(self.missing) or "refuse"
-        categories, typical = entry(self.categories or {}), self._typical(name, entry(self.typical or {}))
+        categories, said = entry(self.categories or {}), entry(self.typical or {})
         below = entry(self.below or {})
         below = below if below is None else real(f"below[{name!r}]", below)
         if isinstance(low, Sequence | np.ndarray) and not isinstance(low, str):  # by name: a range, or categories
@@ -352,29 +371,38 @@ class Bounds:
                 msg = f"column {name!r} is declared twice: give it one range or one list of categories"
                 raise UsageError(msg).at(column=name)
             if (days := _days_of(low)) is not None:
-                return Column(
-                    name, 0.0, days[1], missing=missing, dates=f"days since {days[0]}", below=below, typical=typical
-                )
+                typical, dates = self._typical(name, said), f"days since {days[0]}"
+                return Column(name, 0.0, days[1], missing=missing, dates=dates, below=below, typical=typical)
             if len(low) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in low):  # noqa: PLR2004
                 low, high = low
             else:
                 categories = low
         if categories is not None:
-            return Column(
-                name, categories=tuple(text_of(c) for c in categories), missing=missing, below=below, typical=typical
-            )
+            levels = tuple(text_of(c) for c in categories)
+            typical = self._typical(name, said, levels)
+            return Column(name, categories=levels, missing=missing, below=below, typical=typical)
+        typical = self._typical(name, said)
         return Column(name, _end(name, low), _end(name, high), missing=missing, below=below, typical=typical)
 
     @staticmethod
-    def _typical(name: str, said: Any) -> tuple[float, float] | None:  # noqa: ANN401 - whatever a caller wrote
-        """Return the typical values of a column as a caller wrote them."""
+    def _typical(name: str, said: Any, levels: tuple[str, ...] = ()) -> tuple[float, ...] | None:  # noqa: ANN401 - whatever a caller wrote
+        """Return the typical values of a column, or the shares of its levels, as a caller wrote them."""
         if said is None:
             return None
-        pair: list[Any] = list(said) if isinstance(said, Sequence | np.ndarray) else []
-        if len(pair) != 2 or not all(not isinstance(n, bool) and isinstance(n, Real) and math.isfinite(n) for n in pair):  # noqa: PLR2004
-            msg = f"column {name!r}: typical is two numbers, (centre, deviation)"
+        if levels and isinstance(said, Mapping):
+            by_text = {text_of(level): share for level, share in said.items()}
+            said = [by_text[level] for level in levels] if set(by_text) == set(levels) else []
+        found: list[Any] = list(said) if isinstance(said, Sequence | np.ndarray) and not isinstance(said, str) else []
+        numbers = all(not isinstance(n, bool) and isinstance(n, Real) and math.isfinite(n) for n in found)
+        if len(found) != (len(levels) or 2) or not numbers:
+            words = (
+                "typical of categories is the share of each of them"
+                if levels
+                else "typical is two numbers, (centre, deviation)"
+            )
+            msg = f"column {name!r}: {words}"
             raise UsageError(msg).at(column=name)
-        return float(pair[0]), float(pair[1])
+        return tuple(float(n) for n in found)
 
     @classmethod
     def given(

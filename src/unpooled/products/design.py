@@ -31,7 +31,7 @@ from unpooled.products.sums import (
     JointShape,
     JointSum,
     RowPart,
-    joint_rho,
+    joint_mu,
     joint_sum,
     sides_of,
 )
@@ -103,7 +103,7 @@ class JointBudget:
 
     @classmethod
     def of(cls, study: Study, members: int, tolerate: int = 0, proofs: int = 0) -> JointBudget:
-        """Return the budget by zCDP less what this number of proofs takes, and the factor on the variance of distributed noise.
+        """Return the budget less what this number of proofs takes, and the factor on the variance of distributed noise.
 
         The factor is N / (N - 1 - T) for N members of the sum (helpers included) of whom T may collude or stay silent.
         """
@@ -111,7 +111,7 @@ class JointBudget:
         if tolerate < 0 or honest < 1:
             msg = f"tolerate = {tolerate} with {members} members of the sum leaves no noise that protects"
             raise UsageError(msg)
-        return cls(math.sqrt(2 * joint_rho(study, proofs)), members / honest)
+        return cls(joint_mu(study, proofs), members / honest)
 
     @property
     def of_moments(self) -> float:
@@ -463,7 +463,7 @@ class ColumnsDesign(ABC):
         return replace(found[party], share=share)
 
     def constants_release(self, party: str) -> GaussianRelease:
-        """Return the release of a party's sums: central noise, in one budget with the distributed noise of the joint sums (zero-concentrated privacy)."""
+        """Return the release of a party's sums: central noise, in one budget with the distributed noise of the joint sums (Theorem F.29)."""
         vector = self.constants(party)
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)

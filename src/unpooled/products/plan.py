@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from unpooled.errors import JointRowsError, UsageError, listed
+from unpooled.inference.coordinates import typically_crowded
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.sentence import Sentence
@@ -108,6 +109,7 @@ def notes(design: ColumnsDesign) -> tuple[str, ...]:
         f"{what}: exact under masks, opened with noise by all members together",
         f"constants of standardising take {constants:.0%} of the squared budget, {own} {1 - constants:.0%}; {counted}",
         f"who knows masks and has no masked rows: {helped}",
+        *typically_crowded(design.layout.features, joint=True),
     )
 
 

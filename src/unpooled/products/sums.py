@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from unpooled.errors import ProtocolError, StudyAborted, UsageError
-from unpooled.privacy.accounting import budget_rho
+from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, FieldGaussian
 from unpooled.privacy.plan import Release, Study
@@ -286,6 +286,8 @@ def sides_of(parties: Sequence[str], helpers: Sequence[str] = ()) -> tuple[Side,
 
 #: How far the view of a proof is from one that its verifiers could have made themselves (Theorem J.10).
 PROOF_DISTANCE = 2.0**-64
+#: What noise in fine steps may be away from Gaussian noise, in all releases of a study together, in such distances.
+_NEARLY = 8
 #: A larger exponent has no float.
 _LARGEST_EXPONENT = 700.0
 #: The name of the release, in every round.
@@ -303,14 +305,13 @@ class JointSum(Distributed):
     charged: int = 0
 
     def multiplier(self, study: Study) -> float:
-        """Return the mu of the whole budget by zCDP, times sqrt(honest / members): only the noise of honest members counts."""
-        return math.sqrt(2 * budget_rho(study.epsilon, study.delta) * self.honest / len(self.parties))
+        """Return the mu of the whole budget, times sqrt(honest / members): only the noise of honest members counts."""
+        return budget_mu(study.epsilon, study.delta) * math.sqrt(self.honest / len(self.parties))
 
     def releases(self, vector: Summed, study: Study) -> tuple[Release, ...]:
         """Return a fragment of the noise for every member: together they are one release of the joint rows in every round."""
-        rho = joint_rho(study, self.charged or self.proofs * vector.count) * vector.share / vector.count
-        fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, rho, self.honest)
-        assert isinstance(fragment, FieldGaussian)
+        mu = joint_mu(study, self.charged or self.proofs * vector.count) * math.sqrt(vector.share / vector.count)
+        fragment = FieldGaussian.calibrated(vector.blocks, vector.reach, study.target.unit, mu, self.honest)
         fragment = replace(fragment, distance=self.proofs * PROOF_DISTANCE)
         together = Exposure(together=vector.count)
         return tuple(
@@ -333,13 +334,13 @@ class JointSum(Distributed):
             raise StudyAborted(msg)
 
 
-def joint_rho(study: Study, proofs: int) -> float:
-    """Return the rho of a study's whole budget, where this number of proofs takes its part of delta (Theorem J.10).
+def joint_mu(study: Study, proofs: int) -> float:
+    """Return the mu of a study's whole budget, where this number of proofs, and noise that is nearly Gaussian, take their part of delta (J.10, F.29).
 
-    Proofs that would take more than half of it are not paid for by less privacy: the statement then says what is left.
+    What would take more than half of it is not paid for by less privacy: the statement then says what is left.
     """
-    charge = proofs * PROOF_DISTANCE * (1 + math.exp(min(study.epsilon, _LARGEST_EXPONENT)))
-    return budget_rho(study.epsilon, max(study.delta - charge, study.delta / 2))
+    charge = (proofs + _NEARLY) * PROOF_DISTANCE * (1 + math.exp(min(study.epsilon, _LARGEST_EXPONENT)))
+    return budget_mu(study.epsilon, max(study.delta - charge, study.delta / 2))
 
 
 class Joint(Protocol):

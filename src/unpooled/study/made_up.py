@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UnpooledError
+from unpooled.estimation.outlook import usually
 from unpooled.models import load
 from unpooled.privacy.bounds import AsDeclared
 from unpooled.privacy.policy import Policy
@@ -47,7 +48,7 @@ class Truth:
     def __str__(self) -> str:
         return (
             f"every number is normal around the middle of its range, and half a range is {self.ranges:g} standard deviations, or as it is typical where that is declared; a number with the "
-            "range 0 to 1 is 0 or 1, and the categories of a column are equally frequent; every two columns have a correlation of "
+            "range 0 to 1 is 0 or 1, and the categories of a column are equally frequent, or have the shares that are declared; every two columns have a correlation of "
             f"{self.correlation:g} before they are cut to these; a tenth of the values that may be missing is"
         )
 
@@ -60,7 +61,7 @@ class Truth:
         """Return numbers of this column in the order of the scores."""
         if column.range == (0.0, 1.0) and column.typical is None:
             return (score > 0).astype(np.float64)
-        middle, deviation = column.typical or (column.centre, column.half_width / self.ranges)
+        middle, deviation = usually(column, self.ranges)
         return np.asarray(np.clip(middle + deviation * score, *column.range))
 
 
@@ -117,10 +118,16 @@ def _values(
     score = None if truth is None or factor is None else truth.score(factor, rng)
     if column.categories is not None:
         count = len(column.categories)
-        drawn = rng.integers(count, size=rows) if score is None else (np.argsort(np.argsort(score)) * count) // rows
+        drawn = rng.integers(count, size=rows) if score is None else _places(score, column.shares)
         return [None if gone else column.categories[i] for i, gone in zip(drawn, missing, strict=True)]
     values = truth.number(column, score) if truth is not None and score is not None else rng.uniform(*column.range, rows)
     return np.where(missing | (values < column.below if column.below is not None else False), np.nan, values)
+
+
+def _places(score: NDArray[np.float64], shares: tuple[float, ...]) -> NDArray[np.intp]:
+    """Return the category of each row, in the order of the scores."""
+    ranks = (np.argsort(np.argsort(score)) + 0.5) / score.size
+    return np.searchsorted(np.cumsum(shares)[:-1], ranks)
 
 
 def _signs(

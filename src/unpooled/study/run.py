@@ -227,8 +227,18 @@ class Expectations:
         return tuple(outlook.lines_in_text(name) for name, outlook in self.tables.items())
 
 
+#: What is expected of plans that were asked for here, by their hashes: simulations take a second, and a page is read more than once.
+_expected: dict[str, Expectations] = {}
+
+
 def expectations_of(plan: Plan) -> Expectations:
     """Return what to expect of a plan and of each of its analyses."""
+    if plan.hash not in _expected:
+        _expected[plan.hash] = _expectations_of(plan)
+    return _expected[plan.hash]
+
+
+def _expectations_of(plan: Plan) -> Expectations:
     doubts: list[str] = []
     tables: dict[str, Outlook] = {}
     for model, asked in asked_of(plan.study):

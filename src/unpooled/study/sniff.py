@@ -343,7 +343,7 @@ def declaration(text: str) -> Column:
     try:
         below = next((float(word[1:]) for word in said if word.startswith("<")), None)
         known = tuple(float(number) for number in typical.split(",")) if typical else None
-        if known is not None and len(known) != 2:  # noqa: PLR2004
+        if known is not None and ":" in rule and len(known) != 2:  # noqa: PLR2004
             msg = (
                 f"--column {text!r}: typical is two numbers, as in NAME=0:500;{_TYPICAL}12,8 (centre and standard deviation)"
             )
@@ -379,10 +379,12 @@ def template(party: PartySection, sniffed: Sniffed, budget: Target) -> str:
         lines += [
             '# missing = "complete"           # rows without it are left out of tables; or "refuse", "model", "absent", "indicator"'
         ]
-        if not kind.startswith(("text", "true")):
-            lines += [
-                "# typical = [0.0, 1.0]           # centre and standard deviation, if they are known from elsewhere (never from this file)"
-            ]
+        numbers, words = (
+            ("0.5, 0.5", "share of each category")
+            if kind.startswith(("text", "true"))
+            else ("0.0, 1.0", "centre and standard deviation")
+        )
+        lines += [f"# typical = [{numbers}]           # {words}, if they are known from elsewhere (never from this file)"]
     text = write_party(party, (), budget, sniffed.form, template="\n".join(lines) + "\n")
     return f"# The party {party.name!r}: what it declares of its data, and what it allows. docs/studies.md explains every key.\n{text}"
 

@@ -14,6 +14,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     MADE_UP,
+    Evenly,
     MadeUp,
     Outlook,
     Range,
@@ -360,7 +361,8 @@ def outlook(
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
         rng = np.random.default_rng([seed, k])
-        part, related, wide = drawn(r2, rng), drawn(correlation, rng), drawn(ranges, rng)
+        evenly = Evenly(k, seed)
+        part, related, wide = drawn(r2, evenly), drawn(correlation, evenly), drawn(ranges, evenly)
         rows = MadeUp.of(designs[study.epsilon], part, related, wide, rng, shape=shapes[k % len(shapes)])
         if math.isinf(epsilon):
             alone.append(rows.alone())

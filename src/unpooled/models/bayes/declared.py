@@ -12,6 +12,7 @@ import numpy as np
 
 from unpooled.errors import UsageError, listed
 from unpooled.inference.coding import check_formula
+from unpooled.inference.coordinates import typically_crowded
 from unpooled.inference.printed_terms import TREATMENT, check_coding
 from unpooled.inference.priors import assumed, check_models, directions, rows_of
 from unpooled.inference.sites import SiteEffects, sites_of
@@ -754,6 +755,7 @@ def plan_of(study: Study, design: BayesDesign, voids: tuple[Sentence, ...] = ())
         *passes_note(design.method, passes),
         *notes_of(design.layout.left_out, study),
         *filled_note(design.parameters.goal, design.layout.declared),
+        *typically_crowded(design.layout.features),
         *release_notes(design.totals, design.covariance, {CROSS: _CROSS_TOLD}),
     )
     if design.focus is not None:

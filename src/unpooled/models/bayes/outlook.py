@@ -10,6 +10,7 @@ import numpy as np
 from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     SHAPES,
+    Evenly,
     Outlook,
     Range,
     check_range,
@@ -88,8 +89,9 @@ def outlook(
         rng = np.random.default_rng([seed, k])
         if epsilon not in plans:
             plans[epsilon] = compile_plan(_at(study, epsilon))
-        part = drawn(r2, rng)
-        assumed = part, drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
+        evenly = Evenly(k, seed)
+        part = drawn(r2, evenly)
+        assumed = part, drawn(correlation, evenly), drawn(ranges, evenly), shapes[k % len(shapes)]
         new, result = _played(plans[epsilon], count, assumed, rng)
         seen.add(epsilon, k, tables(plans[epsilon], result))
         return _error(plans[epsilon].design, new, result), 1 - part

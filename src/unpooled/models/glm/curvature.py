@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 # Curvature of a Newton step: the released second derivatives where the records tell of more than noise does (THEORY.md, section 3).
 
 _TUNED = table("glm")
+#: Nodes of two independent standard normals, and their weights.
+_AXIS, _AXIS_WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
+_NODES = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)])
+_NODE_WEIGHTS = np.outer(_AXIS_WEIGHTS, _AXIS_WEIGHTS).ravel() / _AXIS_WEIGHTS.sum() ** 2
 #: Of orthonormal directions, what is rounding.
 _ROUNDED = 1e-9
 
@@ -198,6 +202,30 @@ def of_balanced(family: Logistic, information: Matrix, start: Row) -> Matrix:
     level, tilt, bend = family.balance(float(middle @ start), deviation)
     found = level * information / whole + tilt * (np.outer(middle, along) + np.outer(along, middle))
     return np.asarray(whole * noisy_gram.psd_part(found + bend * np.outer(along, along)))
+
+
+def beyond(family: Logistic, information: Matrix, start: Row, move: Row) -> Row:
+    """Return the score after a move of the coefficients, less that at the start and its linear part; of rows that are normal under their weights at the start.
+
+    The classes are taken to have the probabilities of the start, and so the score is of no more than the second order in the move.
+    """
+    whole = float(information[-1, -1]) / CONSTANT**2
+    middle = information[-1] / CONSTANT / whole
+    spread = noisy_gram.psd_part(information / whole - np.outer(middle, middle))
+    both = np.stack([start, move])
+    values, vectors = np.linalg.eigh(both @ spread @ both.T)
+    values = np.maximum(values, 0.0)
+    u, way = (both @ middle)[:, None] + vectors @ (np.sqrt(values)[:, None] * _NODES)
+    # A pull over the weight at the start: p - p' over p (1 - p), times what balances it.
+    pull = np.expm1(-way) / (1 + np.exp(-u - way)) * (1 + np.exp(-u)) * (1 if not family.balanced else _balance(u, way))
+    left = _NODE_WEIGHTS * (pull + way)
+    along = spread @ both.T @ vectors / np.sqrt(np.where(values > 0, values, np.inf))
+    return np.asarray(whole * (middle * left.sum() + along @ (_NODES @ left)))
+
+
+def _balance(u: Row, way: Row) -> Row:
+    """Return the factor that balances a pull after a move, over that before it."""
+    return np.asarray((1 + np.exp(-np.abs(u + way))) / (1 + np.exp(-np.abs(u))))
 
 
 # --- Shapes ----------------------------------------------------------------------------------------------------------------

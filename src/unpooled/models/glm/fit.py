@@ -31,7 +31,7 @@ from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
 from unpooled.models.glm import rows as glm_rows
 from unpooled.models.glm.completeness_fit import Fitted, Resting, fit_completeness
-from unpooled.models.glm.curvature import Contrasts, Intervals, estimates_of, of_balanced, shape_of, without_hidden
+from unpooled.models.glm.curvature import Contrasts, Intervals, beyond, estimates_of, of_balanced, shape_of, without_hidden
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, GlmMethod
 from unpooled.models.glm.plan import GlmDesign
 from unpooled.models.glm.result import GlmResult, coefficients_of
@@ -174,6 +174,8 @@ class GlmFit(Rounds[GlmDesign]):
 
 #: Of log odds a normal part of variance v that is left out makes the others smaller by about this times v (the logistic curve as a normal one).
 _SECOND = 0.5 * (16 * math.sqrt(3) / (15 * math.pi)) ** 2
+#: How often what a step's linear part leaves is worked out anew, at the step that it makes.
+_SECOND_ORDERS = 4
 _TUNED = table("glm")
 #: Constant and factor of the log odds of each line whose mean probability predicts.
 Lines: TypeAlias = tuple[tuple[float, float], ...]
@@ -688,21 +690,32 @@ def _without(
     score[out] = 0.0
     gram[out, :], gram[:, out] = 0.0, 0.0
     gram[out, out] = np.sqrt(variance[out, out])  # no more than the noise hides
-    known = fit.shape.known(gram, variance, fit.penalty, fit.still, beside[0])
+    known, family = fit.shape.known(gram, variance, fit.penalty, fit.still, beside[0]), fit.design.family
     estimate = start + known.inverse @ score
     estimate[out] = 0.0
+    if isinstance(family, Logistic):  # the step is long: what its linear part leaves is added, and half of that may be wrong
+        first = estimate
+        for _ in range(_SECOND_ORDERS):
+            more = beyond(family, gram_at_start, start, estimate - start)
+            more[out] = 0.0
+            estimate = first + known.inverse @ more
+        found, wrong = _step(fit, estimate, start, known, *met), fit.back @ (estimate - first) / 2
+        return _wider(found, np.where(fit.shape.are_slopes, wrong, 0.0))
     estimate[-1] += beside[1]
     found = _step(fit, estimate, start, known, *met)
-    if fit.design.family.multiplies:  # with a log link what is left out moves the constant alone
+    if family.multiplies:  # with a log link what is left out moves the constant alone
         return found
     # What is left out was in the predictor, with about this variance: to second order all slopes are wrong by the same part.
     typical = float(gram_at_start[-1, -1]) / CONSTANT**2
     seen = np.maximum(gram_at_start.diagonal()[out], 0.0) + np.sqrt(variance.diagonal()[out])
     spread = float(np.square(start[out]) @ seen) / max(typical, 1.0)
-    wrong = np.where(fit.shape.are_slopes, _SECOND * spread * np.array(found.estimate), 0.0)
-    return msgspec.structs.replace(
-        found, covariance=tuple((found.square(found.covariance) + np.outer(wrong, wrong)).ravel().tolist())
-    )
+    return _wider(found, np.where(fit.shape.are_slopes, _SECOND * spread * np.array(found.estimate), 0.0))
+
+
+def _wider(found: Estimates, wrong: Row) -> Estimates:
+    """Return the estimates with a covariance that holds this bias of all of them together."""
+    covariance = found.square(found.covariance) + np.outer(wrong, wrong)
+    return msgspec.structs.replace(found, covariance=tuple(covariance.ravel().tolist()))
 
 
 def _result(

@@ -11,6 +11,7 @@ import numpy as np
 from unpooled.estimation.expected_lines import PlayedTables
 from unpooled.estimation.outlook import (
     SHAPES,
+    Evenly,
     Outlook,
     Range,
     check_range,
@@ -159,6 +160,8 @@ def _classes(
     u *= signal * math.sqrt((classes - 1) / classes / 2) / max(float(u.std()), 1e-9)
     rate = min(rate, 1 / classes)
     asked = np.append(rate, np.full(classes - 1, (1 - rate) / (classes - 1)))
+    if design.responses.response.typical is not None:
+        asked = np.array(design.responses.response.shares)
     constants = np.log(asked)
     for _ in range(_RATES_FOUND):
         step = np.log(asked / family.mean(u[:_RATES_FROM] + constants).mean(axis=0))
@@ -231,6 +234,9 @@ def outlook(
         rate = _RARE[0] / len(design.family.labels), _RARE[1] / len(design.family.labels)
     if rate is None and isinstance(design.family, Hazards):
         rate = _EVENTS
+    response = design.responses.response
+    if rate is None and design.family.classes and response.typical is not None:
+        rate = response.shares[-1]
     rate = _RATES[design.family.classes] if rate is None else rate
     check_range("signal", signal, 0.0, 10.0)
     check_range("rate", rate, 1e-6, 0.999)
@@ -238,12 +244,10 @@ def outlook(
     check_range("ranges", ranges, 0.5, 1000.0)
 
     def run(epsilon: float, k: int) -> tuple[float, float]:
-        rng = np.random.default_rng([seed, k])
+        rng, evenly = np.random.default_rng([seed, k]), Evenly(k, seed)
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
-        assumed = Assumed(
-            drawn(signal, rng), drawn(rate, rng), drawn(correlation, rng), drawn(ranges, rng), shapes[k % len(shapes)]
-        )
+        assumed = Assumed(*(drawn(value, evenly) for value in (signal, rate, correlation, ranges)), shapes[k % len(shapes)])
         new, y, true, result = _played(plans[epsilon], assumed, rng)
         seen.add(epsilon, k, tables(plans[epsilon], result))
         fitted, base, truth = losses(plans[epsilon].design, result, new, y, true)

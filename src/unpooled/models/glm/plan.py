@@ -13,6 +13,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.families import Response
 from unpooled.families.logistic import Logistic
 from unpooled.inference.coding import Seen, check_formula
+from unpooled.inference.coordinates import typically_crowded
 from unpooled.inference.printed_terms import check_coding
 from unpooled.inference.priors import assumed
 from unpooled.inference.sites import SiteEffects, sites_of
@@ -568,6 +569,7 @@ def compile_plan(study: Study) -> Plan:
         *passes_note(design.schedule.method, passes),
         *notes_of(design.layout.left_out, study),
         *filled_note(design.parameters.goal, design.layout.declared),
+        *typically_crowded(design.layout.features),
         *release_notes(design.totals, design.covariance, {PROBABILITIES: HISTOGRAM, **gaps.NOTES}),
     )
     return plan_of_totals(study, design, assumptions=assumed(study, design.parameters.prior), notes=notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from unpooled.privacy.mechanisms.base import Given
     from unpooled.privacy.noise import RandomBits
     from unpooled.privacy.unit import Unit
+
+
+#: A discrete Gaussian of deviation s >= 2 is at most this over s^4 from a rounded Gaussian (Theorem F.29).
+NEAR = 0.008
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +55,31 @@ class DistributedGaussian(Blocked):
             raise UsageError(msg)
 
     @classmethod
-    def calibrated(
-        cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, rho: float, honest: int
-    ) -> DistributedGaussian:
-        """Return the fragment whose event for ``unit`` is at most rho-zCDP (infinite: no noise)."""
+    def calibrated(cls, blocks: Sequence[Block], reach: Mapping[Unit, Reach], unit: Unit, limit: float, honest: int) -> Self:
+        """Return the fragment whose event for ``unit`` is at most this: rho, or mu of a sum that counts as Gaussian (infinite: no noise)."""
         fragment = cls(tuple(blocks), tuple(sorted(reach.items())), 0.0, honest)
-        if rho == math.inf:
+        if limit == math.inf:
             return fragment
-        if not rho > 0:
-            msg = f"rho must be positive, not {rho}: ask for a larger epsilon"
+        if not limit > 0:
+            msg = f"the budget of a sum must be positive, not {limit}: ask for a larger epsilon"
             raise UsageError(msg)
-        mu = math.sqrt(2 * rho)
+        mu = cls._mu_of(limit)
         smallest = cls.SMALLEST * (1 + SAFETY) / min(block.width for block in fragment.blocks)
         wanted = reach[unit].distance * (1 + SAFETY) / (mu * math.sqrt(honest))
         fragment = replace(fragment, scale=max(wanted, smallest))
-        while (spent := fragment.event(unit).value) > rho:
-            fragment = fragment.widened(reach[unit], math.sqrt(2 * spent), mu)
+        while (spent := fragment.event(unit).value) > limit:
+            fragment = fragment.widened(reach[unit], cls._mu_of(spent), mu)
         return fragment
+
+    @staticmethod
+    def _mu_of(value: float) -> float:
+        """Return the mu of an event with this value."""
+        return math.sqrt(2 * value)
+
+    def _apart(self) -> float:
+        """Return tau: how far the sum of the honest fragments is from one discrete Gaussian, in every coordinate (Theorem F.10)."""
+        thinnest = min(self._step(block) for block in self.blocks)
+        return 10 * math.fsum(math.exp(-2 * math.pi**2 * thinnest**2 * k / (k + 1)) for k in range(1, self.honest))
 
     @property
     def name(self) -> str:
@@ -79,9 +91,7 @@ class DistributedGaussian(Blocked):
         if not self.scale:
             return UNBOUNDED
         reach = dict(self.reach)[unit]
-        mu = self._mu(reach) / math.sqrt(self.honest)
-        thinnest = min(self._step(block) for block in self.blocks)
-        tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * thinnest**2 * k / (k + 1)) for k in range(1, self.honest))
+        mu, tau = self._mu(reach) / math.sqrt(self.honest), self._apart()
         d = reach.coordinates
         epsilon = min(math.sqrt(mu**2 + tau * d / 2), mu + tau * math.sqrt(d))
         return Event(Kind.ZCDP, epsilon**2 / 2, 1, d * self.honest * noise.TOTAL_VARIATION)
@@ -101,7 +111,7 @@ class DistributedGaussian(Blocked):
 
 @dataclass(frozen=True, slots=True)
 class FieldGaussian(DistributedGaussian):
-    r"""One member's fragment of the noise in a total modulo a prime (F.24).
+    r"""One member's fragment of the noise in a total modulo a prime (F.24), whose steps are so fine that the total counts as Gaussian (F.29).
 
     A share of a total is uniform modulo the prime, so nothing of it can be floored: noise beyond the sampler's range is drawn in two parts.
     """
@@ -119,12 +129,23 @@ class FieldGaussian(DistributedGaussian):
         del block
         return 0
 
+    @staticmethod
+    def _mu_of(value: float) -> float:
+        return value
+
     def event(self, unit: Unit) -> Event:
-        """ZCDP as of a discrete Gaussian's fragment; each part of the noise counts with the distance of its sampler."""
-        found = DistributedGaussian.event(self, unit)
-        if found is UNBOUNDED:
-            return found
-        return replace(found, total_variation=3 * found.total_variation + self.distance)
+        """Return that of a Gaussian, with the total variation of Theorem F.29; each part of the noise counts with the distance of its sampler."""
+        if not self.scale:
+            return UNBOUNDED
+        reach = dict(self.reach)[unit]
+        square = self.honest * min(self._step(block) for block in self.blocks) ** 2
+        mu = self._mu(reach) / math.sqrt(self.honest) / math.sqrt(1 - 1 / (12 * square))
+        near = reach.coordinates * (NEAR / square**2 + self._apart() + 3 * self.honest * noise.TOTAL_VARIATION)
+        return Event(Kind.GAUSSIAN, mu, 1, near + self.distance)
+
+    def change(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+        """Return the mu by which two totals with equal noise differ."""
+        return self._distance(one, other) / math.sqrt(self.honest)
 
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
         """Return the member's share plus its fragment of the noise: private only inside the secure sum."""
