@@ -38,8 +38,9 @@ from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.study.made_up import made_up
 
-for folder in ("", "contract", "audit"):
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contract"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "audit"))
 
 from cases import CASES
 from test_audited_households import MODELS as HOUSEHOLDS
@@ -75,6 +76,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     **{name: lambda name=name: CASES[name]().study for name in CASES},  # type: ignore[misc]
     "bayes, gaps": lambda: with_gaps("bayes"),
     "bayes, gaps in rounds": lambda: with_gaps("bayes, robust"),
+    "bayes, modelled gaps": lambda: with_gaps("bayes, robust", "model", "covariance"),
     "effects, gaps": lambda: with_gaps("effects"),
     "glm, gaps": lambda: with_gaps("glm"),
     "glm, modelled gaps": lambda: with_gaps("glm", "model", "offset", "max_passes"),
