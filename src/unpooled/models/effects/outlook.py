@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -15,7 +14,6 @@ from unpooled.errors import UsageError
 from unpooled.estimation.outlook import (
     EPSILONS,
     Expected,
-    Imagined,
     Outlook,
     Range,
     check_range,
@@ -201,14 +199,7 @@ def _played(
 
 def play(plan: Plan[EffectDesign], table: Table, rng: np.random.Generator) -> EffectResult:
     """Return the result of one study of these rows with the noise that its plan has."""
-    parts = {}
-    for name, part in plan.parts.items():
-        statistics = importlib.import_module(f"unpooled.models.{part.study.model}").STATISTICS
-        own = Imagined(
-            part.design.aggregation.parties, 0, table=part.design.seen(table), real=part, rng=rng, statistics=statistics
-        )
-        parts[name] = replace(part, design=replace(part.design, aggregation=own))
-    found: EffectResult = imagine(replace(plan, parts=parts), coordinate, STATISTICS, table, rng)
+    found: EffectResult = imagine(plan, coordinate, STATISTICS, table, rng)
     return found
 
 

@@ -372,7 +372,7 @@ def _part(name: str, study: Study, declared: DeclaredEffect) -> Plan:
     said = whole.notes_of(plan.design.layout.left_out, study)
     plan = replace(plan, notes=tuple(note for note in plan.notes if note not in said))
     asked: dict[str, Any] = {"left_out": left_out} if left_out else {}
-    asked |= {"presence": declared.unseen} if name == PRESENCE else {}
+    asked |= {"presence": (declared.unseen,)} if name == PRESENCE else {}
     return replace(plan, design=replace(plan.design, layout=replace(plan.design.layout, **asked))) if asked else plan
 
 
