@@ -88,6 +88,8 @@ SAID = {
     "B.17": "A constant for every site makes a row longer by one short coordinate, and no sensitivity larger, under both adjacencies.",
     "B.18": "Generalised least squares over the sites' fixed constants is the mixed model; their covariance holds the noise, so noise is no spread.",
     "B.19": "A round over the values of rows along public directions moves by at most two clips, one under zero-out, as a round over rows does.",
+    "B.22": "Whole rows of a linear model follow its law tilted by the model of which rows are whole; pulls have mean 0 there, and how they move.",
+    "B.23": r"A sum of positive semidefinite matrices of Frobenius norm at most $S$ moves by at most $S$ under zero-out, $\sqrt 2 S$ under replace.",
     "B.20": r"Rows without a needed value count nowhere: a release moves by the larger of a replaced and a vanished record, for one value too.",
     "F.27": "An analysis that is fitted at every party by itself costs a person, or a household at several parties, no more than one of its fits.",
     "F.26": r"Analyses that share a budget cost together the composition of one part of the rows in each; if all are Gaussian, the budget.",

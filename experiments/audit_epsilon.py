@@ -1,6 +1,6 @@
 """Claimed beside audited: every model, in every unit, adjacency and way to add up that it offers, attacked by likelihood ratio.
 
-The studies are the small ones of ``tests/contract/cases.py`` and, for households, of ``tests/audit/test_audited_households.py``, with twelve made-up
+The studies are the small ones of ``tests/contract/cases.py``, some of them with rows that are left out for gaps, and, for households, of ``tests/audit/test_audited_households.py``, with twelve made-up
 rows a party, so that one of them matters. For each, the worst of some neighbours is looked for (the largest sum of squares of what moved over
 what is declared); then the study is run many times over either, with fresh noise. The attacker knows both and the likelihood ratio of everything
 that was released (:mod:`unpooled.audit.attacks`). A threshold is chosen on one half of the runs and judged on the other, by Clopper and
@@ -19,6 +19,7 @@ import sys
 import time
 import warnings
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,6 +38,7 @@ from unpooled.privacy.plan import Study
 from unpooled.privacy.unit import ROWWISE, Adjacency, Unit
 from unpooled.study.made_up import made_up
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "contract"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "audit"))
 
@@ -51,6 +53,34 @@ SUMMED = frozenset(TRUSTS)
 #: Fewer runs than these are too few to be drawn, or to be told: at a confidence for the whole table they can refute nothing.
 ENOUGH, FEWEST = 1000, 300
 ROWS, HOUSEHOLD_ROWS, SEARCH, MOST, LEAST, CONFIDENCE = 12, 24, 8, 10_000, 40, 0.999
+
+
+def with_gaps(name: str, rule: str = "complete", *without: str) -> Study:
+    """The study of a case whose gaps are of another rule, by any parameter but these."""
+    study = CASES[name]().study
+    cards = tuple(
+        msgspec.structs.replace(
+            card,
+            columns=tuple(
+                msgspec.structs.replace(column, missing=rule) if column.may_be_absent else column for column in card.columns
+            ),
+        )
+        for card in study.parties
+    )
+    kept = {key: value for key, value in study.parameters.items() if key not in without}
+    return msgspec.structs.replace(study, parties=cards, parameters=kept)
+
+
+#: What is attacked, by name: the cases, and studies that leave rows out or model which ones are whole.
+STUDIES: dict[str, Callable[[], Study]] = {
+    **{name: lambda name=name: CASES[name]().study for name in CASES},  # type: ignore[misc]
+    "bayes, gaps": lambda: with_gaps("bayes"),
+    "bayes, gaps in rounds": lambda: with_gaps("bayes, robust"),
+    "bayes, modelled gaps": lambda: with_gaps("bayes, robust", "model", "covariance"),
+    "effects, gaps": lambda: with_gaps("effects"),
+    "glm, gaps": lambda: with_gaps("glm"),
+    "glm, modelled gaps": lambda: with_gaps("glm", "model", "offset", "max_passes"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +98,7 @@ class Cell:
         if self.unit == "household":
             study = of_households(self.study, self.adjacency, self.trust)
             return msgspec.structs.replace(study, epsilon=self.epsilon)
-        study = CASES[self.study]().study
+        study = STUDIES[self.study]()
         changes: dict[str, Any] = {"unit": self.unit, "adjacency": self.adjacency, "epsilon": self.epsilon}
         if self.trust:
             changes["trust"] = {"aggregation": self.trust}
@@ -80,7 +110,7 @@ class Cell:
 def cells(epsilons: tuple[float, ...], only: str) -> list[Cell]:
     """Everything that is offered: what is refused before it starts is not."""
     wanted = [
-        (name, str(unit), trust) for name in CASES for unit, trust in itertools.product(ROWWISE, TRUSTS.get(name, ("",)))
+        (name, str(unit), trust) for name in STUDIES for unit, trust in itertools.product(ROWWISE, TRUSTS.get(name, ("",)))
     ]
     wanted += [(name, "household", "distributed" if model in SUMMED else "") for name, (model, _) in HOUSEHOLDS.items()]
     found = []

@@ -515,8 +515,8 @@ def test_other_models_columns_of_several_parties_and_responses_refuse_it() -> No
     words = 'has no model of completeness: column \'x2\' declares missing = "model".*declare "complete"'
     with pytest.raises(UsageError, match=f"model 'pls' {words}"):
         unpooled.PrivatePLSRegression(n_components=1, bounds=bounds, y_bounds=(0, 1)).fit(frame, ILL.astype(float))
-    with pytest.raises(UsageError, match=f"model 'bayes' {words}"):
-        PrivateLinearRegression(bounds=bounds, y_bounds=(0, 1)).fit(frame, ILL.astype(float))
+    with pytest.raises(UsageError, match=f"model 'lasso' {words}"):
+        unpooled.PrivateLasso(bounds=bounds, y_bounds=(0, 1)).fit(frame, ILL.astype(float))
     with pytest.raises(UsageError, match=f"model 'stacking.*{words}"):
         PrivateLogisticRegression(bounds=bounds, classes=(0, 1)).fit(frame, ILL)
     with pytest.raises(UsageError, match=f"columns at several parties {words}"):

@@ -222,6 +222,66 @@ def test_outcomes_of_two_classes_may_be_missing_and_where_none_is_little_changes
         assert found.std_error < 3 * plain.std_error
 
 
+# --- before data -----------------------------------------------------------------------------------------------------------
+
+
+def declared(estimator: str, rules: Any, **given: Any) -> unpooled.TreatmentEffect:
+    asked = {"outcome": "stay", "covariates": ["age", "ward"], "bounds": Bounds(KNOWN, missing=rules)} | given
+    return unpooled.TreatmentEffect("arm", estimator=estimator, **asked)
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(("rules", "gone"), [({"age": "complete"}, ["age"]), ({"stay": "complete"}, []), ("complete", None)])
+def test_a_plan_says_which_columns_may_be_missing_and_no_others(estimator: str, rules: Any, gone: list[str] | None) -> None:
+    notes = declared(estimator, rules, expected_missing=0.2).plan(N).notes
+    said = [note for note in notes if "are left out" in note]
+    unseen = "stay" in rules or rules == "complete"
+    gone = ["age", "ward", "arm"] if gone is None else gone
+    if estimator == "partial" and unseen:
+        gone = [*gone, "stay"]
+    assert [note.partition(" are left out")[0] for note in said] == (
+        [f"rows without a value of {', '.join(gone)}"] if gone else []
+    )
+    assert all("1.05 to 1.11 at 10%, 1.20 to 1.43 at 30%" in note and "those of 20% left out" in note for note in said)
+    kept = [note for note in notes if "count by what the outcome model expects of them" in note]
+    assert len(kept) == (unseen and estimator != "partial")
+    assert all(("those of 20% without one" in note) == (not gone) for note in kept)
+    assert any("by one over the chance" in note for note in notes) == (bool(kept) and estimator != "g-formula")
+
+
+@pytest.mark.guarantee
+def test_every_part_that_leaves_people_out_expects_as_few_as_the_effect_does() -> None:
+    for rules, fewer in ({"age": "complete"}, {"propensity", "outcome"}), ({"stay": "complete"}, {"outcome"}):
+        plan = declared("aipw", rules, expected_missing=0.4).plan(N)
+        assert {name for name, part in plan.parts.items() if part.study.parameters.get("expected_missing")} == fewer
+        assert plan.hash != declared("aipw", rules).plan(N).hash
+    for wrong in (1.0, -0.1, "half", True):
+        asked = study({"estimator": "aipw", "expected_missing": wrong})
+        with pytest.raises(UsageError, match="expected_missing"):
+            effects.compile_plan(asked)
+    for estimator in ESTIMATORS:
+        with pytest.raises(UsageError, match="no column declares that"):
+            unpooled.TreatmentEffect("arm", outcome="stay", bounds=KNOWN, estimator=estimator, expected_missing=0.2).plan(N)
+
+
+def test_an_outlook_says_what_gaps_cost() -> None:
+    for estimator, rules in (("partial", "complete"), ("aipw", {"age": "complete"}), ("aipw", {"stay": "complete"})):
+        found = declared(estimator, rules).outlook(20_000, quick=True)
+        (none, asked), (tenth, some), (third, more) = found.missing
+        assert (none, tenth, third) == (0.0, 0.1, 0.3)
+        assert asked == found.error < some < more < 2.5 * asked
+        assert "gaps in 0% of the rows" in found.assumed
+        assert f"10% of the rows {some:.3g}, 30% of the rows {more:.3g}" in str(found)
+        assert found.to_dict()["missing"] == [[0.0, asked], [0.1, some], [0.3, more]]
+    fewer = declared("partial", "complete", expected_missing=0.3).outlook(20_000, quick=True)
+    assert fewer.error == dict(fewer.missing)[0.3]
+    assert "gaps in 30% of the rows" in fewer.assumed
+    assert (
+        not unpooled.TreatmentEffect("arm", outcome="stay", bounds=KNOWN, estimator="partial").outlook(N, quick=True).missing
+    )
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------------
 
 

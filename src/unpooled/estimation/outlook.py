@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 import textwrap
@@ -543,7 +544,15 @@ def imagine_rounds(
     table: Table,
     rng: np.random.Generator,
 ) -> Any:  # noqa: ANN401 - the model's own result
-    """Return the result of a study over these made-up rows."""
+    """Return the result of a study over these made-up rows, and of the plans that are parts of it."""
+    parts = {}
+    for name, part in plan.parts.items():
+        of_part = importlib.import_module(f"unpooled.models.{part.study.model}").STATISTICS
+        own = Imagined(
+            part.design.aggregation.parties, 0, table=part.design.seen(table), real=part, rng=rng, statistics=of_part
+        )
+        parts[name] = replace(part, design=replace(part.design, aggregation=own))
+    plan = replace(plan, parts=parts)
     seen = getattr(plan.design, "seen", None)  # with the columns of a formula
     table = table if seen is None else seen(table)
     parties = plan.design.aggregation.parties

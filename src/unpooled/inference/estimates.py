@@ -130,6 +130,14 @@ class Estimates(msgspec.Struct, frozen=True):
         whole, alone = self.square(self.covariance), self.square(self.sampling)
         return weights @ np.array(self.estimate), weights @ whole @ weights.T, weights @ alone @ weights.T
 
+    def in_fit(self) -> tuple[Matrix, Matrix, Matrix]:
+        """Return (the lift in parts of the constant's coordinate, the covariance, the part of it without privacy), both in the coordinates of the fit."""
+        lift = self.square(self.lift)
+        lift = lift / (abs(float(lift[-1, -1])) or 1.0)
+        back = np.linalg.pinv(lift)
+        whole, alone = (np.asarray(back @ self.square(numbers) @ back.T) for numbers in (self.covariance, self.sampling))
+        return lift, whole, alone
+
     def lines(
         self, printed: PrintedTerms, confidence: float = 0.95, adjust: str | None = None
     ) -> tuple[tuple[SummaryTerm, ...], tuple[str, ...]]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from unpooled.inference.estimates import Estimates
     from unpooled.kernels.noisy import KnownDirections
     from unpooled.linear.layout import MomentsLayout
+    from unpooled.totals.whole_rows import WholeRowsModel
 
     Matrix = NDArray[np.float64]
     Vector = NDArray[np.float64]
@@ -272,6 +273,8 @@ class FittedMoments(Protocol):
     @property
     def counted(self) -> tuple[int, float, int] | None: ...  # noqa: D102
     @property
+    def whole(self) -> WholeRowsModel | None: ...  # noqa: D102
+    @property
     def frame(self) -> Coordinates: ...  # noqa: D102
     @property
     def known(self) -> KnownDirections: ...  # noqa: D102
@@ -353,7 +356,7 @@ class LinearTables(Tables):
         frame = self._moments.frame
         # Nor is there one without a sum of y^2: what then stands for the residual variance is the largest that its range allows.
         unknown = not table.terms or math.isnan(frame.squares[0])
-        hidden = bool(self.nuisance) or unknown or self.drawn is not None
+        hidden = bool(self.nuisance) or unknown or self.drawn is not None or self._moments.whole is not None
         square, interval = (math.nan, (math.nan, math.nan)) if hidden else law.r_squared(confidence)
         own = math.nan if unknown else law.noise * frame.response_width**2 * self._moments.layout.largest
         facts = (table.terms, self.rows, own, square, interval, test, confidence, self.statement, adjust)
@@ -412,6 +415,19 @@ def tables_of(
 
 
 def _tables_of(moments: FittedMoments, reference: Mapping[str, str], coding: str) -> LinearTables:
+    found = _without_a_model(moments, reference, coding)
+    if moments.whole is None:
+        return found
+    alone = replace(found, estimates=msgspec.structs.replace(found.estimates, estimate=moments.whole.alone))
+    (here, *_), (there, *_) = (
+        (*printed.estimates.lines(printed.printed(reference, coding))[0], None) for printed in (found, alone)
+    )
+    compared = None if here is None or there is None else (here.term, there.estimate, here.estimate)
+    return replace(found, assumed=(*moments.whole.sentences(moments.layout.response.name, compared), *found.assumed))
+
+
+def _without_a_model(moments: FittedMoments, reference: Mapping[str, str], coding: str) -> LinearTables:
+    """Return the same without a sentence on which rows are whole."""
     layout, clipping = moments.layout, moments.frame.clipping
     weighted, crowded = () if layout.weighting is None else (ASSUMPTION,), _crowded(moments)
     return LinearTables(

@@ -80,8 +80,8 @@ class MomentsLayout:
     sites: SiteConstants | None = None
     #: The declared columns whose missing values leave a row out.
     left_out: tuple[Column, ...] = ()
-    #: The declared column that the response says is there or missing; None where the response is what it is.
-    presence: Column | None = None
+    #: The declared columns that the response says are all there, or not; empty where the response is what it is.
+    presence: tuple[Column, ...] = ()
 
     @classmethod
     def of(
@@ -155,7 +155,7 @@ class MomentsLayout:
 
     def seen(self, table: Table) -> Table:
         """Return the table with the columns of the formula, where there is one."""
-        if self.presence is not None:
+        if self.presence:
             table = presence_rows(table, self.presence)
         return table if self.made is None else self.made.seen(table)
 

@@ -33,6 +33,7 @@ from unpooled.privacy.bounds import Column
 from unpooled.privacy.origin import COEFFICIENTS, ReleasedInput
 from unpooled.protocol.messages import UNREADABLE, Array
 from unpooled.totals.weights import Weighting
+from unpooled.totals.whole_rows import WholeRowsModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,9 @@ class StoredMoments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     few: str = ""
     #: How many rows there are, whole or not, where that is said next to the number of whole ones; else left out of the file.
     rows_declared: int | msgspec.UnsetType = msgspec.UNSET
+    #: The model of which rows are whole, and what its noise adds to the covariance of the scores, where the rows are whole by one; else left out of the file.
+    whole: WholeRowsModel | msgspec.UnsetType = msgspec.UNSET
+    added: Array | msgspec.UnsetType = msgspec.UNSET
 
 
 def parts_of(stored: StoredMoments) -> Parts:
@@ -216,6 +220,9 @@ class Moments(Result):
     few: str = ""
     #: How many rows there are, whole or not, where columns of several parties may have gaps; else 0.
     rows_declared: int = 0
+    #: The model of which rows are whole, and what its noise adds to the covariance of the scores; None where rows are whole by no model.
+    whole: WholeRowsModel | None = None
+    added: Matrix | None = None
 
     @property
     def origins(self) -> tuple[ReleasedInput, ...]:
@@ -428,7 +435,10 @@ class Moments(Result):
             own[-1] += self.frame.response_centre
         names = (*layout.names, *layout.constants)
         alone = back @ sampling @ back.T
-        whole = alone + back @ (self.met(mean) + self._tail) @ back.T
+        added = self.met(mean) + self._tail
+        if self.added is not None:
+            added = added + self.known.inverse @ self.added @ self.known.inverse
+        whole = alone + back @ added @ back.T
         slopes = [name not in layout.constants for name in names]
         found = Estimates.of(names, own, whole, alone, back, self.known.unknown, layout.still, slopes)
         return found.untold() if self.few else found
@@ -556,6 +566,8 @@ class Moments(Result):
             left_out=d.left_out,
             few=self.few,
             rows_declared=self.rows_declared or msgspec.UNSET,
+            whole=msgspec.UNSET if self.whole is None else self.whole,
+            added=msgspec.UNSET if self.added is None else Array.of(self.added),
         )
         return with_stored_sites(stored, d.sites)
 
@@ -578,6 +590,8 @@ class Moments(Result):
             stored.origins,
             stored.few,
             stored.rows_declared or 0,
+            stored.whole or None,
+            stored.added.numpy() if stored.added else None,
         )
 
     def save(self, path: str | Path) -> None:

@@ -257,7 +257,7 @@ class Bounds:
         The declared categories of columns that are not numbers.
     missing : {"refuse", "complete", "model", "absent", "indicator"} or mapping from column name (or index) to one of them, default "refuse"
         What a missing value becomes: an error; a row that is left out ("complete", for tables); the same, and which rows are whole is modelled
-        by the response ("model", for tables of logistic regression); nothing (the middle of the range); or nothing, and a coded column that says so.
+        by the response ("model", for tables of linear and logistic regression); nothing (the middle of the range); or nothing, and a coded column that says so.
     below : mapping from column name (or index) to float, optional
         Limits of detection: a value under its limit ("<0.5" or "<0,5" in text, or a smaller number) counts as missing, and its row is left out.
     typical : mapping from column name (or index) to (centre, deviation), or to shares of categories, optional

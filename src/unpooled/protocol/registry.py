@@ -485,7 +485,7 @@ class Model:
         if modelled and (joint or not self.completeness):
             whose = "a study of columns at several parties" if joint else f"model {study.row!r}"
             msg = (
-                f'{whose} has no model of completeness: column {modelled[0]!r} declares missing = "model", which is for logistic regression of rows at '
+                f'{whose} has no model of completeness: column {modelled[0]!r} declares missing = "model", which is for linear and logistic regression of rows at '
                 'different parties with a table; declare "complete" (right unless missingness depends on the response)'
             )
             raise UsageError(msg).at(column=modelled[0])

@@ -273,6 +273,7 @@ ATOMS: dict[str, Atom] = {
     "typical of classes": _typically(_glm("logistic", method="newton")),
     "gaps of classes": _with_gaps(_glm("logistic", method="newton")),
     "modelled gaps": _with_gaps(_glm("logistic", method="newton", covariance="model", max_passes=9), "model"),
+    "modelled gaps of a line": _with_gaps(_regression("refinement", covariance="model", max_passes=9), "model"),
     "logistic": _glm("logistic"),
     "newton": _glm("logistic", method="newton"),
     "poisson": _glm("poisson"),

@@ -278,12 +278,12 @@ class MarkedRows(Table):
 PRESENCE = ("missing", "there")
 
 
-def presence_rows(table: Table, column: Column) -> Table:
-    """Return the table in which this column holds whether a row has a declared value of it, as one of the two classes of :data:`PRESENCE`."""
-    views: dict[Column, Table] = vars(table).setdefault("_presence_rows", {})  # as above
-    if column not in views:
-        views[column] = PresenceRows(table, column)
-    return views[column]
+def presence_rows(table: Table, columns: tuple[Column, ...]) -> Table:
+    """Return the table in which the first of these columns holds whether a row has declared values of all, as one of the two classes of :data:`PRESENCE`."""
+    views: dict[tuple[Column, ...], Table] = vars(table).setdefault("_presence_rows", {})  # as above
+    if columns not in views:
+        views[columns] = PresenceRows(table, columns)
+    return views[columns]
 
 
 def is_there(column: Column, values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -292,10 +292,10 @@ def is_there(column: Column, values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 class PresenceRows(Table):
-    """Another table, of one column of which nothing is left but whether each row has a value."""
+    """Another table, of some columns of which nothing is left but whether each row has values of all: that is what the first of them says."""
 
-    def __init__(self, table: Table, column: Column) -> None:
-        self._raw, self._column = table, column
+    def __init__(self, table: Table, columns: tuple[Column, ...]) -> None:
+        self._raw, self._columns_needed = table, columns
         self.names, self.n_rows, self.household = table.names, table.n_rows, table.household
 
     @property
@@ -305,12 +305,53 @@ class PresenceRows(Table):
 
     def blocks(self, names: tuple[str, ...], rows: int = BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], ...]]:
         """The named columns, at most ``rows`` rows at a time."""
-        words = np.array(PRESENCE, dtype=object)
-        for block in self._raw.blocks(names, rows):
-            yield tuple(
-                words[is_there(self._column, values).astype(int)] if name == self._column.name else values
-                for name, values in zip(names, block, strict=True)
-            )
+        words, own = np.array(PRESENCE, dtype=object), tuple(column.name for column in self._columns_needed)
+        read = tuple(dict.fromkeys((*names, *own))) if own[0] in names else names
+        for block in self._raw.blocks(read, rows):
+            held = dict(zip(read, block, strict=True))
+            if own[0] in names:
+                there = [is_there(column, held[column.name]) for column in self._columns_needed]
+                held[own[0]] = words[np.logical_and.reduce(there).astype(int)]
+            yield tuple(held[name] for name in names)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return np.concatenate([block[0] for block in self.blocks((name,))])
+
+
+class WholeRowsModel(msgspec.Struct, frozen=True):
+    """The released model of which rows are whole, by the response and the columns that are never missing."""
+
+    #: The columns of which a whole row has all, and those that the model reads besides the response.
+    columns: tuple[str, ...]
+    by: tuple[str, ...]
+    products: bool
+    #: How many rows are whole, the deviation of the noise of that number, and how many rows there are.
+    whole: int
+    unsure: float
+    rows: int
+    #: How much larger the log odds of being whole are in the second class, at the mean of the columns; with its standard error.
+    response: float
+    error: float
+    #: About what the whole rows alone would have as coefficients, in the order of the estimates.
+    alone: tuple[float, ...] = ()
+
+    def sentences(self, response: str, compared: tuple[str, float, float] | None = None) -> tuple[str, ...]:
+        """Return the lines under the table; ``compared``: a term, about what the whole rows alone say of it, and what the table says."""
+        response = "the response" if response == "(response)" else response
+        by = (
+            f"{response}"
+            + (f" and by {listed(list(self.by))}" if self.by else "")
+            + ", which are never missing" * bool(self.by)
+        )
+        products = "with products of the two" if self.products else "without products"
+        where = " at the middle of the others" if self.products else ""
+        by += f", {products}" if self.by else ""
+        compares = (
+            f" Complete cases alone: {compared[0]} about {compared[1]:.3g} (here {compared[2]:.3g})." if compared else ""
+        )
+        said = (
+            f"{self.whole:,} +- {self.unsure:.0f} of {self.rows:,} rows have {listed(list(self.columns))}; the others count only for which rows are whole, "
+            f"which is modelled by {by}: {response} {self.response:.3g} +- {self.error:.2g} in log odds{where}. Right if, given these, whether a row is whole "
+            f"does not depend on the missing values themselves.{compares}"
+        )
+        return (said,)

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 
     from unpooled.inference.priors import EarlierModel
     from unpooled.linear.standard import Standard
+    from unpooled.linear.tilted import TiltedRows
     from unpooled.privacy.sentence import Sentence
     from unpooled.privacy.table import Table
     from unpooled.totals.total import Total
@@ -352,6 +353,8 @@ def believed(
 
 #: The products of focused columns with the others.
 CROSS = "cross"
+#: The part of a plan that models which rows are whole.
+PARTS = "completeness"
 
 
 @dataclass(frozen=True)
@@ -499,6 +502,8 @@ class BayesDesign:
     multiples: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
     #: Why a study that asks for no goal makes no table, and what would do; empty where it makes one, or says what it is for.
     untabled: str = ""
+    #: The rows of a table whose rows are whole by a model; None without one.
+    whole: TiltedRows | None = None
 
     def seen(self, table: Table) -> Table:
         """Return a party's rows that count, with the columns that the formula makes."""

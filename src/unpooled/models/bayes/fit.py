@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import numpy as np
 
+from unpooled.estimation.contained import conversation_under
 from unpooled.inference import profiles
 from unpooled.inference.estimates import CONSTANT_TERM
 from unpooled.inference.priors import DrawnTo, words
@@ -22,9 +23,12 @@ from unpooled.linear.moments import NARROWED, Moments, StoredMoments
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.schedule import Method, clip_of_focus
 from unpooled.linear.standard import CONSTANT, RESIDUAL, SCALES, Standard
-from unpooled.models.bayes import columns, declared
+from unpooled.models import load
+from unpooled.models.bayes import columns, declared, whole
 from unpooled.models.bayes.columns import SineDesign, by_sines
-from unpooled.models.bayes.declared import CROSS, DEVIATIONS, MOMENTS, NAIVE, SQUARE, believed
+from unpooled.models.bayes.declared import CROSS, DEVIATIONS, MOMENTS, NAIVE, PARTS, SQUARE, believed
+from unpooled.models.bayes.whole import modelled_of
+from unpooled.models.bayes.whole_fit import chances_of, fitted_whole
 from unpooled.privacy.declared import COLUMNS
 from unpooled.products.design import JointDesign
 from unpooled.products.moments import joint_moments
@@ -210,6 +214,8 @@ class BayesResult(msgspec.Struct, frozen=True):
 def coordinate_rows(plan: Plan[BayesDesign]) -> Conversation:
     """Exchange keys, then the rounds of the plan's method."""
     rounds, design = Rounds(plan), plan.design
+    if design.whole is not None:
+        return (yield from _of_whole(rounds))
     yield from rounds.begin(design.weighting)
     if design.method is Method.MOMENTS:
         moments, settings = yield from _one_release(rounds)
@@ -222,6 +228,21 @@ def coordinate_rows(plan: Plan[BayesDesign]) -> Conversation:
     if found is not None and design.models:
         return _of_moments(rounds, found, ())
     return msgspec.structs.replace(_result(rounds, fit, found, ()), drawn=drawn)
+
+
+def _of_whole(rounds: Rounds[BayesDesign]) -> Conversation:
+    """Fit the model of which rows are whole, and then the table of those given that they are."""
+    plan = rounds.plan
+    part = plan.parts[PARTS]
+    result = yield from conversation_under(PARTS, load(part.study.row).coordinate(part))
+    chances = chances_of(plan, result)
+    yield from rounds.begin()
+    fit, moments = yield from fitted_whole(rounds, chances)
+    found = _result(rounds, fit, None, ())
+    if moments.few:
+        untold = (msgspec.structs.replace(c, low=None, high=None, identified=False) for c in found.coefficients)
+        found = msgspec.structs.replace(found, coefficients=tuple(untold))
+    return msgspec.structs.replace(found, focused=moments.stored())
 
 
 def _of_moments(rounds: Rounds[BayesDesign], moments: Moments, settings: tuple[float, ...]) -> BayesResult:
@@ -378,6 +399,8 @@ def panels(plan: Plan, result: BayesResult) -> tuple[Panel, ...]:
 def compile_plan(study: Study) -> Plan:
     """Return the releases of a study: of joint sums where it says that columns are split, else of totals over rows."""
     split = study.parameters.get("split")
+    if split != COLUMNS and modelled_of(study):
+        return whole.compile_plan(study)
     return columns.compile_plan(study) if split == COLUMNS else declared.compile_plan(study)
 
 

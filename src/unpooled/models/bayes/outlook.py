@@ -28,8 +28,9 @@ from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.linear.goals import Goal
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.schedule import Method
+from unpooled.models.bayes import declared
 from unpooled.models.bayes.columns import outlook as of_columns
-from unpooled.models.bayes.declared import compile_plan
+from unpooled.models.bayes.fit import compile_plan as compile_either
 from unpooled.models.bayes.fit import coordinate_rows as coordinate
 from unpooled.models.bayes.fit import tables
 from unpooled.models.bayes.rows import STATISTICS
@@ -37,6 +38,7 @@ from unpooled.privacy.bounds import Coding
 from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.table import Table
 from unpooled.schedules import table
+from unpooled.totals.whole_rows import modelled
 
 if TYPE_CHECKING:
     from unpooled.models.bayes.declared import BayesDesign
@@ -121,6 +123,11 @@ def outlook(
     ).with_gaps(study, design.layout.left_out)
 
 
+def compile_plan(study: Study) -> Plan[BayesDesign]:
+    """Return the plan that is played; of a formula made-up rows are what it makes of columns, and which rows are whole is not modelled."""
+    return (declared.compile_plan if study.parameters.get("formula") else compile_either)(study)
+
+
 def _beside_alone(found: Outlook, study: Study) -> Outlook:
     """Return the outlook of joint columns with what the response's holder can expect of its own columns at the same epsilon, line by line."""
     response, given = study.parameters["response"], study.parameters
@@ -171,6 +178,11 @@ def _played(
         weights = rng.uniform(low, high, table.n_rows)
         table, names = Table({own: table[own] for own in names} | {name: weights}), (*names, name)
     used, new = (Table({name: table[name][part] for name in names}) for part in (slice(count), slice(count, None)))
+    if design.whole is not None:  # its model is of rows with gaps; new rows have none
+        first = modelled(layout.left_out)[0]
+        held = np.array(used[first.name])
+        held[np.flatnonzero(rng.random(count) < _TUNED.glm_gaps)] = np.nan if first.categories is None else None
+        used = Table({name: used[name] for name in names} | {first.name: held})
     return new, imagine(plan, coordinate, STATISTICS, used, rng)
 
 

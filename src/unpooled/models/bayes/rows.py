@@ -11,6 +11,7 @@ from unpooled.linear import design as linear_party
 from unpooled.linear.design import standard_rows
 from unpooled.linear.residuals import CELLS, MEAT
 from unpooled.linear.standard import RESIDUAL, public_numbers
+from unpooled.models.bayes import whole
 from unpooled.models.bayes.declared import CROSS, DEVIATIONS, MOMENTS, SQUARE
 from unpooled.privacy.bounds import Coding
 from unpooled.totals.modes import steps_of
@@ -126,6 +127,7 @@ STATISTICS = {
     CROSS: _cross,
     RESIDUAL: _residual,
     MEAT: _meat,
+    **whole.STATISTICS,
 }
 
 STEPS = (KEYS, *(step for name, statistic in STATISTICS.items() for step in steps_of(name, statistic)))

@@ -16,7 +16,7 @@ from unpooled.formula import Formula
 from unpooled.formula.arithmetic import quoted
 from unpooled.inference.priors import EarlierModel, check_models
 from unpooled.privacy.bounds import Column
-from unpooled.privacy.declared import Confidence, OverParties, says
+from unpooled.privacy.declared import Confidence, ExpectedMissing, OverParties, says
 from unpooled.privacy.study import Study, check_parameters
 from unpooled.protocol.registry import ROWS, Template
 from unpooled.schedules import table
@@ -135,6 +135,7 @@ class Parameters(OverParties, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = ()
     overlap: Annotated[float, says("Propensities are kept between this number and 1 less it.")] = 0.05
     max_passes: Annotated[int, says("The most passes over every party's data for each of both models.")] = 105
+    expected_missing: ExpectedMissing = 0.0
     confidence: Confidence = 0.95
     prior: Annotated[
         tuple[EarlierModel, ...],

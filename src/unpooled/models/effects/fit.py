@@ -120,13 +120,10 @@ def lifts_of(found: Found) -> list[Lift]:
         matrix, covariance, sampling = np.zeros((p + 1, size)), np.zeros((size, size)), np.zeros((size, size))
         hidden, shown = np.zeros((size, 0)), 0.0
         if estimates is not None:
-            lift = estimates.square(estimates.lift)
-            own = lift.shape[1]
             # In parts of the constant's coordinate, which has the unit of the outcome.
-            lift = lift / (abs(float(lift[-1, -1])) or 1.0)
-            back = np.linalg.pinv(lift)
-            for told, numbers in ((covariance, estimates.covariance), (sampling, estimates.sampling)):
-                told[:own, :own] = back @ estimates.square(numbers) @ back.T
+            lift, whole, alone = estimates.in_fit()
+            own, back = lift.shape[1], np.linalg.pinv(lift)
+            covariance[:own, :own], sampling[:own, :own] = whole, alone
             known = np.array(estimates.estimate)[:p]
             shown = float(np.linalg.norm(np.linalg.lstsq(lift[:p], known, rcond=None)[0]))
             if estimates.unknown:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
@@ -15,7 +14,6 @@ from unpooled.errors import UsageError
 from unpooled.estimation.outlook import (
     EPSILONS,
     Expected,
-    Imagined,
     Outlook,
     Range,
     check_range,
@@ -27,12 +25,12 @@ from unpooled.estimation.outlook import (
 )
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.inference.drawing import ACCENT, OTHER, SOFT
-from unpooled.models.effects.declared import OutcomeFamily
+from unpooled.models.effects.declared import OutcomeFamily, declared_of
 from unpooled.models.effects.fit import coordinate
 from unpooled.models.effects.plan import STATISTICS, compile_plan
 from unpooled.privacy.table import Table
 from unpooled.schedules import table
-from unpooled.totals.whole_rows import SHARES
+from unpooled.totals.whole_rows import SHARES, expected_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +52,25 @@ class EffectOutlook(Outlook):
     #: The parts of the variance at the epsilon asked for: over people, and by privacy.
     sampling: float = math.nan
     privacy: float = math.nan
+    #: Where people may lack a value: parts of them that do, and the standard error to expect at each, at the epsilon asked for.
+    missing: tuple[tuple[float, float], ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return super().to_dict() | {"missing": [list(pair) for pair in self.missing]}
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        return said + (f"\n  {self._missing()}" if self.missing else "")
+
+    def _foot(self) -> list[str]:
+        return [*super()._foot(), *([self._missing()] if self.missing else [])]
+
+    def _missing(self) -> str:
+        """Return the standard errors at several parts with gaps, in words."""
+        return "at epsilon {:g} with gaps in {}".format(
+            self.epsilon, ", ".join(f"{share:.0%} of the rows {error:.3g}" for share, error in self.missing)
+        )
 
     def rows_for(self, effect: float, power: float = 0.8, confidence: float = 0.95) -> int:
         """Return the rows with which a test finds an effect of this size with this probability, at this epsilon.
@@ -116,6 +133,7 @@ def outlook(
     grid = (study.epsilon,) if quick else sorted({*EPSILONS, study.epsilon})
     runs = _QUICK if quick else _RUNS
     rows = sum(card.rows for card in study.parties)
+    expected, gaps = expected_missing(study), bool(declared_of(study).left_out)
     free = _played(study, math.inf, assumed, _QUICK)
     points, parts = [], (math.nan, math.nan)
     for epsilon in grid:
@@ -130,7 +148,12 @@ def outlook(
         in_words("correlation", correlation),
         in_words("ranges", ranges),
         *left,
+        *([f"gaps in {expected:.0%} of the rows"] if gaps else []),
     )
+    missing = []
+    for share in sorted({0.0, expected, *SHARES}) if gaps else ():
+        met = next(p.error for p in points if p.epsilon == study.epsilon) if share == expected else None
+        missing.append((share, _middle(_played(study, study.epsilon, assumed, runs, share)) if met is None else met))
     return EffectOutlook(
         "effects",
         rows,
@@ -143,16 +166,28 @@ def outlook(
         ", ".join(told),
         sampling=parts[0],
         privacy=parts[1],
+        missing=tuple(missing),
     )
 
 
-def _played(study: Study, epsilon: float, assumed: tuple[Range, ...], runs: int) -> list[tuple[float, float]]:
-    """Return (the part over people, the part by privacy) of the standard error of made-up studies; endless where nothing is identified."""
+def _middle(found: list[tuple[float, float]]) -> float:
+    """Return the middle standard error of played studies."""
+    return float(np.median([math.hypot(*pair) for pair in found]))
+
+
+def _played(
+    study: Study, epsilon: float, assumed: tuple[Range, ...], runs: int, share: float | None = None
+) -> list[tuple[float, float]]:
+    """Return (the part over people, the part by privacy) of the standard error of made-up studies; endless where nothing is identified.
+
+    ``share``: the part of the rows with gaps, where it is not the one that the study expects.
+    """
+    share = expected_missing(study) if share is None else share
     plan = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
     found = []
     for run in range(runs):
         rng = np.random.default_rng([run, 11])
-        result = play(plan, _rows(plan.design, [drawn(value, rng) for value in assumed], rng), rng)
+        result = play(plan, _rows(plan.design, [drawn(value, rng) for value in assumed], share, rng), rng)
         effect = result.effect
         if effect is None:
             found.append((math.inf, math.inf))
@@ -164,19 +199,12 @@ def _played(study: Study, epsilon: float, assumed: tuple[Range, ...], runs: int)
 
 def play(plan: Plan[EffectDesign], table: Table, rng: np.random.Generator) -> EffectResult:
     """Return the result of one study of these rows with the noise that its plan has."""
-    parts = {}
-    for name, part in plan.parts.items():
-        statistics = importlib.import_module(f"unpooled.models.{part.study.model}").STATISTICS
-        own = Imagined(
-            part.design.aggregation.parties, 0, table=part.design.seen(table), real=part, rng=rng, statistics=statistics
-        )
-        parts[name] = replace(part, design=replace(part.design, aggregation=own))
-    found: EffectResult = imagine(replace(plan, parts=parts), coordinate, STATISTICS, table, rng)
+    found: EffectResult = imagine(plan, coordinate, STATISTICS, table, rng)
     return found
 
 
-def _rows(design: EffectDesign, assumed: list[float], rng: np.random.Generator) -> Table:
-    """Return made-up rows: a signal of the covariates drives treatment and outcome."""
+def _rows(design: EffectDesign, assumed: list[float], share: float, rng: np.random.Generator) -> Table:
+    """Return made-up rows: a signal of the covariates drives treatment and outcome; this part of them has a gap, in one of the columns that may."""
     declared = design.declared
     r2, selection, correlation, ranges = assumed
     features = tuple(dict.fromkeys(_features(design)))
@@ -188,9 +216,12 @@ def _rows(design: EffectDesign, assumed: list[float], rng: np.random.Generator) 
     columns[declared.treatment.name] = np.where(treated, declared.arms[1], declared.arms[0]).astype(object)
     latent = math.sqrt(r2) * signal + math.sqrt(1 - r2) * rng.normal(size=count)
     columns |= _outcome(design, latent, ranges, rng)
-    if declared.unseen is not None:  # some of whom the outcome is not on record: else nothing could be told of who they are
-        name, gone = declared.response.name, rng.uniform(size=count) < SHARES[0]
-        columns[name] = np.where(gone, np.nan if columns[name].dtype.kind == "f" else None, columns[name])
+    gone = np.flatnonzero(rng.uniform(size=count) < share)
+    may = [column.name for column in (declared.unseen, *declared.always[:1]) if column is not None]
+    for k, name in enumerate(may):
+        own, values = gone[k :: len(may)], np.array(columns[name])
+        values[own] = np.nan if values.dtype.kind == "f" else None
+        columns[name] = values
     return Table(columns)
 
 

@@ -201,6 +201,7 @@ def compile_plan(study: Study) -> Plan:
     aggregation = aggregation_of(study, declared.parameters.tolerate, declared.parameters.nodes)
     declared, why = _chosen(study, declared, aggregation)
     p = declared.parameters
+    why = (*why, *_gaps_noted(study, declared))
     if p.estimator == Estimator.PARTIAL:
         return _partial_plan(study, declared, aggregation, why)
     shares = dict(_SHARES[Estimator(p.estimator)])
@@ -264,6 +265,23 @@ def _chosen(study: Study, declared: DeclaredEffect, aggregation: Aggregation) ->
     return declared.by(*found), (said,)
 
 
+def _gaps_noted(study: Study, declared: DeclaredEffect) -> Iterator[str]:
+    """Say which people will be left out, of what, and what that costs: of the columns that cards declare, and no others."""
+    yield from whole.notes_of(declared.always, study)
+    if declared.unseen is None:
+        return
+    expected = 0.0 if declared.always else whole.expected_missing(study)
+    yield (
+        f"rows without a value of {declared.unseen.name} count by what the outcome model expects of them, which is fitted to the others"
+        f"{f': its rounds and clips are those of {expected:.0%} without one' if expected else ''}. The outlook says what 0%, 10% and 30% of them cost"
+    )
+    if declared.parameters.estimator != Estimator.OUTCOME:
+        yield (
+            f"rows with a value of {declared.unseen.name} count by one over the chance to have one, which is a model of its own: where hardly any row lacks it, "
+            'the noise hides which ones do, and errors are larger than with more of them (missing = "refuse" goes without that model)'
+        )
+
+
 def strength_of(plan: Plan[EffectDesign]) -> float:
     """Return rows times mu for each coefficient of the covariates, by which "auto" chooses."""
     design, study = plan.design, plan.study
@@ -309,18 +327,20 @@ def _analyses(study: Study, declared: DeclaredEffect) -> Iterator[Analysis]:
     """The studies of the parts. Each is one of the columns that it reads."""
     p = declared.parameters
     told: dict[str, Any] = {"tolerate": p.tolerate, "nodes": list(p.nodes), "max_passes": p.max_passes}
+    fewer = {"expected_missing": p.expected_missing} if p.expected_missing else {}
+    everybody = told | (fewer if declared.always else {})
     if p.estimator != Estimator.OUTCOME:
         columns = (*declared.propensity_needs, p.treatment)
         asked = {"response": p.treatment, "family": "logistic", "formula": declared.propensity_formula}
-        yield Analysis(PROPENSITY, "glm", None, columns, asked | told, dict(study.trust))
+        yield Analysis(PROPENSITY, "glm", None, columns, asked | everybody, dict(study.trust))
         if declared.unseen is not None:
             asked = {"response": p.response, "family": "logistic", "formula": declared.partial_formula}
-            yield Analysis(PRESENCE, "glm", None, (*columns, p.response), asked | told, dict(study.trust))
+            yield Analysis(PRESENCE, "glm", None, (*columns, p.response), asked | everybody, dict(study.trust))
     formula = declared.outcome_formula
     columns = (*declared.outcome_needs, p.treatment, p.response)
     if p.estimator == Estimator.IPTW:  # the arms' own means, about which weighted ones are taken
         formula, columns = declared.arm_formula, (p.treatment, p.response)
-    own: dict[str, Any] = {"response": p.response, "formula": formula}
+    own: dict[str, Any] = {"response": p.response, "formula": formula} | fewer
     if declared.family is OutcomeFamily.LINEAR:
         yield Analysis(OUTCOME, "bayes", None, columns, own | told, dict(study.trust))
         return
@@ -348,8 +368,11 @@ def _part(name: str, study: Study, declared: DeclaredEffect) -> Plan:
     if method_of(plan) in _SHRUNK:
         full = "refinement" if study.model == "bayes" else "newton"
         plan = model.compile(msgspec.structs.replace(study, parameters={**study.parameters, "method": full}))
+    # Who is left out is said of the effect, by the columns that may be missing.
+    said = whole.notes_of(plan.design.layout.left_out, study)
+    plan = replace(plan, notes=tuple(note for note in plan.notes if note not in said))
     asked: dict[str, Any] = {"left_out": left_out} if left_out else {}
-    asked |= {"presence": declared.unseen} if name == PRESENCE else {}
+    asked |= {"presence": (declared.unseen,)} if name == PRESENCE else {}
     return replace(plan, design=replace(plan.design, layout=replace(plan.design.layout, **asked))) if asked else plan
 
 

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 from scipy.special import expit
 
-from unpooled.errors import PlanMismatch, UsageError, listed
+from unpooled.errors import PlanMismatch, UsageError
 from unpooled.inference.sites import SHORT
 from unpooled.kernels import rows as row_kernels
-from unpooled.linear.residuals import Covariance
 from unpooled.linear.standard import CONSTANT, WIDEST
+from unpooled.linear.tilted import kept_features
 from unpooled.models.glm.rows import GlmRows, Responses
-from unpooled.privacy.bounds import MODELLED, Coding
+from unpooled.privacy.bounds import Coding
 from unpooled.privacy.mechanisms import Block, Reach
 from unpooled.privacy.sensitivity import clipped_products
 from unpooled.totals.total import Summed
@@ -82,11 +81,7 @@ class Completeness:
     @cached_property
     def _kept(self) -> tuple[int, ...]:
         """Return the features that read none of these columns."""
-        names = {column.name for column in self.columns}
-        layout = self.layout
-        declared = layout.features if layout.made is None else layout.made.derived.needs
-        lost = {k for column, own in zip(declared, layout.together, strict=True) if column.name in names for k in own}
-        return tuple(k for k in range(len(layout.features)) if k not in lost)
+        return kept_features(self.layout, self.columns)
 
     @cached_property
     def coding(self) -> Coding:
@@ -144,21 +139,6 @@ class Completeness:
         return np.array(found).T if found else np.empty((self.size, 0))
 
 
-def check(column: Column, given: Mapping[str, object], covariance: Covariance) -> None:
-    """Refuse, by name, what a study with a model of completeness has no proof or no errors for; ``given``: parts of the study by what they are called."""
-    rule = f'column {column.name!r} declares missing = "model"'
-    others = [name for name, said in given.items() if said]
-    if others:
-        msg = f'{rule}, which goes without {listed(others)}: declare "complete" (right unless missingness depends on the response), or leave these out'
-        raise UsageError(msg).at(column=column.name)
-    if covariance is not Covariance.MODEL:
-        msg = (
-            f"{rule}, whose errors are those of its likelihood, and covariance is {str(covariance)!r}: declare "
-            '"complete", or ask for covariance = "model" (right where rows are independent)'
-        )
-        raise UsageError(msg).at(column=column.name)
-
-
 def check_model(column: Column, family: str, method: str, *, logistic: str, newton: tuple[str, ...]) -> None:
     """Refuse a family or a method that has no model of completeness."""
     rule = f'column {column.name!r} declares missing = "model"'
@@ -168,13 +148,6 @@ def check_model(column: Column, family: str, method: str, *, logistic: str, newt
         raise UsageError(msg).at(column=column.name)
     if method not in newton:
         msg = f"{rule}, which is for tables: method {str(newton[-1])!r}, not {str(method)!r}. Or {remedy}"
-        raise UsageError(msg).at(column=column.name)
-
-
-def check_response(column: Column) -> None:
-    """Refuse a response of which it is modelled whether it is there: the model of completeness reads it in every row."""
-    if column.missing == MODELLED:
-        msg = f'the model of which rows are whole reads the response {column.name!r} in every row: leave out its gaps at every party before, or declare "complete" for all columns with gaps'
         raise UsageError(msg).at(column=column.name)
 
 
@@ -367,45 +340,3 @@ class Influence:
         """Return (the matrix, the deviation of the noise of an entry) in units of the coefficients."""
         scale = units[1] * unit / float(self.rows.coarse) ** 2
         return total.values.reshape(self.rows.width, -1) * scale, float(total.deviations.max()) * scale
-
-
-# --- Result ----------------------------------------------------------------------------------------------------------------
-
-
-class WholeRowsModel(msgspec.Struct, frozen=True):
-    """The released model of which rows are whole, by the response and the columns that are never missing."""
-
-    #: The columns of which a whole row has all, and those that the model reads besides the response.
-    columns: tuple[str, ...]
-    by: tuple[str, ...]
-    products: bool
-    #: How many rows are whole, the deviation of the noise of that number, and how many rows there are.
-    whole: int
-    unsure: float
-    rows: int
-    #: How much larger the log odds of being whole are in the second class, at the mean of the columns; with its standard error.
-    response: float
-    error: float
-    #: About what the whole rows alone would have as coefficients, in the order of the estimates.
-    alone: tuple[float, ...] = ()
-
-    def sentences(self, response: str, compared: tuple[str, float, float] | None = None) -> tuple[str, ...]:
-        """Return the lines under the table; ``compared``: a term, about what the whole rows alone say of it, and what the table says."""
-        response = "the response" if response == "(response)" else response
-        by = (
-            f"{response}"
-            + (f" and by {listed(list(self.by))}" if self.by else "")
-            + ", which are never missing" * bool(self.by)
-        )
-        products = "with products of the two" if self.products else "without products"
-        where = " at the middle of the others" if self.products else ""
-        by += f", {products}" if self.by else ""
-        compares = (
-            f" Complete cases alone: {compared[0]} about {compared[1]:.3g} (here {compared[2]:.3g})." if compared else ""
-        )
-        said = (
-            f"{self.whole:,} +- {self.unsure:.0f} of {self.rows:,} rows have {listed(list(self.columns))}; the others count only for which rows are whole, "
-            f"which is modelled by {by}: {response} {self.response:.3g} +- {self.error:.2g} in log odds{where}. Right if, given these, whether a row is whole "
-            f"does not depend on the missing values themselves.{compares}"
-        )
-        return (said,)

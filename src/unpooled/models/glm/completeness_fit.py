@@ -14,12 +14,14 @@ from scipy.special import expit
 
 from unpooled.families.logistic import Logistic
 from unpooled.kernels import noisy as noisy_gram
+from unpooled.linear.resting import known_scores, met
 from unpooled.linear.standard import CONSTANT
-from unpooled.models.glm.completeness import INFLUENCE, INFORMATION, ROUNDS, SCORE, Tilt, WholeRowsModel
+from unpooled.models.glm.completeness import INFLUENCE, INFORMATION, ROUNDS, SCORE, Tilt
 from unpooled.models.glm.curvature import curvature, of_balanced
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, SHORT
 from unpooled.schedules import table
 from unpooled.totals.rounds import descend
+from unpooled.totals.whole_rows import WholeRowsModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -42,8 +44,6 @@ _RAREST = 0.02, 0.05
 #: Nodes and weights of a standard normal.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-#: Of the variance of a score no more than this is taken to be that of the model of completeness.
-_MOST_KNOWN = 0.95
 
 
 @dataclass(frozen=True)
@@ -209,22 +209,9 @@ class Resting:
 
         Each part is at most what there is, so that noise leaves no score without a variance.
         """
-        told = self._met(self.fitted.sampling)
-        values, vectors = np.linalg.eigh(scores)
-        kept = values > 1e-12 * max(float(values[-1]), 1e-300)
-        root = vectors[:, kept] * np.sqrt(values[kept])
-        white = vectors[:, kept] / np.sqrt(values[kept])
-        parts, axes = np.linalg.eigh(white.T @ told @ white)
-        taken = root @ axes
-        return np.asarray((taken * (1 - np.clip(parts, 0.0, _MOST_KNOWN))) @ taken.T)
-
-    def _met(self, covariance: Matrix) -> Matrix:
-        """Return what this covariance of the model of completeness is in the score: with noise in K its expectation would be larger by the noise's variance times the trace."""
-        return np.asarray(
-            self.matrix @ covariance @ self.matrix.T - self.noise**2 * covariance.trace() * np.eye(len(self.matrix))
-        )
+        return known_scores(scores, self.matrix, self.noise, self.fitted.sampling)
 
     @property
     def added(self) -> Matrix:
         """Return what the noise of the model of completeness adds to the covariance of the score."""
-        return noisy_gram.psd_part(self._met(self.fitted.privacy))
+        return noisy_gram.psd_part(met(self.matrix, self.noise, self.fitted.privacy))

@@ -38,7 +38,6 @@ from unpooled.inference.life_table import KaplanMeier, LifeTable
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.columns import PullDesign
-from unpooled.models.glm.completeness import WholeRowsModel
 from unpooled.models.glm.declared import MOST_PASSES, GlmMethod, Parameters, SplitParameters, check_split_family
 from unpooled.models.glm.families import (
     MULTINOMIAL,
@@ -56,6 +55,7 @@ from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, BOUNDS, CLASSES, Plan, Study
 from unpooled.privacy.table import Table, as_column, gaps_of
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, given_weights
+from unpooled.totals.whole_rows import WholeRowsModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

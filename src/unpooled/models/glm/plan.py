@@ -22,6 +22,7 @@ from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.releases import release_notes
 from unpooled.linear.residuals import CELLS, MEAT, MEAT_SHARE, Covariance, covariance_of, without_meat
 from unpooled.linear.standard import LARGEST_SQUARE, SCALES, SPREAD, Scales, public_numbers, remembered
+from unpooled.linear.tilted import check, check_response
 from unpooled.models.glm import completeness as gaps
 from unpooled.models.glm.completeness import Completeness, CompletenessRows, Influence, tilt_of
 from unpooled.models.glm.declared import (
@@ -489,7 +490,7 @@ def _completeness(
     covariance: Covariance,
 ) -> Completeness | None:
     """Return the model of which rows are whole, where a column asks for it; refuse what it has no proof or no errors for."""
-    gaps.check_response(study.parties[0].column(responses.response.name))
+    check_response(study.parties[0].column(responses.response.name))
     columns = modelled(layout.left_out)
     if not columns:
         return None
@@ -506,7 +507,7 @@ def _completeness(
         f'"complete" for {listed([c.name for c in layout.left_out if c not in columns])}': len(columns)
         < len(layout.left_out),
     }
-    gaps.check(columns[0], given, covariance)
+    check(columns[0], given, covariance)
     plain = Completeness(layout, columns, products=False)
     enough = strength(study, aggregation) >= _PRODUCTS * (2 * plain.places.size + 3)
     return replace(plain, products=bool(enough and plain.places.size > layout.at_sites.size))

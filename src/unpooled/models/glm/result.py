@@ -17,13 +17,12 @@ from unpooled.inference.priors import DrawnTo, words
 from unpooled.inference.summary import CREDIBLE, is_credible, notes, untold
 from unpooled.inference.tables import Tables
 from unpooled.linear.residuals import ASSUMED
-from unpooled.models.glm.completeness import WholeRowsModel
 from unpooled.models.glm.families import POISSON
 from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm, finite
 from unpooled.schedules import table
 from unpooled.totals.weights import ASSUMPTION
-from unpooled.totals.whole_rows import sentences
+from unpooled.totals.whole_rows import WholeRowsModel, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
