@@ -244,8 +244,7 @@ NUMPYS: dict[str, tuple[Any, Any]] = {
     [
         (n, p)
         for n, p in itertools.product(ESTIMATORS, NUMPYS)
-        if p in made(n).get_params(deep=False)
-        and (n, p) != ("glm-classes", "parties")  # a family without products
+        if p in made(n).get_params(deep=False) and (n, p) != ("glm-classes", "parties")  # a family without products
     ],
 )
 @pytest.mark.filterwarnings("ignore:radius is in half ranges:FutureWarning")

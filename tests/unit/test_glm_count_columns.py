@@ -450,7 +450,9 @@ def test_frames_that_are_linked_name_the_exposure_of_the_frame_that_has_the_resp
 def test_a_formula_and_an_exposure_by_name_go_together() -> None:
     frame, clinic = _frame(1200)
     whole = frame.with_columns(falls=pl.Series(clinic["shifted"]), days=pl.Series(clinic["days"]))
-    model = _model(INF, exposure_bounds=(0.2, 5)).fit(whole, formula="falls ~ arm + age + I(age ** 2) + marker", exposure="days")
+    model = _model(INF, exposure_bounds=(0.2, 5)).fit(
+        whole, formula="falls ~ arm + age + I(age ** 2) + marker", exposure="days"
+    )
     assert "I(age**2)" in [line.term for line in model.summary().terms]
     assert model.predict(whole, exposure=clinic["days"]).shape == (1200,)
     with pytest.raises(UsageError, match="no offset"):
