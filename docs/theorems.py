@@ -44,6 +44,7 @@ SAID = {
     "G.14": r"The product pull $s \min(1, e^{-s u_a}) \min(1, e^{-s u_b})$ is a positive weight times $y - p$: its mean is 0 at the truth in every row.",
     "G.15": r"One person moves twice the score by at most $4 S R$ under replace and $2 S R$ under zero-out, whatever two lying parties send.",
     "G.16": "Numbers and rows that are rounded at random leave the mean of the released sums as it is, and are no longer than proven.",
+    "G.17": r"The pull of counts is $q/g$ times a product of two vectors, whose sum one person moves by $2 S R$ under replace and $S R$ under zero-out.",
     "G.11": r"Counts of (class, cell of any score) move by at most $\sqrt{2}$ under replace, 1 under zero-out, $m \sqrt{2}$ for an id of $m$ rows.",
     "S.16": r"Counts of (class, cell of a released score) at $K$ parties: a record and a label pay for all of them, one value for its party's alone.",
     "S.17": r"Calibrated evidence of equal correlation $\rho$ adds up with the factor $1/(1 + \rho (K^\ast - 1))$, $K^\ast$ between 1 and $K$.",

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
+from unpooled.linear.standard import Standard
 from unpooled.models import load
+from unpooled.models.glm.columns import PullDesign
+from unpooled.models.glm.columns_fit import PullFit
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
@@ -59,4 +63,31 @@ def people(study: Study, tables: Mapping[str, Table], rules: Policy | None = Non
         ledger = Ledger.in_memory(card.name.encode().ljust(32, b"."))
         keys = KeySource(ledger.root_key)
         found[card.name] = Party(card.name, tables[card.name], card, ledger, keys, rules or Policy.in_process(), load)
+    return found
+
+
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[float, ...]], list[np.ndarray], list[PullFit]]:
+    """The coefficients and the opened totals of all rounds of the runs that follow, and the fits."""
+    at: list[tuple[float, ...]] = []
+    values: list[np.ndarray] = []
+    fits: list[PullFit] = []
+    real = PullFit.take
+
+    def spy(self: PullFit, total: np.ndarray, deviation: float) -> float:
+        at.append(self.at)
+        values.append(total.copy())
+        fits.append(self)
+        return real(self, total, deviation)
+
+    monkeypatch.setattr(PullFit, "take", spy)
+    return at, values, fits
+
+
+def standards_of(design: PullDesign, members: Any, plan: Any) -> dict[str, Standard]:
+    """The means and deviations that members released in a run."""
+    found = {}
+    for name in design.scaled:
+        keeper = members[name].keeper
+        context = type("C", (), {"plan": plan, "name": name, "kept": lambda _, n, k=keeper: k.kept(plan.hash, n)})()
+        found[name] = design.standard(context)
     return found

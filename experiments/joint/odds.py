@@ -61,8 +61,8 @@ OF_ROWS = 100.0
 DELTA, LEVELS, ARMS = 1e-6, ("low", "middle", "high"), ("no", "yes")
 
 
-def people(n: int, d: int, share: float, kind: str, rng: np.random.Generator):
-    """Return columns of the clinic and of the laboratory by name, the pooled design, the effects of its columns, and who had the event."""
+def columns_of(n: int, d: int, kind: str, rng: np.random.Generator):
+    """Return columns of the clinic and of the laboratory by name, the pooled design, and the names of its columns."""
     half, loads = d // 2, 0.8 if kind == "correlated" else 0.6
     factors = rng.normal(size=(n, 2)) @ rng.normal(size=(2, d)) / np.sqrt(2)
     E = loads * factors + np.sqrt(1 - loads**2) * rng.normal(size=(n, d))
@@ -71,15 +71,21 @@ def people(n: int, d: int, share: float, kind: str, rng: np.random.Generator):
     X[:, 0], X[:, half], X[:, half + 1] = treated, level == 1, level == 2
     if kind != "plain":
         X[:, -1] = np.clip(np.exp(0.8 * E[:, -1]) / 10, 0, 1)
+    clinic = {"arm": np.array(ARMS, dtype=object)[treated.astype(int)]} | {f"x{k}": X[:, k] for k in range(1, half)}
+    laboratory = {"level": np.array(LEVELS, dtype=object)[level]} | {f"x{k}": X[:, k] for k in range(half + 2, d)}
+    names = ["arm: yes - no", *(f"x{k}" for k in range(1, half)), "level: middle - low", "level: high - low"]
+    names += [f"x{k}" for k in range(half + 2, d)]
+    return clinic, laboratory, X, names
+
+
+def people(n: int, d: int, share: float, kind: str, rng: np.random.Generator):
+    """Return columns of the clinic and of the laboratory by name, the effects of the lines of a table with their pooled errors, and who had the event."""
+    clinic, laboratory, X, names = columns_of(n, d, kind, rng)
     effects = rng.normal(size=d)
     effects /= (X @ effects).std()
     u = X @ effects
     constant = brentq(lambda a: expit(u + a).mean() - share, -20, 20)
     event = rng.random(n) < expit(u + constant)
-    clinic = {"arm": np.array(ARMS, dtype=object)[treated.astype(int)]} | {f"x{k}": X[:, k] for k in range(1, half)}
-    laboratory = {"level": np.array(LEVELS, dtype=object)[level]} | {f"x{k}": X[:, k] for k in range(half + 2, d)}
-    names = ["arm: yes - no", *(f"x{k}" for k in range(1, half)), "level: middle - low", "level: high - low"]
-    names += [f"x{k}" for k in range(half + 2, d)]
     weight = expit(u + constant) * expit(-u - constant)
     whole = np.column_stack([X, np.ones(n)])
     pooled = np.sqrt(np.linalg.inv((whole * weight[:, None]).T @ whole).diagonal())[:-1]

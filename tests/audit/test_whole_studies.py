@@ -22,6 +22,7 @@ from unpooled.kernels import moments
 from unpooled.linear import fit as linear_fit
 from unpooled.models.analyses import declared
 from unpooled.models.describe import declared as describe_declared
+from unpooled.models.glm.counts import CountShape
 from unpooled.models.glm.pulls import PullShape
 from unpooled.models.tables import declared as tables_declared
 from unpooled.privacy import budget, exposure, origin
@@ -122,10 +123,10 @@ def test_values_that_are_far_from_typical_keep_every_promise(name: str) -> None:
         assert found.largest > 0.25
 
 
-def odds(adjacency: str = "replace", seed: int = 3, epsilon: float = 1.0) -> wholes.Held:
-    """Odds ratios of columns at two parties."""
+def odds(adjacency: str = "replace", seed: int = 3, epsilon: float = 1.0, kind: str = "joint odds") -> wholes.Held:
+    """Odds or rate ratios of columns at two parties."""
     scene = Scene(seed, epsilon=epsilon, adjacency=adjacency)
-    return hold(wholes.WholeProgram("one", scene, wholes.columns_by("joint odds", scene), seed))
+    return hold(wholes.WholeProgram("one", scene, wholes.columns_by(kind, scene), seed))
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
@@ -141,6 +142,21 @@ def test_twice_the_score_with_noise_for_half_of_it_is_caught(monkeypatch: pytest
     real = PullShape.distance
     monkeypatch.setattr(PullShape, "distance", lambda shape, adjacency: real(shape, adjacency) / 8)
     assert odds().violations
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_rate_ratios_of_two_parties_keep_every_promise(adjacency: str) -> None:
+    """Theorem G.17: second moments with an exposure, and five rounds of pulls of counts."""
+    found = odds(adjacency, kind="joint rates")
+    assert not found.refused
+    assert not found.violations
+    assert found.largest > 0.25
+
+
+def test_vectors_of_counts_that_are_taken_for_shorter_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = CountShape.distance
+    monkeypatch.setattr(CountShape, "distance", lambda shape, adjacency: real(shape, adjacency) / 8)
+    assert odds(kind="joint rates").violations
 
 
 def test_a_value_whose_gap_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

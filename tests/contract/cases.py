@@ -246,6 +246,18 @@ def glm_columns_case(epsilon: float = 4.0) -> Case:
     return Case("glm", study, tables)
 
 
+def glm_count_columns_case(epsilon: float = 4.0) -> Case:
+    """A clinic that counts falls, with the days that it watched, and a registry."""
+    case = glm_columns_case(epsilon)
+    rng = np.random.default_rng(62)
+    falls, days = rng.poisson(2.0, 14).astype(float), rng.uniform(30, 360, 14)
+    clinic = (Column("age", 18.0, 100.0), Column("days", 10.0, 366.0), Column("falls", 0.0, 12.0))
+    tables = case.tables | {"clinic": Table({"age": case.tables["clinic"]["age"], "days": days, "falls": falls})}
+    cards = (Card("clinic", 14, clinic), case.study.parties[1])
+    asked = {"response": "falls", "family": "poisson", "exposure": "days", "split": "columns"}
+    return Case("glm", msgspec.structs.replace(case.study, parties=cards, parameters=asked), tables)
+
+
 def glm_case() -> Case:
     """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
     rng = np.random.default_rng(15)
@@ -725,6 +737,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "glm, multinomial": glm_classes_case,
     "glm, survival": glm_survival_case,
     "glm, columns": glm_columns_case,
+    "glm, columns of counts": glm_count_columns_case,
     "stacking": stacking_case,
     "stacking, classes": stacking_classes_case,
     "stacking, ranked": stacking_ranked_case,

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from commands import command as run_command
-from joint_members import people
+from joint_members import people, standards_of, watched
 from scipy.optimize import root
 from scipy.special import expit
 
@@ -79,33 +79,6 @@ def a_study(
         simulation_seed=3,
     )
     return study, {name: Table(values) for name, values in held.items()} | {"registry": NoRows()}
-
-
-def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[float, ...]], list[np.ndarray], list[PullFit]]:
-    """The coefficients and the opened totals of all rounds of the runs that follow, and the fits."""
-    at: list[tuple[float, ...]] = []
-    values: list[np.ndarray] = []
-    fits: list[PullFit] = []
-    real = PullFit.take
-
-    def spy(self: PullFit, total: np.ndarray, deviation: float) -> float:
-        at.append(self.at)
-        values.append(total.copy())
-        fits.append(self)
-        return real(self, total, deviation)
-
-    monkeypatch.setattr(PullFit, "take", spy)
-    return at, values, fits
-
-
-def standards_of(design: PullDesign, members: Any, plan: Any) -> dict[str, Standard]:
-    """The means and deviations that members released in a run."""
-    found = {}
-    for name in design.scaled:
-        keeper = members[name].keeper
-        context = type("C", (), {"plan": plan, "name": name, "kept": lambda _, n, k=keeper: k.kept(plan.hash, n)})()
-        found[name] = design.standard(context)
-    return found
 
 
 def pooled(design: PullDesign, members: Any, plan: Any, tables: Any, at: tuple[float, ...], number: int) -> list[int]:
@@ -267,7 +240,7 @@ def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     study, tables = a_study(n, INF, swapped=swapped)
     plan, members, (at, _, fits) = MODEL.compile(study), people(study, tables), watched(monkeypatch)
     result = drive(MODEL, plan, in_process(members)).result
-    known, design, share = standards_of(plan.design, members, plan), plan.design, fits[-1].share
+    known, design, share = standards_of(plan.design, members, plan), plan.design, fits[-1].setting
     y = (tables["clinic"]["ill"] == "yes").astype(float)
     z = {
         "clinic": np.column_stack([*(tables["clinic"]["arm"] == arm for arm in ARMS), tables["clinic"]["age"] / 4]),
@@ -365,7 +338,7 @@ def test_typed_curvature_is_that_of_the_people_and_their_pull_is_nothing_at_the_
     rng = np.random.default_rng(2)
     rows = np.column_stack([rng.normal(size=(6000, 3)), np.full(6000, CONSTANT)])
     pulls, b = TypedPulls(rows, np.array([True, False, False]), 6000), np.array([0.8, -0.5, 0.2, -1.0])
-    share = pulls.best_share(b)
+    share = pulls.setting(b)
     bend, step = pulls.bend(b, share), 1e-5
     np.testing.assert_allclose(pulls.pull(b, share, b), 0, atol=1e-9)
     slope = (pulls.pull(b, share, b + step * np.eye(4)[1]) - pulls.pull(b, share, b)) / step
@@ -425,8 +398,8 @@ def _fit_of(design: PullDesign, tables: Any) -> PullFit:
     ("asked", "match"),
     [
         (
-            {"family": "poisson"},
-            'of columns at two parties there is the family "logistic", not \'poisson\'.*model = "bayes"',
+            {"family": "gamma"},
+            'of columns at two parties there are the families "logistic" and "poisson", not \'gamma\'.*model = "bayes"',
         ),
         ({"split": "rows"}, "split"),
         ({"confidence": 2.0}, "confidence must lie"),
@@ -615,10 +588,12 @@ def test_a_family_without_products_and_what_a_fit_takes_of_rows_are_refused() ->
     frame, y = _frame(100)
     with pytest.raises(UsageError, match="sites goes with rows that are split"):
         _model(3.0).fit(frame, y, sites=["a"] * 100)
-    counts = _model(3.0, classes=None, y_bounds=(0, 9))
-    counts.family = "poisson"
-    with pytest.raises(UsageError, match=r"y_bounds goes with rows|there is the family"):
-        counts.fit(frame, np.arange(100) % 9)
+    amounts = _model(3.0, classes=None, y_bounds=(1, 9))
+    amounts.family = "gamma"
+    with pytest.raises(UsageError, match="there are the families"):
+        amounts.fit(frame, 1 + np.arange(100) % 9)
+    with pytest.raises(UsageError, match="y_bounds goes with rows"):
+        _model(3.0, y_bounds=(0, 9)).fit(frame, y)
 
 
 # --- files -------------------------------------------------------------------------------------------------------------------------

@@ -360,8 +360,9 @@ def joint_cards(
     rows: int,
     holder: str,
     check: str,
+    beside: tuple[Column, ...] = (),
 ) -> tuple[Card, ...]:
-    """Return the cards of parties that each hold some of the declared columns, and the holder of the response with it."""
+    """Return the cards of parties that each hold some of the declared columns, and the holder of the response with it and what stands beside it."""
     from unpooled.privacy.declared import PROOF
 
     columns = {column.name: column for column in declared}
@@ -370,7 +371,7 @@ def joint_cards(
         Card(
             name,
             rows,
-            (*(columns[own] for own in held), *([response] if response is not None and name == holder else [])),
+            (*(columns[own] for own in held), *([*beside, response] if response is not None and name == holder else [])),
             joint=joint,
         )
         for name, held in groups.items()
@@ -386,7 +387,10 @@ def helped(study: Study, helpers: int) -> Study:
     return msgspec.structs.replace(study, helpers=(HelperCard(_HELPER),) * helpers)
 
 
-def joint_tables(study: Study, features: Table, response: NDArray[Any] | None) -> dict[str, Table]:
-    """Return the table of every party, the response at its holder alone."""
-    whole = part(features, features.names, response)
+def joint_tables(
+    study: Study, features: Table, response: NDArray[Any] | None, beside: Mapping[str, NDArray[Any]] | None = None
+) -> dict[str, Table]:
+    """Return the table of every party, the response and what stands beside it at its holder alone."""
+    told = part(features, features.names, response)
+    whole = {name: told[name] for name in told.names} | dict(beside or {})
     return {card.name: Table({column.name: whole[column.name] for column in card.columns}) for card in study.parties}

@@ -8,7 +8,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.estimation.columns import held_by, helped, holder_of, joint_cards
-from unpooled.estimation.tables import RESPONSE
+from unpooled.estimation.tables import RESPONSE, columns_of
 from unpooled.formula import Formula
 from unpooled.privacy.declared import COLUMNS
 from unpooled.protocol.local import columns_of_parties
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unpooled.estimation.base import Declared
     from unpooled.estimation.columns import On
     from unpooled.linear.layout import MomentsLayout
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Study
 
 # ruff: noqa: SLF001 - the estimator's own members, of which this part of it does not know the types
@@ -43,15 +44,21 @@ class SplitFit:
         """Return True if no party is handed the response of another."""
         return True
 
+    @property
+    def _beside_response(self) -> dict[str, Column]:
+        """Return the declared columns that the holder of the response has in addition to it, by the parameter that names them."""
+        return {}
+
     def _columns_study(self, rows: int, declared: Declared, holder: str | None = None) -> Study:
         """Return the study of a fit of columns that several parties hold; ``holder`` has the response, else whom the parameters say."""
         self._refuse_rows_only()
         estimator: Any = self  # an estimator has more than this part of it says
         groups: dict[str, list[str]] = self._held(declared.names)
-        cards = joint_cards(
-            groups, declared.columns, declared.response, rows, holder_of(groups, holder or self.response_at), self.check
-        )
-        parameters = estimator._says(self._of_columns, response=RESPONSE, split=COLUMNS)
+        holder = holder_of(groups, holder or self.response_at)
+        beside = self._beside_response
+        cards = joint_cards(groups, declared.columns, declared.response, rows, holder, self.check, tuple(beside.values()))
+        roles = {role: column.name for role, column in beside.items()}
+        parameters = estimator._says(self._of_columns, response=RESPONSE, split=COLUMNS, **roles)
         parameters |= estimator._prior_parameter(declared.columns)
         return helped(estimator._asked(cards, parameters, declared.derived), self.helpers)
 
@@ -78,8 +85,12 @@ class SplitFit:
         on: On | None,
         formula: str | None,
         of_rows: Mapping[str, Any],
-    ) -> tuple[Any, str | None]:
-        """Return features and response as a frame asks for them, linked where ``on`` names keys, and who holds the response."""
+        beside: Mapping[str, Any] | None = None,
+    ) -> tuple[Any, str | None, dict[str, Any]]:
+        """Return features and response as a frame asks for them, linked where ``on`` names keys, who holds the response, and what stands beside it.
+
+        ``beside`` are what the holder has for each row in addition to the response; where ``on`` names keys, the columns of its frame that have it.
+        """
         if given := [name for name, value in of_rows.items() if value is not None]:
             msg = f"{given[0]} goes with rows that are split: with parties= or on= the columns are"
             raise UsageError(msg)
@@ -88,20 +99,34 @@ class SplitFit:
         if on is not None and y is None and formula is not None and len(Formula.parse(formula).response) == 1:
             (y,) = Formula.parse(formula).response
         holder = self.response_at if on is None else held_by(X, y, self.response_at)
-        joined, response_of, *_ = estimator._joined(X, y, on)
+        more = dict(beside or {})
+        if on is not None:
+            _check_named(more, X, str(holder))
+        joined, response_of, *told = estimator._joined(X, y, on, *more.values())
         if on is not None:  # the response was taken out of its frame: bounds and formulas know it by its name
             joined = joined.with_columns(_column(str(y), response_of))
             named = formula is not None and bool(Formula.parse(formula).response)
             response_of = None if named else str(y)
-        return estimator._framed(joined, response_of, formula), holder
+        return estimator._framed(joined, response_of, formula), holder, dict(zip(more, told, strict=True))
 
-    def _refuse_rows_only(self) -> None:
-        """Refuse parameters that are of rows at several parties."""
+    def _refuse_rows_only(self, but: frozenset[str] = frozenset()) -> None:
+        """Refuse parameters that are of rows at several parties, but these."""
         for name, left in self._of_rows.items():
             given = getattr(self, name)
-            if (tuple(given) if isinstance(left, tuple) else given) != left:
+            if name not in but and (tuple(given) if isinstance(left, tuple) else given) != left:
                 msg = f"{name} goes with rows that are split: with parties= the columns are, so leave it at {left!r}"
                 raise UsageError(msg)
+
+
+def _check_named(beside: Mapping[str, Any], frames: Any, holder: str) -> None:  # noqa: ANN401 - whatever a user passes
+    """Refuse what stands beside the response of linked frames, unless it is a column of the frame that has the response."""
+    for word, name in beside.items():
+        if name is not None and not isinstance(name, str):
+            msg = f"with on=, {word} is the name of its column in the frame of {holder!r}, for rows have no order yet"
+            raise UsageError(msg)
+        if name is not None and name not in columns_of(frames[holder]):
+            msg = f"{word} is a column of the frame that has the response, and that of {holder!r} has no column {name!r}"
+            raise UsageError(msg).at(column=name)
 
 
 def _column(name: str, values: NDArray[Any]) -> Any:  # noqa: ANN401 - polars is imported where frames are

@@ -434,7 +434,7 @@ def by_name(fit: Callable[..., Any]) -> Callable[..., Any]:
             msg = f"{word} is not taken: {_NOT_TAKEN[word]}"
             raise UsageError(msg)
         words = {word: name for word, name in more.items() if word in BY_ROW and isinstance(name, str)}
-        if not words:
+        if not words or more.get("on") is not None:  # rows of frames that are linked have no order yet
             return fit(self, X, *others, **more)
         more |= {word: row_values(X, word, name) for word, name in words.items()}
         if is_frame(X) and more.get("formula") is None and getattr(self, "formula", None) is None:

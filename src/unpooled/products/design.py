@@ -318,7 +318,8 @@ class ColumnsDesign(ABC):
         aggregation = joint_sum(members, parameters.tolerate)
         _check(study, parameters)
         holder, response = cls.responding(study, parameters)
-        asked = tuple(tuple(c for c in card.columns if c.name != parameters.response) for card in study.parties)
+        no_features = cls.no_features(parameters)
+        asked = tuple(tuple(c for c in card.columns if c.name not in no_features) for card in study.parties)
         features = tuple(tuple(needed(c) for c in own) for own in asked)
         rows = study.parties[0].rows
         rule = study.card(holder).column(parameters.response).missing if holder else response.missing
@@ -350,6 +351,11 @@ class ColumnsDesign(ABC):
             return "", _NO_RESPONSE
         holder = holder_of(study, parameters.response)
         return holder, number_of(study.card(holder).column(parameters.response))
+
+    @staticmethod
+    def no_features(parameters: Joined) -> frozenset[str]:
+        """Return the declared columns that are no features."""
+        return frozenset({parameters.response})
 
     @property
     def proofs(self) -> int:

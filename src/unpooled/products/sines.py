@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -39,15 +39,17 @@ class SineShape(ProductShape):
     """The two parts of both parties. Released are the gradients of all columns in the study's order, and that of the constant."""
 
     number: int = 1
+    #: Steps per unit of pairs, and of the rows that they multiply.
+    steps: int = GRID
 
     @classmethod
-    def of(cls, columns: Mapping[str, tuple[int, int]], rows: int, rounds: int) -> SineShape:
+    def of(cls, columns: Mapping[str, tuple[int, int]], rows: int, rounds: int, steps: int = GRID) -> Self:
         """Return the shape for these numbers of columns and squared lengths of rows in squared steps, by party; one without columns has an angle alone."""
         parts: list[RowPart] = []
         for party, (count, square) in columns.items():
             parts += [RowPart(party, 2 * count, square, PRODUCTS)] if count else []
-            parts.append(RowPart(party, 2, GRID**2, ANGLE))
-        return cls(tuple(parts), rows, rounds)
+            parts.append(RowPart(party, 2, steps**2, ANGLE))
+        return cls(tuple(parts), rows, rounds, steps)
 
     @property
     def rounds(self) -> int:
@@ -103,12 +105,14 @@ class SineShape(ProductShape):
     @property
     def square(self) -> int:
         """Return R^2 in squared steps: the largest squared length of the columns of both parties, the constant included."""
-        return sum(part.square for part in self.parts if part.name == PRODUCTS) + CONSTANT_STEPS**2
+        return (
+            sum(part.square for part in self.parts if part.name == PRODUCTS) + (CONSTANT_STEPS * (self.steps // GRID)) ** 2
+        )
 
     @property
     def most(self) -> int:
         """Return the largest absolute value that one person adds to an integer."""
-        return GRID * (math.isqrt(max(part.square for part in self.parts)) + 1)
+        return self.steps * (math.isqrt(max(part.square for part in self.parts)) + 1)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -118,4 +122,4 @@ class SineShape(ProductShape):
 
     def distance(self, adjacency: Adjacency) -> float:
         """Return the most that one person moves the gradient: 2 R under replace, R under zero-out, in steps of the square of the grid (Theorem J.12)."""
-        return clipped_products(GRID * math.sqrt(self.square), adjacency)
+        return clipped_products(self.steps * math.sqrt(self.square), adjacency)

@@ -490,9 +490,21 @@ class Planned:
 def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
     """Columns of the same people at two or three parties; a helper, where rows travel under masks."""
     kind = _pick(
-        rng, ["pride", "gram", "joint", "joint gaps", "joint table", "joint odds", "lasso", "stacking", "pride glm"]
+        rng,
+        [
+            "pride",
+            "gram",
+            "joint",
+            "joint gaps",
+            "joint table",
+            "joint odds",
+            "joint rates",
+            "lasso",
+            "stacking",
+            "pride glm",
+        ],
     )
-    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds"}
+    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds", "joint rates"}
     return columns_by(kind, scene, three=three)
 
 
@@ -523,6 +535,11 @@ def columns_by(kind: str, scene: Scene, *, three: bool = False) -> Callable[[Pla
             case "joint odds":
                 model = api.PrivateGLM("logistic", classes=(0, 1), adjacency=scene.adjacency, **own)
                 y = play.frame["c"].to_numpy()
+            case "joint rates":  # the column w is the exposure
+                own |= {"parties": {"a": ["x0", "x1"], "b": ["x2"]}, "response_at": "b"}
+                model = api.PrivateGLM("poisson", y_bounds=Y, exposure_bounds=(0.5, 1.5), adjacency=scene.adjacency, **own)
+                play.fitted(model.fit(X[:, [0, 1, 3]], y, exposure=0.5 + X[:, 2]))
+                return
             case "lasso":
                 model = api.PrivateLasso(y_bounds=Y, **own)
             case "stacking":

@@ -184,7 +184,7 @@ class ColumnSplit(SplitFit):
     def _fit_columns(self, X: Any, y: Any, on: On | None, formula: str | None, of_rows: Mapping[str, Any]) -> None:  # noqa: ANN401 - whatever a user passes
         """Release the joint sums of columns at several parties."""
         estimator: Any = self
-        asked, holder = self._asked_columns(X, y, on, formula, of_rows)
+        asked, holder, _ = self._asked_columns(X, y, on, formula, of_rows)
         features, declared, response = estimator._numeric(asked.X, asked.y)
         study = self._columns_study(features.n_rows, declared, holder)
         result = estimator._run(study, joint_tables(study, features, response)).outcome.result

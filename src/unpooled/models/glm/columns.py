@@ -1,24 +1,29 @@
-"""Logistic regression whose columns lie at two parties: what a study declares, its design with the limits of rows, its plan, and a party's steps."""
+"""Logistic and Poisson regression whose columns lie at two parties: what a study declares, its design with the limits of rows, its plan, and a party's steps."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
+from unpooled.families import RowFamily
 from unpooled.families.logistic import Logistic
 from unpooled.inference.printed_terms import check_coding
 from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.residuals import Covariance
 from unpooled.linear.standard import Standard, StandardRows
-from unpooled.models.glm.declared import SplitParameters, check_split
-from unpooled.models.glm.pulls import NUMBERS, STEPS, DeviationRows, PullRows, PullShape
+from unpooled.models.glm.counts import CountForm
+from unpooled.models.glm.declared import SplitParameters, check_split, named_columns
+from unpooled.models.glm.families import LOGISTIC, POISSON
+from unpooled.models.glm.pulls import ClassForm
 from unpooled.models.glm.rows import BaseRate, Responses
+from unpooled.models.glm.split_forms import SplitForm
+from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows
 from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector
@@ -61,16 +66,18 @@ _WORD, _PROOF, _BLOCK = 8, 32, 32_000
 # A study, understood: whose columns they are, the limits of rows, the rounds and their noise, what a party makes of its rows in each.
 
 
-#: What stands for the classes while limits are worked out.
+#: The families that have products of pulls.
+FORMS: dict[str, SplitForm] = {LOGISTIC: ClassForm(), POISSON: CountForm()}
+#: What stands for the response while limits are worked out.
 _CLASSES = Responses(Column("(classes)", categories=("no", "yes")), Logistic())
 
 
 @dataclass(frozen=True)
 class PullDesign(ColumnsDesign):
-    """A study of columns at two parties of which one holds two classes."""
+    """A study of columns at two parties of which one holds the response: two classes, or counts."""
 
     parameters: SplitParameters
-    #: The declared classes, once the study's are known.
+    #: The declared response, once the study's is known.
     responses: Responses = _CLASSES
 
     #: What the standard errors assume.
@@ -82,23 +89,42 @@ class PullDesign(ColumnsDesign):
 
     # --- what the study says ---------------------------------------------------------------------------------------------
 
+    @classmethod
+    def _made(cls, study: Study, parameters: Joined, budget: JointBudget, formula: str) -> Self:
+        assert isinstance(parameters, SplitParameters)
+        return replace(super()._made(study, parameters, budget, formula), responses=_responses(study, parameters))
+
     @staticmethod
     def responding(study: Study, parameters: Joined) -> tuple[str, Column]:
-        """Return the party that holds the classes, and what stands for them in the layout: a name, for their scale is their own."""
+        """Return the party that holds the response, and what stands for it in the layout: a name, for its scale is its own."""
+        assert isinstance(parameters, SplitParameters)
         holder = holder_of(study, parameters.response)
         column = study.card(holder).column(parameters.response)
-        if column.categories is None or len(column.categories) != _TWO or column.may_be_absent:
-            msg = (
-                f"the response {column.name!r} of the logistic family has two classes and is never missing: declare categories of two labels, "
-                'missing = "refuse"'
-            )
-            raise UsageError(msg).at(column=column.name)
+        FORMS[parameters.family].check(column)
         return holder, Column(column.name, 0.0, 1.0)
 
+    @staticmethod
+    def no_features(parameters: Joined) -> frozenset[str]:
+        """Return the response, the exposure and the offset."""
+        assert isinstance(parameters, SplitParameters)
+        return frozenset({parameters.response, parameters.exposure, parameters.offset} - {""})
+
+    def sent(self, party: str) -> tuple[str, ...]:
+        """Return the declared columns of which a party's masked rows are made, the response and what shifts it last where they are the party's."""
+        own = tuple(column.name for column in self.layout_of(party).declared)
+        return (*own, *self.responses.names) if party == self.holder else own
+
     @property
-    def family(self) -> Logistic:
+    def form(self) -> SplitForm:
+        """Return what of the fit depends on the family."""
+        return FORMS[self.parameters.family]
+
+    @property
+    def family(self) -> RowFamily:
         """Return the family of the response."""
-        return Logistic()
+        family = self.responses.family
+        assert isinstance(family, RowFamily)
+        return family
 
     @property
     def exact(self) -> bool:
@@ -131,10 +157,12 @@ class PullDesign(ColumnsDesign):
 
     @property
     def target(self) -> str:
-        """Return the sentence on what the coefficients are of where the log odds are not linear in the columns."""
+        """Return the sentence on what the coefficients are of where the linear predictor is not linear in the columns."""
+        what = self.form.words.predictor
+        are = "are" if what.endswith("s") else "is"
         return (
-            "target: a record counts by the parts of its log odds at either party: the same coefficients where the log odds are linear in the columns, else "
-            "those of the fit so weighted, which depend on who holds which column"
+            f"target: a record counts by the parts of its {what} at either party: the same coefficients where the {what} {are} linear in the columns, else "
+            f"those of the fit so weighted, which depend on who holds which column{self.form.words.assumed}"
         )
 
     # --- limits, rounds, noise ---------------------------------------------------------------------------------------------
@@ -146,7 +174,7 @@ class PullDesign(ColumnsDesign):
 
     @staticmethod
     def limited(columns: list[int], rows: int, budget: JointBudget) -> Limits:
-        """Return the limits of rows where they multiply; of second moments the class less its rate is at most 1."""
+        """Return the limits of rows where they multiply; of second moments the response less its mean is at most 1."""
         narrowest, widest = _TUNED.pair("spread_ends")
         k, spread = _strength(sum(columns), rows, budget), widest
         if 0 < k < math.inf:
@@ -156,22 +184,24 @@ class PullDesign(ColumnsDesign):
 
     @cached_property
     def shape(self) -> JointShape:
-        """Return the parts of the rows of second moments, the class less its rate as the last column of its holder's part."""
+        """Return the parts of the rows of second moments: the offset and the response less its mean as the last columns of their holder's part."""
         found = []
         for place, party in enumerate(self.parties):
             own, holds = len(self.layout_of(party).coding.attribute), party == self.holder
-            found.append(RowPart(party, own + holds, self.limits.square(place, response=holds)))
+            shifted = holds and self.responses.shifted
+            square = self.limits.square(place, response=holds) + (GRID**2 if shifted else 0)
+            found.append(RowPart(party, own + shifted + holds, square))
         return JointShape(tuple(found), self.rows)
 
     @cached_property
-    def pulls(self) -> PullShape:
+    def pulls(self) -> ProductShape:
         """Return the parts of the rows of a round."""
         finer = STEPS // GRID
         columns = {
             party: (len(self.layout_of(party).coding.attribute), (self.limits.columns[place] * finer) ** 2)
             for place, party in enumerate(self.parties)
         }
-        return PullShape.of(columns, self.holder, self.rows, _TUNED.whole("exact_rounds") if self.exact else 1)
+        return self.form.shape(columns, self.holder, self.rows, _TUNED.whole("exact_rounds") if self.exact else 1)
 
     @cached_property
     def rounds(self) -> tuple[JointRound, ...]:
@@ -248,8 +278,8 @@ class PullDesign(ColumnsDesign):
         """Return what is released and from which columns, for a plan; and a word for it."""
         parties = listed(list(self.parties))
         return (
-            f"logistic regression of {self.columns} columns of {parties}: second moments, and {len(self.rounds) - 1} rounds of pulls",
-            "base rate, moments and rounds",
+            f"{self.form.words.fit} of {self.columns} columns of {parties}: second moments, and {len(self.rounds) - 1} rounds of pulls",
+            f"{self.form.words.rate}, moments and rounds",
         )
 
     # --- at a party --------------------------------------------------------------------------------------------------------
@@ -276,21 +306,21 @@ class PullDesign(ColumnsDesign):
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
 
-    def rate(self, values: NDArray[Any]) -> float:
-        """Return the base rate that released integers tell."""
+    def rate(self, values: NDArray[Any]) -> tuple[float, float]:
+        """Return the mean response, and its rate per exposure, that released integers tell."""
         return self.rate_of(self.rate_release.decode(values))
 
-    def rate_of(self, sums: Floats) -> float:
-        """Return the base rate that a noisy sum of the classes tells."""
-        return self.base.decode(Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)[0]
+    def rate_of(self, sums: Floats) -> tuple[float, float]:
+        """Return the mean response, and its rate per exposure, that noisy sums tell."""
+        return self.base.decode(Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)
 
-    def deviation_rows(self, party: str, rate: float) -> DeviationRows:
-        """Return the coding of a party's part of the rows of second moments."""
+    def deviation_rows(self, party: str, mean: float) -> DeviationRows:
+        """Return the coding of a party's part of the rows of second moments; ``mean`` is that of the responses at their holder."""
         place = self.parties.index(party)
         about = self.layout_of(party), self.shape.parts[place], self.limits.columns[place], GRID
-        return DeviationRows(*about, 1.0 if party == self.holder else 0.0, self.responses, rate)
+        return DeviationRows(*about, 1.0 if party == self.holder else 0.0, self.responses, mean, self.form.top(mean))
 
-    def pull_rows(self, party: str, at: Sequence[float], part: RowPart | None = None) -> PullRows:
+    def pull_rows(self, party: str, at: Sequence[float], part: RowPart | None = None) -> RoundRows:
         """Return the coding of a party's rows in a round, at these coefficients: of all columns in the parties' order, then each party's constant."""
         place = self.parties.index(party)
         before = sum(len(self.layout_of(name).coding.attribute) for name in self.parties[:place])
@@ -298,7 +328,8 @@ class PullDesign(ColumnsDesign):
         slopes, constant = np.asarray(at[before : before + own], dtype=float), float(at[self.columns + place])
         part = part or next(one for one in self.pulls.parts if one.party == party)
         about = self.layout_of(party), part, self.limits.columns[place] * (STEPS // GRID), STEPS
-        return PullRows(*about, 1.0 if party == self.holder else 0.0, self.responses, slopes, constant)
+        holds = 1.0 if party == self.holder else 0.0
+        return self.form.rows((*about, holds, self.responses), (slopes, constant), place, at[self.columns + _TWO :])
 
     def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
         """Return a block of the sender's part of the rows as integers, in a round of pulls at the coefficients that it was asked for."""
@@ -306,11 +337,10 @@ class PullDesign(ColumnsDesign):
         standard = self.standard(context) if name in self.scaled else Standard.declared()
         place = spot.first, spot.last, one.shape.block_rows
         if one.name == JOINT:
-            rate = self.rate(context.kept(RATE)) if name == self.holder else 0.0
-            return self.deviation_rows(name, rate).block(context.table, standard, *place)
+            mean = self.rate(context.kept(RATE))[0] if name == self.holder else 0.0
+            return self.deviation_rows(name, mean).block(context.table, standard, *place)
         rows = self.pull_rows(name, context.kept(f"{AT}_{spot.round}").tolist(), spot.part)
-        # The holder's numbers with and without the sign are one number, and so are its rows: they have the same coins.
-        kind = spot.part.name if name != self.holder else "number" if spot.part.name in NUMBERS else "row"
+        kind = self.form.coin(spot.part, holds=name == self.holder)
         real = rows.block(context.table, standard, *place).astype(np.float64)
         return rows.part_of(real, context.coins("rounding", spot.round, kind), spot.first)
 
@@ -323,22 +353,21 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
     """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
     parameters = check_parameters(study, SplitParameters)
     check_split(parameters)
+    fit = FORMS[parameters.family].words.fit
     if len(study.parties) > _TWO:
         msg = (
-            f"a logistic regression of split columns has two parties and a helper, and this study has {len(study.parties)}: products of three parties have "
-            f'no proof. Joint moments have one: fit the response as a number of 0 and 1 (model = "bayes", split = "{COLUMNS}")'
+            f"a {fit} of split columns has two parties and a helper, and this study has {len(study.parties)}: products of three parties have "
+            f'no proof. Joint moments have one: fit the response as a number (model = "bayes", split = "{COLUMNS}")'
         )
         raise UsageError(msg)
     for column in (column for card in study.parties for column in card.columns):
         if column.missing in LEAVING_OUT:
             msg = (
-                f'a logistic regression of split columns leaves no people out: column {column.name!r} declares missing = "{column.missing}"; declare "absent" or '
+                f'a {fit} of split columns leaves no people out: column {column.name!r} declares missing = "{column.missing}"; declare "absent" or '
                 '"indicator", or leave such people out at every party before'
             )
             raise UsageError(msg).at(column=column.name)
     design = PullDesign.of(study, parameters, budget, parameters.formula)
-    column = study.card(design.holder).column(parameters.response)
-    design = replace(design, responses=Responses(column, design.family))
     check_coding(parameters.coding, parameters.reference, {f.name: f.levels for f in design.layout.terms.factors})
     if goal_of(parameters.goal) is Goal.TABLE and design.untabled:
         msg = f'goal is "table", and {design.untabled}. Nothing is spent'
@@ -346,12 +375,28 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
     return design
 
 
+def _responses(study: Study, parameters: SplitParameters) -> Responses:
+    """Return the declared response with what shifts it, which its holder has."""
+    holder, form = holder_of(study, parameters.response), FORMS[parameters.family]
+    columns = {column.name: column for card in study.parties for column in card.columns}
+    response, exposure, offset = named_columns(parameters, columns)
+    form.check(response)
+    for role, column in (("exposure", exposure), ("offset", offset)):
+        if column is not None and column.name not in {own.name for own in study.card(holder).columns}:
+            msg = (
+                f"the {role} {column.name!r} is declared by another party than the response {response.name!r}: it is a part of the holder's log mean, so "
+                f"declare it at {holder!r}"
+            )
+            raise UsageError(msg).at(column=column.name)
+    return Responses(response, form.family(response), exposure, offset)
+
+
 # --- Plan ------------------------------------------------------------------------------------------------------------------
 # The plan of a logistic regression of split columns, and the one step that a party has in addition to those of joint moments.
 
 
 class RateReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The noisy sum of the classes, from their holder."""
+    """The noisy sum of the responses, and of exposures where there are some, from their holder."""
 
     sums: Released
 
@@ -376,7 +421,7 @@ def compile_columns(study: Study) -> Plan[PullDesign]:
     design = design_of(study)
     plan = plan_of(study, design, first=(Release(RATE, design.holder, RATE, design.rate_release),))
     shares = (
-        f"of the squared budget the base rate takes {SHARES['rate']:.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
+        f"of the squared budget the {design.form.words.rate} takes {SHARES['rate']:.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
         f"about {design.megabytes:,.1f} megabytes of masked rows and proofs travel, {design.megabytes * 1e6 / design.rows:,.0f} bytes for each person",
     )
     said = (f"this study makes no table and is for predictions: {design.untabled}",) if design.untabled else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from unpooled.kernels.noisy import psd_part, without_still
 from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
 from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
-from unpooled.models.glm.pulls import STEPS
 from unpooled.models.glm.result import GlmResult, coefficients_of
-from unpooled.models.glm.typed import TypedPulls, levels_of, typed_rows
+from unpooled.models.glm.split_forms import TypedTable
+from unpooled.models.glm.typed import levels_of, typed_rows
 from unpooled.products.conversation import joint_total
-from unpooled.products.moments import begun, constants, order_of, standards_of
+from unpooled.products.moments import begun, constants, standards_of
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
@@ -30,20 +30,15 @@ if TYPE_CHECKING:
 
     from unpooled.inference.estimates import Estimates
     from unpooled.models.glm.curvature import Curvature
-    from unpooled.models.glm.typed import TypedBend
+    from unpooled.models.glm.typed import TypedBend, TypedRows
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
-    from unpooled.products.design import JointDesign
     from unpooled.protocol.registry import Replies
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
 
 _TUNED = table("glm_columns")
-_FEW = (
-    "the rounds did not arrive at coefficients at which the pulls of both classes balance, so no line is printed: classes that "
-    "some columns part, or noise. Fewer columns, or the largest effects left out, would"
-)
 
 
 #: What keeps second moments along still directions from being singular, as a part of the people.
@@ -51,10 +46,10 @@ _FIRM = 1e-6
 
 
 class OpenedRound(NamedTuple):
-    """A round that was opened: its coefficients, the constant's part at the holder of the classes, the score, and the deviation of its noise."""
+    """A round that was opened: its coefficients, what weighed its pulls, the score, and the deviation of its noise."""
 
     at: Row
-    share: float
+    setting: Any
     score: Row
     noise: float
 
@@ -64,6 +59,8 @@ class PullFit:
     """The state of a fit between its rounds, in standardised columns in the order of the layout and, last, the constant."""
 
     design: PullDesign
+    #: The mean response, and its rate per exposure.
+    mean: float
     rate: float
     standard: Standard
     moments: Matrix
@@ -74,14 +71,14 @@ class PullFit:
     def __post_init__(self) -> None:
         design, n, d = self.design, self.design.rows, self.design.columns
         self.shape = GlmShape(design, self.rate, design.family.units(self.rate))  # type: ignore[arg-type]
+        own_and_constant = np.s_[: d + 1, : d + 1]
         self.still = self.shape.still(self.standard)
         own = np.linalg.qr(self.still)[0] if self.still.size else np.empty((d + 1, 0))
-        self.gram = psd_part(without_still(self.moments[:-1, :-1], self.variance[:-1, :-1], own))
+        self.gram = psd_part(without_still(self.moments[own_and_constant], self.variance[own_and_constant], own))
         noise = math.sqrt(float(self.variance[0, 0]))
         #: About the norm of the noise in the covariance, and what of it is taken for nothing.
         self.norm = noise * math.sqrt(2 * d) + 1e-3 * n
-        rows = typed_rows(self.gram[:d, :d] / n, self.standard.middle, self.standard.width, levels_of(design.layout))
-        self.typed = TypedPulls(np.column_stack([rows, np.full(len(rows), CONSTANT)]), self._held, n)
+        self.typed: TypedRows[Any] = self._typed()
         self.b = self.shape.start
         #: The precision of what is believed of the coefficients about the base rate.
         self.prior = d / _TUNED.believed / n * (self.gram + self.norm * np.eye(d + 1))
@@ -89,48 +86,71 @@ class PullFit:
         self.prior[d, d] = CONSTANT**2 / _TUNED.level
         self.seen: list[tuple[Callable[[Row], tuple[Row, Matrix]], Row, Matrix]] = []
         self.rounds: list[OpenedRound] = []
-        self.share = self.typed.best_share(self.b)
-        self.level = self.typed.bend(self.b, self.share)
+        self.setting = self.typed.setting(self.b)
+        self.level = self.typed.bend(self.b, self.setting)
         self._inverse: Matrix | None = None
         #: Without noise, the length of the last step in standard errors.
         self.left = math.inf
-        # The products of columns with classes less their rate are the score at the base rate of pulls that nothing weights.
-        typical, noise = self.rate * (1 - self.rate) * self.gram, math.sqrt(float(self.variance[0, -1]))
-        self._saw(lambda truth: self.typed.excess(self.rate, truth), self.moments[:-1, -1], typical, noise)
-        self.share = self.typed.best_share(self.b)
+        # The products of columns with responses less their mean are the score at the base rate of pulls that nothing weights.
+        top = design.form.top(self.mean)
+        typical = self.typed.scatter(self.mean, top) * self.gram
+        noise = math.sqrt(float(self.variance[0, d + 1]))
+        self._saw(lambda truth: self.typed.excess(self.mean, top, truth), self.moments[: d + 1, d + 1], typical, noise)
+        self.setting = self.typed.setting(self.b)
+
+    def _typed(self) -> TypedRows[Any]:
+        """Return public rows with the released moments of the columns and, where there is one, of the offset as one more column."""
+        design, d, n = self.design, self.design.columns, self.design.rows
+        covariance, middle, width = self.gram[:d, :d] / n, self.standard.middle, self.standard.width
+        levels, offset = levels_of(design.layout), np.zeros(0)
+        if design.responses.shifted:
+            centre, half = design.responses.shift
+            mean = float(self.moments[d, d + 2]) / n / CONSTANT
+            across = self.moments[:d, d + 2] / n - mean * self.moments[:d, d] / n / CONSTANT
+            spread = max(float(self.moments[d + 2, d + 2]) / n - mean**2, 0.0)
+            covariance = np.block([[covariance, across[:, None]], [across, np.array([[spread]])]])
+            middle, width = np.append(middle, 0.0), np.append(width, 1.0)
+            whole = typed_rows(covariance, middle, width, levels)
+            rows, offset = whole[:, :d], centre + half * np.clip(mean + whole[:, d], -1.0, 1.0)
+        else:
+            rows = typed_rows(covariance, middle, width, levels)
+            offset = np.zeros(len(rows))
+        rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
+        deviations = np.array([float(design.noise(one.name)[0]) for one in design.rounds[1:]])
+        noise = 0.0 if design.exact else float(1 / np.sqrt((1 / deviations**2).sum()))
+        return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise)
 
     @property
     def _held(self) -> NDArray[np.bool_]:
-        """Return which columns of the layout the holder of the classes has."""
+        """Return which columns of the layout the holder of the response has."""
         design = self.design
         names = [name == design.holder for name in design.parties for _ in design.layout_of(name).coding.attribute]
         return np.array(names, dtype=np.bool_)[design.order]
 
     @property
     def at(self) -> tuple[float, ...]:
-        """Return the numbers that the request of the next round carries: coefficients in the parties' order, and the parts of the constant."""
+        """Return the numbers that the request of the next round carries: coefficients in the parties' order, the parts of the constant, and what weighs pulls."""
         design, found = self.design, np.zeros(self.design.columns)
         found[design.order] = self.b[:-1]
-        constant = CONSTANT * float(self.b[-1])
-        parts = (self.share if party == design.holder else 1 - self.share for party in design.parties)
-        return (*found.tolist(), *(part * constant for part in parts))
+        holds = tuple(party == design.holder for party in design.parties)
+        return (*found.tolist(), *self.typed.sent(self.b, self.setting, holds))
 
     def take(self, values: Row, deviation: float) -> float:
-        """Take twice the score of a round in squared steps, and go one step; return how long it was, in standard errors."""
-        design, unit = self.design, 2.0 * STEPS**2
-        score = np.append(values[:-1][design.order], values[-1] * CONSTANT) / unit
-        told = OpenedRound(self.b, self.share, score, deviation / unit)
+        """Take the released products of a round in squared steps, and go one step; return how long it was, in standard errors."""
+        design, unit = self.design, self.typed.unit(self.setting)
+        score = np.append(values[:-1][design.order], values[-1] * CONSTANT) * unit
+        told = OpenedRound(self.b, self.setting, score, deviation * unit)
         self.rounds.append(told)
         if design.exact:
             return self._mended(told)
-        meat = self.typed.bend(self.b, self.share).meat
+        meat = self.typed.bend(self.b, self.setting).meat
         self._saw(
-            lambda truth: (self.typed.pull(told.at, told.share, truth), self.typed.slope(told.at, told.share, truth)),
+            lambda truth: (self.typed.pull(told.at, told.setting, truth), self.typed.slope(told.at, told.setting, truth)),
             score,
             meat,
             told.noise,
         )
-        self.share = self.typed.best_share(self.b)
+        self.setting = self.typed.setting(self.b)
         return math.inf
 
     def _length(self, step: Row) -> float:
@@ -159,7 +179,7 @@ class PullFit:
     def _mended(self, told: OpenedRound) -> float:
         """Go one step without noise: the inverse curvature is that of typed rows, mended by what the last two rounds show (Broyden)."""
         if self._inverse is None:
-            known, _ = self._known(self.typed.bend(self.b, self.share))
+            known, _ = self._known(self.typed.bend(self.b, self.setting))
             self._inverse = known.inverse
         if len(self.rounds) > 1:
             before = self.rounds[-2]
@@ -171,7 +191,7 @@ class PullFit:
         step = self._inverse @ told.score
         step *= min(1.0, _TUNED.step / max(self._length(step), 1e-300))
         self.b = self.b + step
-        bend = self.typed.bend(self.b, self.share)
+        bend = self.typed.bend(self.b, self.setting)
         known, _ = self._known(bend)
         errors = np.sqrt(np.maximum((known.inverse @ bend.meat @ known.inverse).diagonal(), 1e-300))
         self.left = float(np.abs(step / errors).max())
@@ -184,25 +204,28 @@ class PullFit:
         """
         nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
-        variance, gone = bend.weight**2 * self.variance[:-1, :-1], list(out)
+        size = len(self.b)
+        variance, gone = bend.weight**2 * self.variance[:size, :size], list(out)
         information[gone, :], information[:, gone] = 0.0, 0.0
         information[gone, gone] = np.sqrt(variance[gone, gone])  # no more than the noise hides
         return curvature(information, variance, np.zeros(len(self.b)), self.still), meat
 
     def _told(self, b: Row, out: Sequence[int] = ()) -> tuple[Estimates, Row, Matrix]:
         """Return the estimates that all settled rounds tell from ``b`` on, the last step there, and their covariance; ``out``: coefficients that are 0."""
-        back, bend = self.shape.back(self.standard), self.typed.bend(b, self.share)
+        back, bend = self.shape.back(self.standard), self.typed.bend(b, self.setting)
         known, meat = self._known(bend, out)
         settled = [
             told
             for k, told in enumerate(self.rounds)
             if k == len(self.rounds) - 1 or (not self.design.exact and self._length(self.b - told.at) < _TUNED.settled)
         ]
-        weights = np.array([1 / told.noise**2 if told.noise else 1.0 for told in settled])
+        alike = np.array([self.typed.alike(b, self.setting, told.setting) for told in settled])
+        noises = alike * [told.noise for told in settled]
+        weights = np.array([1 / one**2 if one else 1.0 for one in noises.tolist()])
         weights /= weights.sum()
-        left = [told.score - self.typed.pull(told.at, told.share, b) for told in settled]
-        step = np.zeros(len(b)) if self.design.exact else known.inverse @ (weights @ np.array(left))
-        noise = math.sqrt(float(np.square(weights * [told.noise for told in settled]).sum()))
+        left = [told.score - self.typed.pull(told.at, told.setting, b) for told in settled]
+        step = np.zeros(len(b)) if self.design.exact else known.inverse @ ((weights * alike) @ np.array(left))
+        noise = math.sqrt(float(np.square(weights * noises).sum()))
         way = weights @ np.array([b + step - told.at for told in settled])
         met = self.shape.met(way, known.variance, np.full(len(b), noise**2))
         alone = known.inverse @ meat @ known.inverse
@@ -217,7 +240,7 @@ class PullFit:
         spread = float((self.gram * covariance).sum()) / self.design.rows
         near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
         near = self.left < _TUNED.exact_arrived if self.design.exact else near
-        near = near and self.typed.bend(self.b, self.share).weight >= _TUNED.collapsed * self.level.weight
+        near = near and self.typed.bend(self.b, self.setting).weight >= _TUNED.collapsed * self.level.weight
         if self.design.exact:
             return found, None, near
         return found, without_hidden(self.shape, self.design.layout.terms, found, self._without), near
@@ -236,7 +259,7 @@ class PullFit:
         """Return the coefficients that predict, where the rounds ended, and the table."""
         design, own = self.design, self.shape.back(self.standard) @ self.b
         newton, without, found = self.estimates()
-        few = design.untabled or ("" if found else _FEW)
+        few = design.untabled or ("" if found else design.form.words.rootless)
         if few:
             newton, without = newton.untold(), None
         confidence = design.parameters.confidence
@@ -262,13 +285,13 @@ class PullFit:
 # From the first releases to a fit that can ask for its rounds.
 
 
-def fit_of(design: PullDesign, rate: float, standards: Mapping[str, Standard], values: Row) -> PullFit:
-    """Return the fit that begins from the base rate, means and deviations, and the noisy total of second moments in squared steps."""
-    shape, order = design.shape, order_of(_as_joint(design))
+def fit_of(design: PullDesign, rates: tuple[float, float], standards: Mapping[str, Standard], values: Row) -> PullFit:
+    """Return the fit that begins from the mean response and its rate per exposure, means and deviations, and the noisy total of second moments."""
+    shape, order = design.shape, _order(design)
     variance = shape.whole(np.square(design.deviations / GRID**2), 0.0)[np.ix_(order, order)]
     moments = shape.whole(values / GRID**2, design.rows * JOINT_CONSTANT**2)[np.ix_(order, order)]
     unit = np.ones(len(order))
-    unit[-2] = CONSTANT / JOINT_CONSTANT
+    unit[design.columns] = CONSTANT / JOINT_CONSTANT
     middle, width = (
         np.concatenate([getattr(standards[party], name) for party in design.scaled])[design.order]
         for name in ("middle", "width")
@@ -277,22 +300,26 @@ def fit_of(design: PullDesign, rate: float, standards: Mapping[str, Standard], v
     noise = [design.constants_release(party).deviations[: design.scales(party).count] for party in design.scaled]
     unsure = max(float(one.max(initial=0.0)) for one in noise) / design.layout.grid / design.rows
     scaled = np.outer(unit, unit)
-    return PullFit(design, rate, standard, moments * scaled, variance * scaled**2, unsure)
+    return PullFit(design, *rates, standard, moments * scaled, variance * scaled**2, unsure)
 
 
-def _as_joint(design: PullDesign) -> JointDesign:
-    """Return the design as one of joint moments, for the order of its rows is the same."""
-    return design  # type: ignore[return-value]
+def _order(design: PullDesign) -> list[int]:
+    """Return the places in a joint row of all columns in the order of the layout, of the constant, of the response and, where there is one, of the offset."""
+    places, last = design.shape.places, design.shape.columns
+    at = places[design.holder].stop - 1
+    beside = [at, at - 1] if design.responses.shifted else [at]
+    features = [k for party in design.parties for k in range(places[party].start, places[party].stop) if k not in beside]
+    return [*(features[k] for k in design.order), last, *beside]
 
 
 def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, GlmResult]:
-    """The base rate, means and deviations, second moments, and the rounds of the plan; without noise until they arrive."""
+    """The mean response, means and deviations, second moments, and the rounds of the plan; without noise until they arrive."""
     design = plan.design
     members, totals = yield from constants(plan)
     (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
-    rate = design.rate(reply.sums.values.numpy())
+    rates = design.rate(reply.sums.values.numpy())
     total = yield from joint_total(plan, members)
-    fit = fit_of(design, rate, standards_of(design, totals), total.values)
+    fit = fit_of(design, rates, standards_of(design, totals), total.values)
     for number in range(1, len(design.rounds)):
         total = yield from joint_total(plan, members, fit.at, number)
         if fit.take(total.values, float(total.deviations[0])) < _TUNED.exact_step:
@@ -309,14 +336,14 @@ def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.rand
     times, standards = begun(design, tables, rng)
     release = design.rate_release
     sums = design.base.statistic(tables[design.holder]).astype(float) * times
-    rate = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
+    rates = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
     parts = [
-        design.deviation_rows(party, rate if party == design.holder else 0.0).coded(tables[party], _of(standards, party))
+        design.deviation_rows(party, rates[0] if party == design.holder else 0.0).coded(tables[party], _of(standards, party))
         for party in design.parties
     ]
     whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
     exact = (whole.T @ whole)[design.shape.pairs] * times
-    fit = fit_of(design, rate, standards, exact + design.deviations * rng.standard_normal(exact.size))
+    fit = fit_of(design, rates, standards, exact + design.deviations * rng.standard_normal(exact.size))
     for one in design.rounds[1:]:
         noise = design.noise(one.name)
         exact = added_up(design, tables, standards, fit.at) * times
@@ -326,23 +353,16 @@ def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.rand
 
 
 def _of(standards: Mapping[str, Standard], party: str) -> Standard:
-    """Return a party's means and deviations; a holder of the classes alone has none."""
+    """Return a party's means and deviations; a holder of the response alone has none."""
     return standards.get(party, Standard.declared())
 
 
 def added_up(
     design: PullDesign, tables: Mapping[str, Table], standards: Mapping[str, Standard], at: tuple[float, ...]
 ) -> Row:
-    """Return what the masked products of a round give, of numbers that are not rounded: twice the score of all columns, and the sum of twice the pulls."""
-    made = {}
-    for party in design.parties:
-        made[party] = design.pull_rows(party, at).coded(tables[party], _of(standards, party))
-    held = made[design.holder]
-    (other,) = (rows for party, rows in made.items() if party != design.holder)
-    own, sign = held.shape[1] - 2, held[:, -1]
-    theirs = (other.shape[1] - 2) // 2
-    answer = np.where(sign > 0, other[:, 0], other[:, 1]) * sign
-    row = np.where((sign > 0)[:, None], other[:, 2 : 2 + theirs], other[:, 2 + theirs :])
-    found = {design.holder: held[:, 1 : 1 + own].T @ answer}
-    found |= {party: row.T @ (sign * held[:, 0]) for party in design.parties if party != design.holder}
-    return 2 * np.concatenate([*(found[party] for party in design.parties), [held[:, 0] @ answer]])
+    """Return what the masked products of a round give, of numbers that are not rounded."""
+    made = {
+        party: design.pull_rows(party, at).coded(tables[party], _of(standards, party)).astype(np.float64)
+        for party in design.parties
+    }
+    return design.form.added(design.parties, design.holder, made)

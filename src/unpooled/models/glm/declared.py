@@ -37,6 +37,7 @@ from unpooled.models.glm.families import (
     FAMILIES,
     LOGISTIC,
     MULTINOMIAL,
+    POISSON,
     SURVIVAL,
     TWO_CLASSES,
     ClassResponses,
@@ -471,7 +472,7 @@ def check_prior(parameters: Parameters, layout: MomentsLayout, responses: Respon
 
 def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) -> Responses:
     """Return the columns that the family reads of a record, checked."""
-    response, exposure, offset = _named(parameters, columns)
+    response, exposure, offset = named_columns(parameters, columns)
     survival = parameters.family == SURVIVAL
     if survival != bool(parameters.event) or survival != (parameters.cuts is not None):
         raise UsageError(_SURVIVAL_WORDS)
@@ -491,7 +492,9 @@ def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) 
     return Responses(response, family, exposure, offset, weighting)
 
 
-def _named(parameters: Parameters, columns: dict[str, Column]) -> tuple[Column, Column | None, Column | None]:
+def named_columns(
+    parameters: Parameters | SplitParameters, columns: dict[str, Column]
+) -> tuple[Column, Column | None, Column | None]:
     """Return the columns of the response, of what it is exposed to, and of an offset."""
     found: dict[str, Column | None] = {}
     for role in ("response", "exposure", "offset"):
@@ -577,8 +580,30 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     response: ResponseColumn
     family: Annotated[
-        str, says("The law of the response: of columns at two parties two declared classes.", choices=FAMILIES, shown=True)
+        str,
+        says(
+            "The law of the response: of columns at two parties two declared classes, or counts.",
+            choices=FAMILIES,
+            shown=True,
+        ),
     ] = LOGISTIC
+    exposure: Annotated[
+        str,
+        says(
+            "Of counts: a declared column, above 0, of the party that has the response, to which the mean is in proportion. It is known before the "
+            "count is.",
+            column=True,
+            study=True,
+        ),
+    ] = ""
+    offset: Annotated[
+        str,
+        says(
+            "Of counts: a declared column of the party that has the response, which is added to the log mean.",
+            column=True,
+            study=True,
+        ),
+    ] = ""
     formula: FormulaText = ""
     goal: GoalWord = Goal.AUTO
     split: SplitWord = COLUMNS
@@ -589,16 +614,33 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     coding: CodingWord = TREATMENT
 
 
+#: The families that have products of two parties.
+SPLIT_FAMILIES = (LOGISTIC, POISSON)
+
+
+def check_split_family(family: str) -> None:
+    """Refuse a family that has no products yet, with what does it."""
+    check_family(family)
+    if family in SPLIT_FAMILIES:
+        return
+    msg = (
+        f'of columns at two parties there are the families "{LOGISTIC}" and "{POISSON}", not {family!r}: make two classes of the response, as some and none, '
+        f'or fit its mean by linear regression (model = "bayes", split = "{COLUMNS}"). Where rows lie at different parties, '
+        'model = "glm" has all families'
+    )
+    raise UsageError(msg)
+
+
 def check_split(parameters: SplitParameters) -> None:
     """Refuse values that mean nothing, and families that have no products yet, with what does them."""
     if parameters.split != COLUMNS:
         msg = f'split is "{COLUMNS}" where columns lie at different parties, not {parameters.split!r}'
         raise UsageError(msg)
-    if parameters.family != LOGISTIC:
+    check_split_family(parameters.family)
+    if parameters.family == LOGISTIC and (parameters.exposure or parameters.offset):
         msg = (
-            f'of columns at two parties there is the family "{LOGISTIC}", not {parameters.family!r}: make two classes of the response, as some and none, '
-            f'or fit its mean by linear regression (model = "bayes", split = "{COLUMNS}"). Where rows lie at different parties, '
-            'model = "glm" has all families'
+            f'exposure and offset of columns at two parties go with the family "{POISSON}", not with "{LOGISTIC}": where rows lie at different parties, '
+            'model = "glm" has both'
         )
         raise UsageError(msg)
     if not 0 < parameters.confidence < 1:
@@ -611,7 +653,7 @@ def check_split(parameters: SplitParameters) -> None:
 
 _COLUMNS = Template.of(
     SplitParameters,
-    "Logistic regression over columns of two parties, from products under masks: odds ratios with standard errors.",
+    "Logistic or Poisson regression over columns of two parties, from products under masks: odds or rate ratios with standard errors.",
     COLUMNS,
 )
 

@@ -38,9 +38,10 @@ from unpooled.inference.life_table import KaplanMeier, LifeTable
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm import MODEL
 from unpooled.models.glm.columns import PullDesign
-from unpooled.models.glm.declared import MOST_PASSES, GlmMethod, Parameters, SplitParameters, check_split
+from unpooled.models.glm.declared import MOST_PASSES, GlmMethod, Parameters, SplitParameters, check_split_family
 from unpooled.models.glm.families import (
     MULTINOMIAL,
+    POISSON,
     POSITIVE,
     SURVIVAL,
     TWO_CLASSES,
@@ -396,6 +397,8 @@ _OF_ROWS: dict[str, Any] = {
     "offset_bounds": None,
     "weights_bounds": None,
 }
+#: Those of them that counts of columns at two parties have too.
+_OF_COUNTS = frozenset({"y_bounds", "exposure_bounds", "offset_bounds"})
 
 
 @takes(
@@ -415,8 +418,8 @@ _OF_ROWS: dict[str, Any] = {
 class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
     """A generalised linear model: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 
-    Rows are split, by ``sites``; or columns are, by ``parties``: then the family is the logistic one, at two parties of which one holds the classes, and
-    everybody's odds ratios come from products under masks that an outside helper makes possible (``docs/joint.md``).
+    Rows are split, by ``sites``; or columns are, by ``parties``: then the family is the logistic one or Poisson's, at two parties of which one holds the
+    response, and everybody's odds or rate ratios come from products under masks that an outside helper makes possible (``docs/joint.md``).
 
     Attributes
     ----------
@@ -482,6 +485,8 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
 
     def _declared(self, names: Sequence[str], table: Table | None = None, y: NDArray[Any] | None = None) -> Declared:
         check_family(self.family)
+        if self.parties is not None:
+            check_split_family(self.family)
         declared = super()._declared(names, table)
         if self._classifies:
             if y is not None:
@@ -521,11 +526,7 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         assert declared.response is not None
         if self.parties is not None:
             return self._columns_study(rows[ALL], declared)
-        extra = [
-            Column(name, float(bounds[0]), float(bounds[1]))
-            for name, bounds in ((EXPOSURE, self.exposure_bounds), (OFFSET, self.offset_bounds))
-            if bounds is not None
-        ]
+        extra = [*self._beside_response.values()]
         extra += check_weights_bounds(self.weights_bounds)
         extra += [Column(EVENT, 0.0, 1.0, missing=self._gap_in_response)] if self.family == SURVIVAL else []
         columns = (*declared.columns, *extra, declared.response)
@@ -543,6 +544,12 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         several = declared.response.categories if self.family == MULTINOMIAL else None
         parameters |= self._prior_parameter(declared.columns, several or ())
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
+
+    @property
+    def _beside_response(self) -> dict[str, Column]:
+        """Return the declared columns of exposures and offsets, by the parameter that names them."""
+        given = (("exposure", EXPOSURE, self.exposure_bounds), ("offset", OFFSET, self.offset_bounds))
+        return {role: Column(name, float(bounds[0]), float(bounds[1])) for role, name, bounds in given if bounds is not None}
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
 
@@ -570,11 +577,12 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         formula names; a frame may hold other columns in addition to those that are declared. ``weights``: a number from 0 on for each row, inside
         ``weights_bounds``, or the column of the frame that holds them. Standard errors take them as precisions (statsmodels' ``var_weights``).
 
-        With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split.
+        With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split. ``exposure`` and ``offset`` of
+        counts belong to the party that has the response; with ``on`` they are names of columns of its frame.
         """
         if on is not None or self.parties is not None:
-            given = {"sites": sites, "unit_id": unit_id, "weights": weights, "exposure": exposure, "offset": offset}
-            return self._fit_columns(X, y, on, formula, given | {"event": event})
+            given = {"sites": sites, "unit_id": unit_id, "weights": weights, "event": event}
+            return self._fit_columns(X, y, on, formula, given, {"exposure": exposure, "offset": offset})
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         X, y, event = asked.X, asked.y, asked.event if event is None else event
@@ -603,21 +611,35 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         self._columns = declared.columns
         return self._take(result)
 
-    def _refuse_rows_only(self) -> None:
+    def _refuse_rows_only(self, but: frozenset[str] = frozenset()) -> None:
         """Refuse families and parameters that are of rows at several parties, the family first: its own parameters follow from it."""
-        check_split(SplitParameters(response=RESPONSE, family=self.family))
-        super()._refuse_rows_only()
+        check_split_family(self.family)
+        super()._refuse_rows_only(but | _OF_COUNTS if self.family == POISSON else but)
 
-    def _fit_columns(self, X: Any, y: Any, on: On | None, formula: str | None, of_rows: Mapping[str, Any]) -> Self:  # noqa: ANN401 - whatever a user passes
+    def _fit_columns(
+        self,
+        X: Any,  # noqa: ANN401 - whatever a user passes
+        y: Any,  # noqa: ANN401
+        on: On | None,
+        formula: str | None,
+        of_rows: Mapping[str, Any],
+        shifts: Mapping[str, Any],
+    ) -> Self:
         """Release what the products of two parties' columns ask for, and fit."""
-        asked, holder = self._asked_columns(X, y, on, formula, of_rows)
+        self._validate_params()
+        check_split_family(self.family)
+        if self.family != POISSON:
+            of_rows, shifts = {**of_rows, **shifts}, {}
+        asked, holder, told = self._asked_columns(X, y, on, formula, of_rows, shifts)
         features, labels = self._read(asked.X, asked.y, y_numeric=not self._classifies)
+        labels = labels if self._classifies else labels.astype(np.float64)
         declared = self._declared(features.names, features, labels)
         if declared.classes is not None:
             self.classes_ = declared.classes.labels
             labels = declared.classes.column(labels)
+        more = self._shifts(features.n_rows, told.get("exposure"), told.get("offset"))
         study = self._columns_study(features.n_rows, declared, holder)
-        result: GlmResult = self._run(study, joint_tables(study, features, labels)).outcome.result
+        result: GlmResult = self._run(study, joint_tables(study, features, labels, more)).outcome.result
         self._columns = declared.columns
         return self._take(result)
 
@@ -674,6 +696,13 @@ def fitted(plan: Plan[GlmDesign | PullDesign], result: GlmResult) -> PrivateGLM:
 
 def _fitted_columns(plan: Plan[Any], design: PullDesign, result: GlmResult) -> PrivateGLM:
     """Return an estimator of columns at two parties, which new rows have side by side."""
-    estimator = PrivateGLM._of_plan(plan, design.layout.declared)  # noqa: SLF001 - its own model's
-    estimator.classes_ = np.array(design.responses.response.categories, dtype=object)
+    responses = design.responses
+    estimator = PrivateGLM._of_plan(  # noqa: SLF001 - its own model's
+        plan,
+        design.layout.declared,
+        exposure_bounds=None if responses.exposure is None else responses.exposure.range,
+        offset_bounds=None if responses.offset is None else responses.offset.range,
+    )
+    if responses.response.categories is not None:
+        estimator.classes_ = np.array(responses.response.categories, dtype=object)
     return estimator._take(result)  # noqa: SLF001 - as above

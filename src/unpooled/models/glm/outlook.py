@@ -247,7 +247,13 @@ def outlook(
         rng, evenly = np.random.default_rng([seed, k]), Evenly(k, seed)
         if epsilon not in plans:
             plans[epsilon] = compile_plan(msgspec.structs.replace(study, epsilon=epsilon))
-        assumed = Assumed(*(drawn(value, evenly) for value in (signal, rate, correlation, ranges)), shapes[k % len(shapes)])
+        assumed = Assumed(
+            drawn(signal, evenly),
+            drawn(rate, evenly),
+            drawn(correlation, evenly),
+            drawn(ranges, evenly),
+            shapes[k % len(shapes)],
+        )
         new, y, true, result = _played(plans[epsilon], assumed, rng)
         seen.add(epsilon, k, tables(plans[epsilon], result))
         fitted, base, truth = losses(plans[epsilon].design, result, new, y, true)

@@ -8,27 +8,33 @@ row; the other party sends what its number is for either class, and both times i
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unpooled.errors import UsageError
+from unpooled.families.logistic import Logistic
 from unpooled.kernels import field as field_arithmetic
-from unpooled.linear.standard import feature_rows
+from unpooled.models.glm.split_forms import SplitForm, SplitWords
+from unpooled.models.glm.split_rows import STEPS, RoundRows, at_random
+from unpooled.models.glm.typed import TypedPulls
 from unpooled.privacy.mechanisms import Block
 from unpooled.privacy.sensitivity import clipped_products
-from unpooled.products.rows import JointRows, rounded, shortened, within
+from unpooled.products.rows import shortened, within
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT, ProductShape, RowPart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.linear.standard import Standard
+    from unpooled.families import RowFamily
+    from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
+    from unpooled.models.glm.split_forms import TypedTable
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.unit import Adjacency
 
@@ -37,13 +43,12 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Places = tuple[NDArray[np.intp], NDArray[np.intp]]
 
-#: Steps per unit of numbers and of the rows that they multiply: finer than those of second moments, so that rounding stays far below sampling.
-STEPS = 8 * GRID
 #: The parts of the holder of the response: its number with the sign of the class and without, and both times its row.
 SIGNED, PLAIN, SIGNED_ROWS, PLAIN_ROWS = "signed", "plain", "signed rows", "plain rows"
 #: The parts of the other party: its number for a row of the second class and for one of the first, and both times its row.
 SECOND, FIRST, SECOND_ROWS, FIRST_ROWS = "second", "first", "second rows", "first rows"
 NUMBERS = frozenset({SIGNED, PLAIN, SECOND, FIRST})
+_TWO = 2
 
 
 # --- What is multiplied ----------------------------------------------------------------------------------------------------
@@ -155,55 +160,16 @@ def _places(pairs: Sequence[tuple[int, int]]) -> Places:
 
 
 # --- A party's rows --------------------------------------------------------------------------------------------------------
-# A party's standardised rows with the classes that it holds: for second moments, and as the four parts of a round.
+# A party's four parts of every row of a round, and the form of a fit of two classes.
 
 
 @dataclass(frozen=True)
-class SplitRows(JointRows, ABC):
-    """Reads a party's columns, and the classes as 0 and 1 where it holds them; ``weight`` is 1 there, and 0 at the other party."""
+class PullRows(RoundRows):
+    """A party's four parts of every row in one round, at the coefficients of its own columns and its part of the constant."""
 
-    responses: Responses
-
-    def _coded(self, raw: Iterator[tuple[NDArray[Any], ...]], standard: Standard) -> Iterator[Any]:
-        own, grid = len(self.layout.coding.attribute), float(self.layout.grid)
-        for block in feature_rows(self.layout, raw) if own else raw:
-            rows = (block[0] / grid - standard.middle) / standard.width if own else np.empty((block[0].size, 0))
-            y = self.responses.read(block[1:] if own else block)[0] if self.holds else np.zeros(len(rows))
-            yield self.made(rows, y)
-
-    @abstractmethod
-    def made(self, z: Floats, y: Floats) -> NDArray[Any]:
-        """Return what is multiplied, of standardised rows and classes."""
-
-
-@dataclass(frozen=True)
-class DeviationRows(SplitRows):
-    """A party's part of the rows of second moments, as of joint moments, with the class less the released base rate in the place of a response."""
-
-    rate: float
-
-    def made(self, z: Floats, y: Floats) -> Ints:
-        """Return rows as integers within the limits: shortened, then rounded to nearest."""
-        own = shortened(z * GRID, float(self.columns))
-        beside = [np.clip((y - self.rate) * GRID, -GRID, GRID)] if self.holds else []
-        return rounded(np.column_stack([own, *beside]), self.part.square)
-
-
-@dataclass(frozen=True)
-class PullRows(SplitRows):
-    """A party's four parts of every row in one round, at the coefficients of its own columns and its part of the constant.
-
-    The predictor is of the whole row; the row that a number multiplies is shortened, so that rounding up moves it by no more than the limit leaves.
-    """
-
-    slopes: Floats
-    constant: float
-
-    def made(self, z: Floats, y: Floats) -> Floats:
+    def made(self, z: Floats, y: Floats, offset: Floats | float = 0.0) -> Floats:
         """Return (numbers, rows times numbers) in steps before they are rounded: two numbers, then both times the row; of the holder the signs last."""
-        u = np.full(len(z), self.constant)
-        for column, slope in zip(z.T, self.slopes.tolist(), strict=True):  # in the order of the columns, whatever the block
-            u = u + column * slope
+        u = self.predictor(z) + offset
         short = shortened(z * STEPS, self.columns - math.sqrt(z.shape[1])) if z.shape[1] else z
         if self.holds:
             sign = 2 * y - 1
@@ -226,9 +192,66 @@ class PullRows(SplitRows):
         return within(found, steps if numbers else self.part.square)
 
 
-def at_random(rows: Floats, coins: Stream, first: int) -> Ints:
-    """Return rows rounded down or up with the chances that keep every mean (Theorem G.16); the coins of a row are those of its number."""
-    words = coins.words(first * rows.shape[1], rows.size).reshape(rows.shape)
-    down = np.floor(rows)
-    up = (words >> np.uint64(11)) * 2.0**-53 < rows - down  # never where a number is whole
-    return down.astype(np.int64) + up
+class ClassForm(SplitForm):
+    """Two declared classes, with the logit link."""
+
+    words = SplitWords(
+        "logistic regression",
+        "log odds",
+        "base rate",
+        "the rounds did not arrive at coefficients at which the pulls of both classes balance, so no line is printed: classes that "
+        "some columns part, or noise. Fewer columns, or the largest effects left out, would",
+    )
+
+    def check(self, response: Column) -> None:
+        """Refuse a response that has not two classes, or may be missing."""
+        if response.categories is None or len(response.categories) != _TWO or response.may_be_absent:
+            msg = (
+                f"the response {response.name!r} of the logistic family has two classes and is never missing: declare categories of two labels, "
+                'missing = "refuse"'
+            )
+            raise UsageError(msg).at(column=response.name)
+
+    def family(self, response: Column) -> Logistic:  # noqa: ARG002 - classes are 0 and 1
+        """Return the family."""
+        return Logistic()
+
+    def shape(self, columns: Mapping[str, tuple[int, int]], holder: str, rows: int, repeated: int) -> PullShape:
+        """Return the products of a round."""
+        return PullShape.of(columns, holder, rows, repeated)
+
+    def rows(
+        self,
+        about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
+        coefficients: tuple[Floats, float],
+        place: int,  # noqa: ARG002 - both parties' numbers follow from their own part of the log odds
+        more: Sequence[float],  # noqa: ARG002 - a round has no further numbers
+    ) -> PullRows:
+        """Return the coding of a party's rows."""
+        return PullRows(*about, *coefficients)
+
+    def coin(self, part: RowPart, *, holds: bool) -> str:
+        """Return the name of the coins: the holder's numbers with and without the sign are one number, and so are its rows."""
+        if not holds:
+            return part.name
+        return "number" if part.name in NUMBERS else "row"
+
+    def top(self, mean: float) -> float:  # noqa: ARG002 - whatever the rate
+        """Return 1: classes are not cut."""
+        return 1.0
+
+    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedPulls:  # noqa: ARG002 - whatever the noise
+        """Return typed rows with classes."""
+        return TypedPulls(rows.rows, rows.held, rows.people)
+
+    def added(self, parties: Sequence[str], holder: str, made: Mapping[str, Floats]) -> Floats:
+        """Return twice the score of all columns, and the sum of twice the pulls."""
+        held = made[holder]
+        (other,) = (rows for party, rows in made.items() if party != holder)
+        own, sign = held.shape[1] - 2, held[:, -1]
+        theirs = (other.shape[1] - 2) // 2
+        answer = np.where(sign > 0, other[:, 0], other[:, 1]) * sign
+        row = np.where((sign > 0)[:, None], other[:, 2 : 2 + theirs], other[:, 2 + theirs :])
+        found = {holder: held[:, 1 : 1 + own].T @ answer}
+        found |= {party: row.T @ (sign * held[:, 0]) for party in parties if party != holder}
+        return 2 * np.concatenate([*(found[party] for party in parties), [held[:, 0] @ answer]])

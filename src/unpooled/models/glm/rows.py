@@ -105,6 +105,14 @@ class Responses:
         exposure = 0.0 if self.exposure is None else math.log(self.exposure.range[1])
         return exposure + (0.0 if self.offset is None else self.offset.range[1])
 
+    @property
+    def shift(self) -> tuple[float, float]:
+        """Return the middle of the range of offsets, and half of its width, above 0."""
+        exposure = (0.0, 0.0) if self.exposure is None else tuple(math.log(end) for end in self.exposure.range)
+        own = (0.0, 0.0) if self.offset is None else self.offset.range
+        low, high = (a + b for a, b in zip(exposure, own, strict=True))
+        return (low + high) / 2, max((high - low) / 2, 1e-12)
+
     def read(self, block: tuple[NDArray[np.float64], ...]) -> tuple[Floats, Floats]:
         """Return (y, offset) of a block of raw columns; classes are 0 and 1."""
         raw = dict(zip(self.names, block, strict=True))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import expit
 
 from unpooled.linear.standard import CONSTANT
+from unpooled.models.glm.split_rows import STEPS
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
@@ -102,12 +104,15 @@ class TypedBend(NamedTuple):
     square: float
 
 
+Setting = TypeVar("Setting")
+
+
 @dataclass(frozen=True)
-class TypedPulls:
-    """Typed rows with the constant last, and who holds which of their columns."""
+class TypedRows(ABC, Generic[Setting]):
+    """Typed rows with the constant last, and who holds which of their columns; a setting is what weighs the pulls of a round."""
 
     rows: Matrix
-    #: Which columns the holder of the classes has, the constant left out.
+    #: Which columns the holder of the response has, the constant left out.
     held: NDArray[np.bool_]
     people: int
 
@@ -116,10 +121,63 @@ class TypedPulls:
         return self.people / len(self.rows)
 
     def predictors(self, b: Row, share: float) -> tuple[Row, Row]:
-        """Return the parts of the log odds at the holder of the classes, who has this share of the constant, and at the other party."""
+        """Return the parts of the linear predictor at the holder of the response, who has this share of the constant, and at the other party."""
         z, constant = self.rows[:, :-1], CONSTANT * float(b[-1])
         slopes = b[:-1]
         return z @ (slopes * self.held) + share * constant, z @ (slopes * ~self.held) + (1 - share) * constant
+
+    def summed(self, pulls: Row) -> Row:
+        """Return the sum over all people of their rows times these numbers of typed rows."""
+        return np.asarray(self.rows.T @ pulls * self._each)
+
+    def outer(self, weights: Row) -> Matrix:
+        """Return the second moments of all people's rows with these weights of typed rows."""
+        return np.asarray((self.rows * weights[:, None]).T @ self.rows * self._each)
+
+    def bent(self, weight: Row, square: Row) -> TypedBend:
+        """Return curvature and second moments with these weights and squared pulls of typed rows."""
+        return TypedBend(self.outer(weight), self.outer(square), float(weight.mean()), float(square.mean()))
+
+    @abstractmethod
+    def setting(self, b: Row) -> Setting:
+        """Return what weighs the pulls of a round at these coefficients."""
+
+    @abstractmethod
+    def sent(self, b: Row, setting: Setting, holds: tuple[bool, ...]) -> tuple[float, ...]:
+        """Return the numbers of a round behind the slopes; ``holds``: whether each party, in the study's order, holds the response."""
+
+    @abstractmethod
+    def unit(self, setting: Setting) -> float:
+        """Return the pull for each squared step of a released product."""
+
+    def alike(self, b: Row, setting: Setting, other: Setting) -> float:  # noqa: ARG002 - of pulls whose weights hardly differ
+        """Return by what a score with the other setting is multiplied to bend as much as one with the first."""
+        return 1.0
+
+    @abstractmethod
+    def bend(self, b: Row, setting: Setting) -> TypedBend:
+        """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
+
+    @abstractmethod
+    def pull(self, at: Row, setting: Setting, truth: Row) -> Row:
+        """Return the score of all people that is expected at some coefficients where others are the truth."""
+
+    @abstractmethod
+    def slope(self, at: Row, setting: Setting, truth: Row) -> Matrix:
+        """Return the derivative of :meth:`pull` in the truth."""
+
+    @abstractmethod
+    def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:
+        """Return the expected products of columns with responses as second moments have them, and their derivative in the truth."""
+
+    @abstractmethod
+    def scatter(self, mean: float, top: float) -> float:
+        """Return the typical variance of a response as second moments have it."""
+
+
+@dataclass(frozen=True)
+class TypedPulls(TypedRows[float]):
+    """Typed rows with two classes; what weighs their pulls is the part of the constant at the holder."""
 
     def _weights(self, b: Row, share: float) -> tuple[Row, Row, Row]:
         """Return (p, the pull of the second class, minus that of the first) of every row (Theorem G.14)."""
@@ -128,36 +186,46 @@ class TypedPulls:
         none = np.exp(np.minimum(first, 0.0) + np.minimum(second, 0.0))
         return expit(first + second), one, none
 
-    def best_share(self, b: Row) -> float:
+    def setting(self, b: Row) -> float:
         """Return the part of the constant at the holder of the classes with the largest mean curvature; of equal ones that nearest to a half."""
         means = np.array([(p * one).mean() for p, one, _ in (self._weights(b, share) for share in _TRIED)])
         best = [share for share, mean in zip(_TRIED, means.tolist(), strict=True) if mean >= _EQUAL * float(means.max())]
         return min(best, key=lambda share: abs(share - 0.5))
 
-    def bend(self, b: Row, share: float) -> TypedBend:
+    def sent(self, b: Row, setting: float, holds: tuple[bool, ...]) -> tuple[float, ...]:
+        """Return the constant's parts, party by party."""
+        constant = CONSTANT * float(b[-1])
+        return tuple((setting if held else 1 - setting) * constant for held in holds)
+
+    def unit(self, setting: float) -> float:  # noqa: ARG002 - the same for every part of the constant
+        """Return a half: twice the score is released."""
+        return 0.5 / STEPS**2
+
+    def bend(self, b: Row, setting: float) -> TypedBend:
         """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
-        p, one, none = self._weights(b, share)
-        weight, square = p * one, p * one**2 + (1 - p) * none**2
-        moments = [(self.rows * w[:, None]).T @ self.rows * self._each for w in (weight, square)]
-        return TypedBend(moments[0], moments[1], float(weight.mean()), float(square.mean()))
+        p, one, none = self._weights(b, setting)
+        return self.bent(p * one, p * one**2 + (1 - p) * none**2)
 
-    def pull(self, at: Row, share: float, truth: Row) -> Row:
+    def pull(self, at: Row, setting: float, truth: Row) -> Row:
         """Return the score of all people that is expected at some coefficients where others are the truth."""
-        _, one, none = self._weights(at, share)
+        _, one, none = self._weights(at, setting)
         p = self._chances(truth)
-        return np.asarray(self.rows.T @ (p * one - (1 - p) * none) * self._each)
+        return self.summed(p * one - (1 - p) * none)
 
-    def slope(self, at: Row, share: float, truth: Row) -> Matrix:
+    def slope(self, at: Row, setting: float, truth: Row) -> Matrix:
         """Return the derivative of :meth:`pull` in the truth."""
-        _, one, none = self._weights(at, share)
+        _, one, none = self._weights(at, setting)
         p = self._chances(truth)
-        return np.asarray((self.rows * (p * (1 - p) * (one + none))[:, None]).T @ self.rows * self._each)
+        return self.outer(p * (1 - p) * (one + none))
 
-    def excess(self, rate: float, truth: Row) -> tuple[Row, Matrix]:
+    def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:  # noqa: ARG002 - classes are not cut
         """Return the expected products of columns with classes less a rate, and their derivative in the truth."""
         p = self._chances(truth)
-        slope = (self.rows * (p * (1 - p))[:, None]).T @ self.rows * self._each
-        return np.asarray(self.rows.T @ (p - rate) * self._each), np.asarray(slope)
+        return self.summed(p - mean), self.outer(p * (1 - p))
+
+    def scatter(self, mean: float, top: float) -> float:  # noqa: ARG002 - classes are not cut
+        """Return the variance of a class."""
+        return mean * (1 - mean)
 
     def _chances(self, truth: Row) -> Row:
         return np.asarray(expit(self.rows[:, :-1] @ truth[:-1] + CONSTANT * float(truth[-1])))
