@@ -187,6 +187,8 @@ def test_a_study_that_is_too_small_is_refused_and_of_nobody_there_is_no_line() -
 
 def test_a_result_is_saved_and_read_again(tmp_path: Path) -> None:
     fit = linear(epsilon=4.0)
+    with pytest.raises(UsageError, match="are those of one model"):
+        fit.submodel(["x"])
     fit.save(tmp_path / "fit")
     again = unpooled.load(tmp_path / "fit")
     assert str(again.summary()) == str(fit.summary())

@@ -74,6 +74,11 @@ class Following(Earlier):
         check_is_fitted(self)
         if hasattr(self, "moments_"):
             return self.moments_
+        if hasattr(self, "focused_") and self.focused_.whole is not None:
+            raise UsageError(
+                "second moments of whole rows given that they are whole are those of one model: summary() and contrast() have its standard errors, and there are "
+                'no errors of predictions and no other models. With missing = "complete" there are'
+            )
         if hasattr(self, "focused_"):
             names = listed([column.name for column in self.focused_.layout.features])
             msg = (
@@ -254,7 +259,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         The released moments, from which ``ridge``, ``ols`` and :meth:`from_moments` compute other models free of charge; absent where
         the method releases none.
     focused_ : Moments
-        The released moments of the columns of ``focus``, the others taken out; absent without a focus.
+        The released moments of the columns of ``focus``, the others taken out, or those of rows that are whole by a model (``missing="model"``); else absent.
     drawn_ : DrawnTo
         The weight of each earlier model, and how far they drew each term; absent without ``prior``.
     projection_ : object
