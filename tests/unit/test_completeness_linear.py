@@ -141,6 +141,7 @@ def test_rows_with_another_gap_are_left_out_of_both_models() -> None:
     assert [column.name for column in part.layout.left_out] == ["ward"]
 
 
+@pytest.mark.guarantee
 def test_a_formula_is_of_the_table_and_its_columns_are_those_of_which_rows_are_whole() -> None:
     wanted, *_ = directly(X[:, None], np.column_stack([Z, X * Z]), STAY, WHOLE)
     frame = FRAME.drop(columns="ward")
@@ -176,6 +177,7 @@ def test_with_noise_it_is_near_and_complete_cases_are_not(typical: bool) -> None
     assert math.isnan(new[1])
 
 
+@pytest.mark.guarantee
 def test_a_study_that_is_too_small_is_refused_and_of_nobody_there_is_no_line() -> None:
     with pytest.raises(UsageError, match="needs rows times mu of 150 for each of 6 coefficients"):
         linear(FRAME.iloc[:1500], epsilon=0.3)

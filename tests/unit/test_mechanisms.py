@@ -740,6 +740,7 @@ def test_the_event_of_a_joint_fragment_holds_the_distance_of_both_parts_and_of_t
     assert silent.name == "no noise"
 
 
+@pytest.mark.guarantee
 def test_a_joint_fragment_has_the_mu_that_is_asked_for() -> None:
     blocks = (Block(3, 1.0), Block(1, 2.0))
     for mu in (0.01, 0.3, 5.0):

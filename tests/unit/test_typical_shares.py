@@ -22,6 +22,7 @@ from unpooled.study.sniff import declaration
 LEVELS, SHARES = ("a", "b", "c"), (0.6, 0.37, 0.03)
 
 
+@pytest.mark.guarantee
 def test_shares_are_declared_in_python_on_the_command_line_and_in_files() -> None:
     column = Column("ward", categories=LEVELS, typical=SHARES)
     assert declaration("ward=a,b,c;typical=.6,.37,.03") == column
@@ -48,6 +49,7 @@ def test_numbers_have_a_centre_and_a_deviation(said: tuple[float, ...]) -> None:
         Column("age", 0.0, 100.0, typical=said)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize(
     "said", [{"a": 0.5, "b": 0.5}, {"a": 0.5, "b": 0.4, "d": 0.1}, "abc", [0.5, "x", 0.5], [True, False, False]]
 )
