@@ -114,6 +114,7 @@ SEEN = np.column_stack([X, WARD == "b", WARD == "c"]).astype(float)
 NAMES = ("x", "ward: b - a", "ward: c - a", "z", "(intercept)")
 
 
+@pytest.mark.slow
 def test_without_noise_it_is_the_likelihood_of_whole_rows_given_that_they_are() -> None:
     """Theorem B.22: estimates to 1e-5, errors as those of the stacked scores; spreads follow the columns that are never missing."""
     wanted, errors, stacked = directly(SEEN, Z[:, None], STAY, WHOLE)
@@ -126,6 +127,7 @@ def test_without_noise_it_is_the_likelihood_of_whole_rows_given_that_they_are() 
     assert all(abs(found[name].estimate - truth) < 4 * found[name].std_error for name, truth in TRUTH.items())
 
 
+@pytest.mark.slow
 def test_rows_with_another_gap_are_left_out_of_both_models() -> None:
     """How many they are is counted by a release of each: the fit is that of the other rows alone."""
     gone = RNG.random(N) < 0.2
@@ -187,6 +189,7 @@ def test_a_study_that_is_too_small_is_refused_and_of_nobody_there_is_no_line() -
     assert not lines(linear(nobody, epsilon=8.0))
 
 
+@pytest.mark.slow
 def test_a_result_is_saved_and_read_again(tmp_path: Path) -> None:
     fit = linear(epsilon=4.0)
     with pytest.raises(UsageError, match="are those of one model"):
@@ -229,6 +232,7 @@ def test_the_plan_says_what_is_modelled_and_costs_what_was_asked() -> None:
     assert plan.parts[party.PART].design.layout.presence == (Column("z", -4, 4, missing="model"),)
 
 
+@pytest.mark.slow
 def test_an_outlook_plays_rows_with_gaps() -> None:
     row = load("bayes")
     assert row.outlook is not None

@@ -286,6 +286,7 @@ def some_missing() -> pd.DataFrame:
     return data.assign(sex=np.where(np.random.default_rng(1).random(len(data)) < 0.3, None, data["sex"]))
 
 
+@pytest.mark.slow_for("site")
 @pytest.mark.parametrize("sites", [None, "site"])
 def test_a_column_that_may_miss_values_has_a_line_with_the_rows_that_have_one(sites: str | None) -> None:
     data = some_missing().assign(site=np.arange(4000) % 2)

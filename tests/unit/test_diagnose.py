@@ -131,6 +131,7 @@ def test_residuals_of_a_regression(regression: unpooled.PrivateBayesianRegressio
     assert "mean residual" in str(found)
 
 
+@pytest.mark.slow
 def test_figures_files_and_notebooks(classifier: unpooled.PrivateGLM, tmp_path: Path) -> None:
     found = diagnose(classifier, X[TEST], SICK[TEST], sites=np.arange(8000) % 3, epsilon=1.0)
     assert len(found.figure().axes) == 2

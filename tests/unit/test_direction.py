@@ -272,6 +272,7 @@ def test_a_direction_of_noise_falls_back_on_the_base_rate() -> None:
     assert np.mean(excess) < 0.03
 
 
+@pytest.mark.slow
 def test_predictions_are_mean_probabilities_and_come_back_as_they_were(tmp_path) -> None:
     X, y, new, _ = few_directions(0)
     for model in (PrivateGLM("logistic", **SHARED), PrivateLogisticRegression(**SHARED)):
@@ -316,6 +317,7 @@ def test_lines_of_a_diagnosis_are_finite_and_of_two_classes(link: str, lines: li
         )
 
 
+@pytest.mark.slow_for("trust1")
 @pytest.mark.parametrize("trust", [{}, {"aggregation": "trusted"}])
 def test_a_study_with_categories_and_missing_values_predicts_as_its_result_says(trust: dict[str, str]) -> None:
     rng = np.random.default_rng(7)

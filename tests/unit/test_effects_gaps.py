@@ -265,6 +265,7 @@ def test_every_part_that_leaves_people_out_expects_as_few_as_the_effect_does() -
             unpooled.TreatmentEffect("arm", outcome="stay", bounds=KNOWN, estimator=estimator, expected_missing=0.2).plan(N)
 
 
+@pytest.mark.slow
 def test_an_outlook_says_what_gaps_cost() -> None:
     for estimator, rules in (("partial", "complete"), ("aipw", {"age": "complete"}), ("aipw", {"stay": "complete"})):
         found = declared(estimator, rules).outlook(20_000, quick=True)

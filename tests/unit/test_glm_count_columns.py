@@ -134,6 +134,7 @@ def test_a_holder_of_the_counts_alone_has_a_round_too(monkeypatch: pytest.Monkey
     assert values[0].tolist() == pooled(plan.design, members, plan, tables | {"clinic": alone}, at[0], 1)
 
 
+@pytest.mark.slow
 def test_the_totals_are_the_exact_ones_plus_the_noise_that_members_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[np.ndarray] = []
     real = noise.wide_gaussian
@@ -226,6 +227,7 @@ KEPT = {"clinic": [1, 2, 3], "registry": [0, 2, 3]}
 NAMES = ["arm: low - placebo", "arm: high - placebo", "age", "marker", "blood: b - a", "iron"]
 
 
+@pytest.mark.slow_for("True-True")
 @pytest.mark.parametrize(("swapped", "shifted"), [(False, False), (True, True)])
 def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     swapped: bool, shifted: bool, monkeypatch: pytest.MonkeyPatch
@@ -265,6 +267,7 @@ def test_without_noise_the_estimate_is_the_root_of_the_weighted_equation(
     assert len(at) < 30
 
 
+@pytest.mark.slow
 def test_without_noise_and_with_cuts_beyond_all_data_it_is_the_likelihoods_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poisson regression by iterated weighted least squares, as statsmodels has it."""
     n = 1500
@@ -289,6 +292,7 @@ def test_without_noise_and_with_cuts_beyond_all_data_it_is_the_likelihoods_own(m
         assert lines[name].std_error == pytest.approx(error, rel=0.1)
 
 
+@pytest.mark.slow
 def test_what_outlooks_add_up_is_what_masked_products_give_but_for_rounding() -> None:
     study, tables = a_study(400, shifted=True)
     plan = MODEL.compile(study)
@@ -379,6 +383,7 @@ def test_three_parties_and_gaps_are_refused_with_what_would_do() -> None:
         design_of(msgspec.structs.replace(study, parties=cards))
 
 
+@pytest.mark.slow
 def test_the_plan_says_what_is_released_and_an_outlook_plays_it() -> None:
     study, _ = a_study(3000, shifted=True)
     plan = MODEL.compile(study)
@@ -406,6 +411,7 @@ def _model(epsilon: float, **more: Any) -> PrivateGLM:
     return PrivateGLM("poisson", epsilon=epsilon, **(given | more))
 
 
+@pytest.mark.slow
 def test_the_estimator_takes_exposure_and_offset_and_is_kept_in_a_file(tmp_path: Path) -> None:
     frame, clinic = _frame(3000)
     model = _model(INF, exposure_bounds=(0.2, 5), offset_bounds=(-0.5, 0.5), response_at="clinic")
@@ -428,6 +434,7 @@ def test_the_estimator_takes_exposure_and_offset_and_is_kept_in_a_file(tmp_path:
     assert set(own.shifted_by) == {"exposure", "offset"}
 
 
+@pytest.mark.slow
 def test_frames_that_are_linked_name_the_exposure_of_the_frame_that_has_the_response() -> None:
     clinic, registry = world(600)
     ids, order = [f"p{k}" for k in range(600)], np.random.default_rng(1).permutation(600)
@@ -447,6 +454,7 @@ def test_frames_that_are_linked_name_the_exposure_of_the_frame_that_has_the_resp
         _model(INF, parties=None, exposure_bounds=(0.2, 5)).fit(frames, y="shifted", on="id", exposure="iron")
 
 
+@pytest.mark.slow
 def test_a_formula_and_an_exposure_by_name_go_together() -> None:
     frame, clinic = _frame(1200)
     whole = frame.with_columns(falls=pl.Series(clinic["shifted"]), days=pl.Series(clinic["days"]))

@@ -125,6 +125,7 @@ def bound_of(lengths: tuple[float, float], adjacency: Adjacency) -> float:
     return (2 if adjacency is Adjacency.REPLACE else 1) * math.sqrt(lengths[0] ** 2 + lengths[1] ** 2 + W0**2)
 
 
+@pytest.mark.slow_for("lengths0-replace", "lengths1-replace", "lengths2-replace")
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 2.0), (2.0, 1.0)])
 def test_whatever_both_parties_do_a_person_moves_the_products_by_no_more_than_planned(
@@ -137,6 +138,7 @@ def test_whatever_both_parties_do_a_person_moves_the_products_by_no_more_than_pl
     assert CountShape.of(columns, 10, 1, STEPS).distance(adjacency) == pytest.approx(bound * STEPS**2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("honest", "least"), [("a", 1 - 1e-5), ("b", 1 - 1e-5), ("ab", 0.85)])
 def test_one_liar_attains_it_and_honest_people_stay_below(honest: str, least: float) -> None:
     """Against an honest party a liar attains it; two honest people reach less."""

@@ -121,6 +121,7 @@ def test_what_a_move_leaves_is_that_of_normal_rows(balanced: bool) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("balanced", [False, True])
 def test_a_step_that_leaves_a_column_out_arrives_where_the_fit_without_it_is(balanced: bool) -> None:
     """The linear step alone is wrong by 5 to 9 % of the slopes; it is what printed intervals that held their target in .69."""

@@ -250,6 +250,7 @@ def test_eight_processes_race_for_the_last_budget(path: Path) -> None:
             assert len(ledger.entries()) == 1
 
 
+@pytest.mark.slow
 def test_four_processes_write_side_by_side(path: Path) -> None:
     """None is refused, none waits forever, and the chain and its anchor are whole at the end."""
     witness = Witness(path)

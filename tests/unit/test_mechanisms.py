@@ -694,6 +694,7 @@ def read_twice(sampler: str) -> bool:
     return max(bits.words_read.values()) > 1
 
 
+@pytest.mark.slow_for("wide")
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_no_word_of_a_stream_is_used_twice(sampler: str) -> None:
     assert not read_twice(sampler)

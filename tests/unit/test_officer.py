@@ -79,6 +79,7 @@ def test_one_persons_rows_are_erased_and_the_card_renewed(world: Path) -> None:
     assert "wrote" in command(world, "party", "card", *NORTH)
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_deleted_and_the_ledger_stays(world: Path) -> None:
     from unpooled.study.files import read_study
     from unpooled.study.party import keeper_of

@@ -286,6 +286,7 @@ def test_everybody_who_was_sent_something_is_among_those_who_receive_it(papers: 
         assert f"- {card.name}: " in papers.dossier.partition("### Whom can I ask?")[2]
 
 
+@pytest.mark.slow
 @each_joint_run
 def test_masked_rows_go_to_whom_the_papers_say_and_hold_the_columns_that_they_say(papers: Papers) -> None:
     masked = facts_of(papers.plan)["masked"]
@@ -347,6 +348,7 @@ def test_a_total_counts_other_parties_only_where_columns_are_split(papers: Paper
         assert ("column-split" in counted_in(party.ledger, Scope.PERSON)) == columns
 
 
+@pytest.mark.slow_for("analyses")
 @each_run
 def test_a_study_that_ran_waits_no_more_at_any_member(papers: Papers) -> None:
     """At a helper, whose ledger holds no debit, every study that it had helped with was "approved here and not run yet"."""
@@ -401,6 +403,7 @@ def test_masks_without_proofs_are_not_said_to_hide_rows_from_a_place_that_breaks
     assert "No single place can read" not in text
 
 
+@pytest.mark.slow_for("pride")
 @each_run
 def test_the_register_says_of_the_arithmetic_what_the_statement_says(papers: Papers) -> None:
     """It said of every study that floating-point numbers add no error, and the statement of some that no proof covers them."""

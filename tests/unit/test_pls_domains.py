@@ -324,6 +324,7 @@ def test_the_model_says_what_both_domains_pay() -> None:
     assert len(model.standardised((world()[0][:20], world()[1][:20])).domains_.releases) == 2
 
 
+@pytest.mark.slow_but("none")
 @pytest.mark.parametrize("hollow", ["source", "target", "none"])
 def test_where_one_promise_does_not_hold_none_does(hollow: str) -> None:
     """Theorem C.7; a source or a target whose noise has a public seed promises nothing."""
@@ -358,6 +359,7 @@ def test_two_releases_of_equal_plans_both_count() -> None:
     assert first.adapted(first).domains_.epsilon == pytest.approx(first.plan_.epsilon(1e-5))
 
 
+@pytest.mark.slow
 def test_it_saves_and_loads(tmp_path: object) -> None:
     for model in (noisy(0).adapted(noisy(1)), noisy(0).standardised((world()[0][:20], world()[1][:20]))):
         model.save(tmp_path / "model")

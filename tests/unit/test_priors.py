@@ -547,6 +547,7 @@ def test_classes_are_drawn_to_earlier_models(epsilon: float, method: str) -> Non
     assert found["bad"] < found["none"] + 0.25  # the truth with the other sign: by itself it costs ten times as much
 
 
+@pytest.mark.slow
 def test_counts_and_amounts_are_drawn_too_and_tables_are_credible() -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (4000, 3))

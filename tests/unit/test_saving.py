@@ -75,6 +75,7 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))  # noqa: PLR0124 - nan
 
 
+@pytest.mark.slow_for("bayes gradient")
 @pytest.mark.parametrize("name", FITS)
 def test_an_estimator_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
     model = fitted(name)

@@ -665,6 +665,7 @@ def test_rows_of_the_high_level_are_at_most_one_long_whatever_the_coordinator_se
         assert np.linalg.norm(rows, axis=1).max() <= 1.0
 
 
+@pytest.mark.slow
 def test_labels_other_than_minus_one_and_one_are_refused() -> None:
     for bad in (np.where(LABELS > 0, 1.0, 0.0), np.where(LABELS > 0, "ill", "well")):
         tables = {**TABLES, "a": Table({"u": VALUES["u"], "v": VALUES["v"], "y": bad})}

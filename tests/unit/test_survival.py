@@ -143,6 +143,7 @@ def test_few_intervals_say_about_the_same() -> None:
 # --- with noise -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_with_noise_it_is_near_holds_its_promise_and_can_be_saved(tmp_path) -> None:
     data = people(12_000)
     found = unpooled.survival(data, "days", "died", "arm", BOUNDS, sites=np.repeat(["x", "y", "z"], 4000))

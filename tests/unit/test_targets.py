@@ -74,6 +74,7 @@ def test_an_intercept_of_skewed_residuals() -> None:
     assert np.std(z) < 1.7
 
 
+@pytest.mark.slow
 def test_an_intercept_without_the_law_of_the_tail_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = residual_cells.missing_mean
     monkeypatch.setattr(residual_cells, "missing_mean", lambda *asked: (0.0, whole(*asked)[1]))

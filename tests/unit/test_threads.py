@@ -165,6 +165,7 @@ def test_the_number_of_threads_is_what_is_said_or_all_cores(monkeypatch) -> None
             threads()
 
 
+@pytest.mark.slow_for("2")
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_source_on_threads_is_the_same_bits_as_a_table_in_memory(count: int, monkeypatch) -> None:
     monkeypatch.setenv(THREADS, str(count))

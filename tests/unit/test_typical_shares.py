@@ -76,6 +76,7 @@ def _study(*columns: Column, **parameters: Any) -> Study:
     )
 
 
+@pytest.mark.slow
 def test_lines_of_a_rare_level_are_foretold_wide() -> None:
     """With equal shares a level of 3 % was foretold an error a third of what it has."""
     found = {}
@@ -88,6 +89,7 @@ def test_lines_of_a_rare_level_are_foretold_wide() -> None:
     assert found[SHARES] > 2 * found[None]
 
 
+@pytest.mark.slow
 def test_a_rate_that_is_known_is_the_one_that_is_played() -> None:
     response = Column("sick", categories=("no", "yes"), typical=(0.95, 0.05))
     study = Study(
