@@ -205,3 +205,11 @@ def test_what_is_hidden_most_is_left_out_first(hidden: dict[str, float], out: se
     coded = CodedTerms(tuple(CodedTerm(n, number=n, term=n) for n in names), ()).with_constants(("(intercept)",))
     found = estimates(hidden, names)
     assert most_hidden(found, printed_terms(coded, {}, TREATMENT), coded, out) == wanted
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_move_far_beyond_the_data_leaves_finite_numbers_and_no_warning(balanced: bool) -> None:
+    family, one = Logistic(balanced=balanced), 100.0 * np.eye(3)
+    for scale in (10.0, 1e3, 1e6):
+        assert np.isfinite(beyond(family, one, scale * np.ones(3), -scale * np.array([2.0, 1.0, 0.5]))).all()
+    assert not beyond(family, -one, np.ones(3), np.ones(3)).any()

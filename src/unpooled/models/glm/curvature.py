@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
 from unpooled.families import RowFamily
 from unpooled.inference.estimates import Estimates
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 # Curvature of a Newton step: the released second derivatives where the records tell of more than noise does (THEORY.md, section 3).
 
 _TUNED = table("glm")
+#: Log odds farther out count as this.
+_FARTHEST = 30.0
 #: Nodes of two independent standard normals, and their weights.
 _AXIS, _AXIS_WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 _NODES = np.stack([axis.ravel() for axis in np.meshgrid(_AXIS, _AXIS)])
@@ -210,14 +213,17 @@ def beyond(family: Logistic, information: Matrix, start: Row, move: Row) -> Row:
     The classes are taken to have the probabilities of the start, and so the score is of no more than the second order in the move.
     """
     whole = float(information[-1, -1]) / CONSTANT**2
+    if whole <= 0:  # noise hides every row
+        return np.zeros_like(start)
     middle = information[-1] / CONSTANT / whole
     spread = noisy_gram.psd_part(information / whole - np.outer(middle, middle))
     both = np.stack([start, move])
     values, vectors = np.linalg.eigh(both @ spread @ both.T)
     values = np.maximum(values, 0.0)
     u, way = (both @ middle)[:, None] + vectors @ (np.sqrt(values)[:, None] * _NODES)
+    u = np.clip(u, -_FARTHEST, _FARTHEST)
     # A pull over the weight at the start: p - p' over p (1 - p), times what balances it.
-    pull = np.expm1(-way) / (1 + np.exp(-u - way)) * (1 + np.exp(-u)) * (1 if not family.balanced else _balance(u, way))
+    pull = (expit(u) - expit(u + way)) * (2 + 2 * np.cosh(u)) * (_balance(u, way) if family.balanced else 1.0)
     left = _NODE_WEIGHTS * (pull + way)
     along = spread @ both.T @ vectors / np.sqrt(np.where(values > 0, values, np.inf))
     return np.asarray(whole * (middle * left.sum() + along @ (_NODES @ left)))
