@@ -19,8 +19,7 @@ import unpooled
 from unpooled import Bounds, PrivateLinearRegression, TreatmentEffect
 from unpooled.audit.replay import Report, replay
 from unpooled.errors import PlanMismatch, UsageError
-from unpooled.linear.resting import known_scores
-from unpooled.linear.tilted import Bounded, TiltedLaw
+from unpooled.linear.tilted import Bounded, TiltedLaw, known_scores
 from unpooled.models import load
 from unpooled.models.bayes import whole as party
 from unpooled.privacy.bounds import Column

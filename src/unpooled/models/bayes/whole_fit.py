@@ -16,9 +16,8 @@ from unpooled.kernels.noisy import KnownDirections
 from unpooled.linear.descent import descent, frame_of, from_moments
 from unpooled.linear.fit import plain
 from unpooled.linear.moments import Moments
-from unpooled.linear.resting import known_scores, met
 from unpooled.linear.standard import CONSTANT, SCALES, SPREAD
-from unpooled.linear.tilted import FIRST, INFLUENCE, INFORMATION, SCORE, SPREADS, TiltedLaw, kept_features
+from unpooled.linear.tilted import FIRST, INFLUENCE, INFORMATION, SCORE, SPREADS, TiltedLaw, kept_features, known_scores, met
 from unpooled.models import load
 from unpooled.models.bayes.whole import PART
 from unpooled.totals.whole_rows import WholeRowsModel, modelled

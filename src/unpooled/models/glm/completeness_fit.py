@@ -14,8 +14,8 @@ from scipy.special import expit
 
 from unpooled.families.logistic import Logistic
 from unpooled.kernels import noisy as noisy_gram
-from unpooled.linear.resting import known_scores, met
 from unpooled.linear.standard import CONSTANT
+from unpooled.linear.tilted import known_scores, met
 from unpooled.models.glm.completeness import INFLUENCE, INFORMATION, ROUNDS, SCORE, Tilt
 from unpooled.models.glm.curvature import curvature, of_balanced
 from unpooled.models.glm.declared import CONVERGED, PRIOR, ROUNDED, SHORT

@@ -1,4 +1,4 @@
-"""What of a fit of split columns depends on the family: its words, its products, the parts of rows, and the public rows on which pulls are expected."""
+"""The parts of a fit of split columns that depend on the family: its words, its products, the parts of rows, and the public rows on which pulls are expected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SplitWords(NamedTuple):
-    """How a family's fit is called: the fit, what is linear in the columns, what the base rate is of, why a fit found no root, and what else it assumes."""
+    """The words for a family: the fit, what is linear in the columns, what the base rate is of, why a fit found no root, and what else it assumes."""
 
     fit: str
     predictor: str

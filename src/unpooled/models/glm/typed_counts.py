@@ -94,7 +94,7 @@ def least_of(m: Row, top: float) -> tuple[Row, Row]:
 
 
 class CountWeights(NamedTuple):
-    """What weighs counts in a round: where the weights of the holder and of the other party begin to fall, the cut of counts, and whether vectors are stretched."""
+    """The weights of counts in a round: where the weights of the holder and of the other party begin to fall, the cut of counts, and whether vectors are stretched."""
 
     first: float
     second: float
