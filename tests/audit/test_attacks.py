@@ -44,6 +44,7 @@ def sums(epsilon: float, adjacency: str = "replace", columns: tuple[Column, ...]
     return Study("describe", cards, epsilon, 1e-6, unit="record", adjacency=adjacency, derived=())
 
 
+@pytest.mark.long
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_without_noise_they_are_right_and_with_it_not_above_the_claim(adjacency: str) -> None:
@@ -60,6 +61,7 @@ def test_without_noise_they_are_right_and_with_it_not_above_the_claim(adjacency:
         assert power.allowed < 0.9
 
 
+@pytest.mark.long
 @pytest.mark.minutes
 def test_where_the_noise_is_broken_they_refute_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     weaker(monkeypatch, lambda values, _scale: 0 * values)

@@ -102,6 +102,12 @@ def largest(report: Report) -> dict[str, float]:
     "effects-replace",
     "pls-replace",
     "pls-zero-out",
+    "gradient-replace",
+    "partial-replace",
+    "moments-replace",
+    "mean-replace",
+    "exits-replace",
+    "effects-zero-out",
 )
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
@@ -112,7 +118,7 @@ def test_households_move_nothing_further_than_declared(kind: str, adjacency: str
     assert max(largest(report).values()) > 0.3, str(report)
 
 
-@pytest.mark.long_for("distributed")
+@pytest.mark.long_for("distributed", "local")
 @pytest.mark.minutes
 @pytest.mark.parametrize("trust", ["distributed", "local"])
 def test_households_are_audited_in_every_way_to_add_up(trust: str) -> None:
@@ -132,6 +138,7 @@ def test_a_price_of_one_row_for_all_of_them_is_caught(monkeypatch: pytest.Monkey
     assert not audit(study("describe")).passed
 
 
+@pytest.mark.long
 def test_rows_beyond_what_counts_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The audit's tables have ids with more rows than count: a party that counts them all is caught."""
     asked = study("describe", most=1)

@@ -97,6 +97,7 @@ def runs(world: World, count: int) -> list[Study]:
     return [msgspec.structs.replace(world.case.study, run=k + 1) for k in range(count)]
 
 
+@pytest.mark.long
 def test_fifty_studies_at_the_same_parties_add_up(tmp_path: Path) -> None:
     """Ten coordinators with five studies each, over the same ledgers: every result is the one without company, and the sum is exact."""
     world = World(tmp_path / "world", CASES["describe"]())

@@ -154,6 +154,7 @@ def test_study_files_are_a_plan_or_refused_in_words(tmp_path: Path) -> None:
     held("study files", Attacked(list(STUDIES), act, lambda: tree(tmp_path, file), text=True))
 
 
+@pytest.mark.long
 def test_cards_are_read_or_refused_in_words(tmp_path: Path) -> None:
     known = [card for model in ("describe", "glm", "pride") for card in CASES[model]().study.parties]
     cards = [write_card(msgspec.structs.replace(card, key="ab" * 32)).encode() for card in known]
@@ -168,6 +169,7 @@ def test_cards_are_read_or_refused_in_words(tmp_path: Path) -> None:
     held("cards", Attacked(cards, act, lambda: tree(tmp_path, file), text=True))
 
 
+@pytest.mark.long
 def test_party_files_are_opened_or_refused_and_the_ledger_stays_as_it_is(tmp_path: Path) -> None:
     """The file is read, and where it still says who the party is, its data and its ledger are opened."""
     card = CASES["describe"]().study.parties[0]
@@ -232,6 +234,7 @@ def data_files(kind: str, folder: Path) -> Iterator[tuple[bytes, DataFormat]]:
         yield whole.getvalue(), DataFormat()
 
 
+@pytest.mark.long_for("csv")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "npz"])
 def test_data_files_are_a_table_or_refused_in_words(kind: str, tmp_path: Path) -> None:
     pairs = list(data_files(kind, tmp_path))

@@ -45,6 +45,7 @@ def fitted(name: str, seed: int, noise: int) -> Any:
 ESTIMATORS = {name: partial(fitted, name) for name in KINDS}
 
 
+@pytest.mark.long
 def test_the_table_has_no_attribute_that_nobody_shows() -> None:
     """Over every estimator, frames with names included."""
     found: dict[str, set[str]] = {}

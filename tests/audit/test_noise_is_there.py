@@ -30,6 +30,12 @@ from unpooled.privacy.policy import Policy
 from unpooled.protocol.party import Party
 from unpooled.testing.noise import *
 
+LONG = {
+    "test_noise_has_the_planned_law_and_differs_between_keys": ["glm, columns of counts", "effects, survival"],
+    "test_every_act_has_a_key_of_its_own_in_every_run": ["glm, columns of counts", "effects, survival"],
+    "test_another_statistic_under_the_same_key_gets_unrelated_noise": ["glm, columns of counts", "effects, survival"],
+}
+
 #: Where a test of many cases says no once in a million.
 RARE = 1e-6
 
@@ -100,6 +106,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, broken: Any, c
             check()
 
 
+@pytest.mark.long
 def test_absent_or_smaller_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     case, original = CASES["describe"](), noise.rounded_gaussian
 
@@ -137,6 +144,7 @@ JOINTLY_WRONG: dict[str, tuple[Callable[[np.ndarray, float], np.ndarray], int]] 
 }
 
 
+@pytest.mark.long_for("of Laplace's law with the same deviation", "opposite in pairs of coordinates")
 @pytest.mark.parametrize("name", JOINTLY_WRONG)
 def test_noise_that_is_wrong_jointly_is_caught(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     case, original = CASES["describe"](), noise.rounded_gaussian
@@ -157,6 +165,7 @@ def test_noise_that_is_wrong_jointly_is_caught(monkeypatch: pytest.MonkeyPatch, 
     )
 
 
+@pytest.mark.long
 def test_noise_of_two_parts_that_share_a_stream_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """P18: the law of each number is right, and 406 tests saw nothing."""
     case = CASES["bayes, columns"]()

@@ -48,7 +48,16 @@ LONG = {
             "effects, survival",
         ),
         *("glm", "glm, sites", "glm, multinomial", "glm, survival", "stacking", "stacking, classes", "stacking, ranked"),
-        *("stacking, probabilities", "analyses, apart"),
+        *(
+            "stacking, probabilities",
+            "analyses, apart",
+            "analyses, columns",
+            "bayes, sines",
+            "lasso, moments",
+            "pride, cox",
+            "pride, poisson",
+        ),
+        *("glm, columns of counts", "glm, cluster"),
     ],
     "test_every_model_passes_on_its_own_data": [
         "analyses",
@@ -168,6 +177,7 @@ def test_rows_whose_guarantee_covers_the_response_are_audited_with_other_respons
     assert not {f"{name}.pick", f"{name}.mean"} & set(report.unmeasured)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("missing", ["absent", "indicator"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_value_gone_missing_that_leaves_another_row_is_audited(
@@ -211,7 +221,16 @@ def rounds_study(method: str, unit: str, adjacency: str) -> tuple[Study, dict[st
     return asked, tables
 
 
-@pytest.mark.long_for("gradient-attribute-replace", "direction-record-replace", "direction-attribute-replace")
+@pytest.mark.long_for(
+    "gradient-attribute-replace",
+    "direction-record-replace",
+    "direction-attribute-replace",
+    "gradient-record-replace",
+    "refinement-record-replace",
+    "refinement-attribute-replace",
+    "mean-record-replace",
+    "mean-attribute-replace",
+)
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", list(ROWWISE))
 @pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])

@@ -101,6 +101,7 @@ def test_rows_that_are_not_shortened_are_caught_by_a_kept_pair(monkeypatch: pyte
     assert gone()
 
 
+@pytest.mark.long
 def test_pairs_are_kept_where_they_moved_far_and_written_as_they_are(tmp_path: Path) -> None:
     case = CASES["describe"]()
     model, study, tables = load(case.model), case.study, case.tables
@@ -125,6 +126,7 @@ def test_pairs_are_kept_where_they_moved_far_and_written_as_they_are(tmp_path: P
     assert "moved less than by the kept pairs" in str(slow)
 
 
+@pytest.mark.long
 def test_the_command_keeps_pairs_and_replays_them_first(tmp_path: Path) -> None:
     case = CASES["diagnose"]()
     file, said = tmp_path / "pairs.json", []

@@ -28,6 +28,7 @@ def optimistic(first: float, second: float) -> bool:
     return second > LEAST and first < second * (1 - RELATIVE)
 
 
+@pytest.mark.long
 def test_the_first_accountant_is_nowhere_below_a_mechanism_that_exists() -> None:
     for plans, epsilon in ledgers(sized(100_000, 600)):
         assert not optimistic(account(plans).delta(epsilon), worst_delta(twins(plans), epsilon)), (plans, epsilon)

@@ -76,6 +76,7 @@ def test_a_refusal_has_no_value_of_the_data(broken: str) -> None:
     assert not any(value.decode()[:9] in text for value in values)
 
 
+@pytest.mark.long_for("distributed")
 @pytest.mark.parametrize("mode", ["distributed", "trusted", "local"])
 def test_what_is_sealed_is_judged_alike_whatever_its_length(mode: str) -> None:
     """A fragment that is no seed may have the length of one: then it is neither a secret nor a repetition."""

@@ -71,6 +71,7 @@ def left_out(name: str, unit: str, adjacency: str, sites: int) -> wholes.Held:
     )
 
 
+@pytest.mark.long_for("outcomes of an effect", "modelled gaps of a line", "outcomes of a g-formula")
 @pytest.mark.parametrize(
     "name",
     ["gaps", "gaps in moments", "gaps of classes", "gaps of an effect", "modelled gaps", "modelled gaps of a line", *UNSEEN],
@@ -129,6 +130,7 @@ def odds(adjacency: str = "replace", seed: int = 3, epsilon: float = 1.0, kind: 
     return hold(wholes.WholeProgram("one", scene, wholes.columns_by(kind, scene), seed))
 
 
+@pytest.mark.long_for("replace")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_odds_ratios_of_two_parties_keep_every_promise(adjacency: str) -> None:
     """Theorem G.15: second moments and five rounds of pulls, none of which moves farther than planned."""
@@ -144,6 +146,7 @@ def test_twice_the_score_with_noise_for_half_of_it_is_caught(monkeypatch: pytest
     assert odds().violations
 
 
+@pytest.mark.long_for("replace")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_rate_ratios_of_two_parties_keep_every_promise(adjacency: str) -> None:
     """Theorem G.17: second moments with an exposure, and five rounds of pulls of counts."""
@@ -517,6 +520,13 @@ CONTROLS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Callable[[], lis
 real_moments, real_own, real_table = describe_declared.column_moments, totals.Quantity.own, tables_declared.mechanism
 
 
+@pytest.mark.long_for(
+    "one row of an id is priced",
+    "a party adds its part twice",
+    "both domains are one",
+    "all rows of an id count",
+    "rows of an id are counted at every site by itself",
+)
 @pytest.mark.parametrize("name", CONTROLS)
 def test_every_broken_control_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken, programs = CONTROLS[name]
@@ -528,6 +538,23 @@ def test_every_broken_control_is_caught(name: str, monkeypatch: pytest.MonkeyPat
 BY_THEMSELVES = ("data", "other sites")
 
 
+@pytest.mark.long_for(
+    "all rows of an id count",
+    "rows of an id are counted at every site by itself",
+    "one row of an id is priced",
+    "a person is at one party, though columns are split",
+    "a ledger knows nothing of other parties' releases",
+    "the second analysis is free",
+    "a budget is never debited",
+    "a budget counts nothing of a fit",
+    "values beyond a range are not clipped",
+    "one value moves one count",
+    "a column moves half as far",
+    "a party adds its part twice",
+    "every first debit of a step is left out",
+    "a ledger writes down no cost",
+    "both domains are one",
+)
 @pytest.mark.parametrize("name", [name for name in CONTROLS if not any(words in name for words in BY_THEMSELVES)])
 def test_without_the_break_the_same_programs_break_no_promise(name: str) -> None:
     found = [hold(one) for one in CONTROLS[name][1]()[:12]]

@@ -147,7 +147,7 @@ def numbers(found: object) -> float:
 
 
 # Noise differs in every run, and now and then a calibration of so few rows learns nothing: then `predict` warns, as it should.
-@pytest.mark.long_but("pride", "bayes", "lasso-published", "pls-published")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The released moments tell nothing:UserWarning")
 @pytest.mark.parametrize("parties", ROWS, indirect=True)
@@ -248,7 +248,7 @@ def test_a_row_goes_through_every_command(parties: Parties) -> None:
 EXPECTED = {"effects", "analyses", "describe", "tables", "pride", "bayes", "glm", "stacking", "lasso", "pls"}
 
 
-@pytest.mark.long_for("pride", "stacking")
+@pytest.mark.long_for("pride", "stacking", "glm", "pls", "analyses")
 @pytest.mark.parametrize(
     "parties", [pytest.param(row, marks=pytest.mark.slow if row in EXPECTED else ()) for row in row_names()], indirect=True
 )
@@ -281,7 +281,7 @@ def predicted(parties: Parties) -> None:
     assert len(found["predictions"]) == 3
 
 
-@pytest.mark.long_for("pls-published")
+@pytest.mark.long_for("pls-published", "lasso-published")
 @pytest.mark.parametrize(
     "parties", ["lasso-published", pytest.param("pls-published", marks=pytest.mark.slow)], indirect=True
 )

@@ -109,7 +109,8 @@ def test_they_touch_neither_tables_nor_ledgers_nor_randomness() -> None:
     assert wrong == {}
 
 
-@pytest.mark.slow_for("describe", "bayes")
+@pytest.mark.long_for("describe", "bayes", "tables", "pride", "glm")
+@pytest.mark.slow_for("describe", "bayes", "tables", "pride", "glm")
 @pytest.mark.parametrize("name", [*row_names(), "link"])
 def test_the_coordinator_of_a_row_is_one_of_them(name: str) -> None:
     """Else a coordinator could escape by saying nothing of what it returns."""

@@ -47,7 +47,7 @@ def test_every_model_has_a_dossier(facts: Facts) -> None:
     assert page(made).count("[for your lawyer]") == made.marked(Mark.LAWYER)
 
 
-@pytest.mark.slow_but("bayes", "describe", "analyses")
+@pytest.mark.slow_but("bayes", "describe")
 def test_the_record_of_every_model_is_valid_or_refused_in_words(facts: Facts) -> None:
     answers, statement = Answers("2026-11-30", "Machine learning model"), facts.statement
     if not statement.holds:

@@ -96,6 +96,7 @@ MODEL = replace(load("describe"), name="forgetful", reading=replace(load("descri
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("forgets", [False, True])
 def test_the_contract_fails_for_a_model_whose_record_cannot_be_read(forgets: bool, tmp_path: Path, declare: Declare) -> None:

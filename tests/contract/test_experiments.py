@@ -75,6 +75,7 @@ def rows_of(page: str) -> list[dict[str, str]]:
 NUMBERING = tomllib.loads((ROOT / "docs/papers/numbering.toml").read_text())
 
 
+@pytest.mark.slow_for("bayes")
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_numbered_item_of_a_paper_has_a_row(paper: str) -> None:
     """The list was read out of the paper's text (``experiments/numbering.py``), not made from these rows."""

@@ -6,3 +6,7 @@ Whatever is asked, what comes back was planned, was debited, and fits into the s
 from cases import CASES as CASES
 
 from unpooled.testing.hostile_coordinator import *
+
+LONG = {
+    "test_wild_payloads_are_answered_within_the_plan_or_refused_in_words": ["glm, columns of counts", "effects, survival"],
+}

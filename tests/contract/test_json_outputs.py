@@ -205,6 +205,7 @@ class Walk:
 # --- the files -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_for("crate")
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_the_committed_schema_is_the_generated_one(name: str) -> None:
     file = SCHEMAS / file_name(name)

@@ -107,6 +107,7 @@ def test_without_the_papers_every_estimator_fits_and_the_published_forms_are_ref
     ]
 
 
+@pytest.mark.long_for("pride")
 @pytest.mark.slow
 @pytest.mark.parametrize("model", FORMS)
 def test_the_commands_say_so_without_the_papers(model: str, without: Path, tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from unpooled.testing.texts import *
 GUARANTEE = ("test_rows_beyond_all_counting_are_refused",)
 
 SLOW = {"test_a_plan_costs_no_more_than_was_asked_for": ["describe", "stacking"]}
-LONG = {"test_a_plan_follows_from_its_study_and_changes_with_it": ["analyses, columns"]}
+LONG = {
+    "test_a_plan_costs_no_more_than_was_asked_for": ["stacking, probabilities", "analyses, columns"],
+    "test_a_plan_follows_from_its_study_and_changes_with_it": ["analyses, columns"],
+}
 
 
 @pytest.mark.guarantee

@@ -102,7 +102,8 @@ def refusal(world: World, party: str, frame: bytes, kind: type[UnpooledError], m
     assert world.entries(party, world.study) == []
 
 
-@pytest.mark.slow_but("gradient")
+@pytest.mark.long_for("direction")
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["refinement", "gradient", "direction", "mean"])
 def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_path: Path) -> None:
     world = make_world(tmp_path, CASES["bayes"](), COORDINATOR.public)
@@ -118,7 +119,10 @@ def test_rounds_of_a_secure_sum_have_the_bits_of_unsigned_ones(method: str, tmp_
     assert run(world, study, resume=True) == result
 
 
-@pytest.mark.slow_for("glm", "lasso", "effects", "pls", "survival", "tables", "diagnose")
+@pytest.mark.long_for("effects")
+@pytest.mark.slow_for(
+    "glm", "lasso", "effects", "pls", "survival", "tables", "diagnose", "analyses", "bayes", "bayes, columns"
+)
 def test_signed_runs_have_the_bits_of_unsigned_ones(world: World) -> None:
     world.approve(world.study)
     local = world.in_process(world.study)
@@ -347,7 +351,10 @@ def test_a_party_file_under_anothers_certificate_is_refused(simple: World) -> No
 # --- parties that say no, and what it costs the others -----------------------------------------------------------------------
 
 
-@pytest.mark.slow_for("effects", "survival", "tables", "diagnose", "pls")
+@pytest.mark.long_for("effects")
+@pytest.mark.slow_for(
+    "effects", "survival", "tables", "diagnose", "pls", "analyses", "bayes", "bayes, columns", "glm", "lasso"
+)
 def test_a_policy_that_refuses_costs_nobody_anything(world: World) -> None:
     willing = world.names[:-1]
     world.approve(world.study, *willing)
@@ -442,7 +449,10 @@ def test_a_disk_that_is_full_refuses_and_later_goes_on(simple: World, monkeypatc
 # --- silence ------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_for("effects", "survival", "tables", "diagnose", "pls", "lasso")
+@pytest.mark.long_for("effects")
+@pytest.mark.slow_for(
+    "effects", "survival", "tables", "diagnose", "pls", "lasso", "analyses", "bayes", "bayes, columns", "glm"
+)
 def test_silence_is_asked_again_on_resume(world: World) -> None:
     """A party that was away ends a study that needs it; resumed, it is asked again and the bits are those of an unbroken run."""
     world.approve(world.study)

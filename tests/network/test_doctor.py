@@ -49,6 +49,7 @@ def examined(network: Rehearsal, kit: str = "clinic", code: int = 2, study=None)
     return {one["what"]: one["words"] for one in found if not one["fine"] and one["what"] != "server"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_only_the_server_is_missing(network: Rehearsal) -> None:
     world = network.worlds["pride"]
@@ -67,6 +68,7 @@ def test_only_the_server_is_missing(network: Rehearsal) -> None:
     assert "card, data, policy and ledger agree" in said
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ailments_of_a_kit(network: Rehearsal, pristine: Rehearsal, monkeypatch) -> None:
     world = network.worlds["pride"]
@@ -97,6 +99,7 @@ def test_ailments_of_a_kit(network: Rehearsal, pristine: Rehearsal, monkeypatch)
         assert words in examined(network)["certificate"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ailments_of_a_party(network: Rehearsal) -> None:
     world = network.worlds["pride"]

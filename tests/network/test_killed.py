@@ -81,6 +81,7 @@ def spent(world: World, name: str) -> float:
         return party.ledger.composition(Unit(world.study.unit)).epsilon(world.study.delta)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("model", sorted(RELEASING) if FULL else ["describe"])
 @pytest.mark.parametrize(("point", "debited"), [("debited", True), ("asked", False), ("stored", True)][: sized(3, 1)])
@@ -111,6 +112,7 @@ def test_killed_and_restarted(model: str, point: str, debited: bool, tmp_path: P
     assert spent(world, victim) > 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_real_noise_is_drawn_once(tmp_path: Path) -> None:
     """Without a simulation seed, noise comes from a key that only the party has: killed after its debit or after it stored its

@@ -71,6 +71,7 @@ def coverage(n: int, epsilon: float, *, sites: int = 1) -> tuple[dict[str, float
     return {name: float(np.mean(values)) for name, values in inside.items()}, rmse
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "epsilon"), SETTINGS)
 def test_noise_aware_intervals_cover_what_they_say(n: int, epsilon: float) -> None:
@@ -83,6 +84,7 @@ def test_noise_aware_intervals_cover_what_they_say(n: int, epsilon: float) -> No
     assert rmse["aware"] <= rmse["naive"] * 1.05
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_cover_after_a_secure_sum_too() -> None:
     covered, _ = coverage(500, 1.0, sites=5)
@@ -91,6 +93,7 @@ def test_intervals_cover_after_a_secure_sum_too() -> None:
     assert covered["naive"] < 0.5
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_forgetting_a_part_of_the_noise_is_caught(monkeypatch) -> None:
     """The control: without the noise of the cross moments, or with half of all of it, intervals are too short."""

@@ -115,6 +115,7 @@ def test_tails(name: str, scale: float) -> None:
             assert abs(hits - draws * probability) < 5 * math.sqrt(draws * probability) + 1
 
 
+@pytest.mark.slow_for("1.0")
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_agrees_with_opendp(scale: float) -> None:
     import opendp.prelude as dp
@@ -132,6 +133,7 @@ def test_agrees_with_opendp(scale: float) -> None:
 # --- the fast path never disagrees with the exact path -----------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_quantile_error_is_far_inside_the_band() -> None:
     """|computed / true - 1| stays below 2^-47 (the band is 2^-44), at random and at the branch points of AS 241."""
@@ -267,6 +269,7 @@ def long_tail(tail: mpmath.mpf, first: int, blocks: int) -> tuple[int, int]:
     return bits >> 256 * blocks, bits & ((1 << 256 * blocks) - 1)
 
 
+@pytest.mark.long_for("40.0-524288.0", "40.0-700.0")
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 700.0, 2.0**19])
 @pytest.mark.parametrize("z", [5.0, 24.0, 40.0])
@@ -282,6 +285,7 @@ def test_the_law_is_exact_in_ratio_far_beyond_any_tail_that_is_ever_drawn(scale:
             assert bits.asked == 1 or z > 15
 
 
+@pytest.mark.long_for("40.0-1600")
 @pytest.mark.slow
 @pytest.mark.parametrize(("scale", "m"), [(1.0, 40), (3.0, 120), (3.0, 21), (40.0, 1600)])
 def test_the_table_goes_on_where_it_ends(scale: float, m: int) -> None:

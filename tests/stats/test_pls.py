@@ -61,6 +61,7 @@ def test_several_laboratories_pay_for_the_secure_sum_only() -> None:
     assert np.median(found) <= 0.45
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_tiny_data_fall_back_instead_of_going_wild() -> None:
     with warnings.catch_warnings():

@@ -35,6 +35,7 @@ def distances(n: int, *, power: float = 0.0) -> np.ndarray:
     return np.array(found)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_n_times_the_distance_to_the_posterior_without_noise_does_not_rise() -> None:
     medians = [n * float(np.median(distances(n))) for n in SIZES]
@@ -42,6 +43,7 @@ def test_n_times_the_distance_to_the_posterior_without_noise_does_not_rise() -> 
     assert max(medians) <= 2 * min(medians)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_noise_that_grows_with_n_is_caught() -> None:
     """The control: noise that grows like the root of n, as a sum of n noisy rows would have it."""

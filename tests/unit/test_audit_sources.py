@@ -84,6 +84,7 @@ def party(world: Path, query: str, ids: str | None = "id") -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow_but("query4", f"SELECT id, x FROM {PEOPLE} ORDER BY x DESC LIMIT 20")
 @pytest.mark.parametrize("query", BROKEN)
 def test_a_source_whose_check_is_bypassed_is_caught(world: Path, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +96,7 @@ def test_a_source_whose_check_is_bypassed_is_caught(world: Path, query: str, mon
     assert "other people" in found.violations[0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_reports_a_violation_of_the_source(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "must_be_rowwise", lambda *_: None)
@@ -111,7 +113,8 @@ def test_the_command_reports_a_violation_of_the_source(world: Path, monkeypatch:
     )
 
 
-@pytest.mark.slow_but("query1")
+@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("query", FINE)
 def test_a_source_that_is_row_by_row_passes_an_attack_with_power(world: Path, query: str) -> None:
     party(world, query)
@@ -124,6 +127,7 @@ def test_a_source_that_is_row_by_row_passes_an_attack_with_power(world: Path, qu
     assert pl.read_parquet(world / "people.parquet").equals(before), "only copies are changed"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_an_id_one_row_may_move(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     party(world, f"SELECT x FROM {PEOPLE} WHERE age > 10", None)
@@ -134,6 +138,7 @@ def test_without_an_id_one_row_may_move(world: Path, monkeypatch: pytest.MonkeyP
     assert "2 rows of the result" in attack.attack_source(config).violations[0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_command_says_that_a_source_passed(world: Path) -> None:
     party(world, FINE[1])

@@ -53,6 +53,7 @@ def test_scikit_learns_contract(estimator, check) -> None:
     check(estimator)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_it_clones_and_pickles_without_data() -> None:
@@ -125,7 +126,7 @@ def test_noise_widens_the_intervals_of_the_posterior_that_knows_it() -> None:
 # --- plans, statements, warnings ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_for("parameters0")
+@pytest.mark.slow_for("parameters0", "parameters1", "parameters6")
 @pytest.mark.parametrize(
     "parameters",
     [
@@ -359,6 +360,7 @@ def test_categories_and_missing_values_have_coefficients_of_their_own() -> None:
 # --- projection ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_projected_ranges_lie_inside_the_declared_ones(fit_intercept: bool) -> None:
     for epsilon in (0.05, 1.0, math.inf):

@@ -71,6 +71,7 @@ def test_without_noise_theta_has_the_conjugate_posterior(mcmc: ModuleType) -> No
     assert (mcmc.drawn_theta(X.T @ X, noisy, prior, noise, None)[1].diagonal() > spread.diagonal()).all()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_whole_chain_comes_near_it(mcmc: ModuleType) -> None:
     rng = np.random.default_rng(3)

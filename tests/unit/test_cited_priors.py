@@ -114,7 +114,7 @@ def cited(folder: Path, model: str, parameters: str, more: str = "run = 2") -> S
 # --- runs ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long_for("bayes")
+@pytest.mark.long_for("bayes", "glm")
 @of_a_run
 @pytest.mark.slow
 def test_a_run_is_cited_by_what_predicts(ran: tuple) -> None:
@@ -206,6 +206,7 @@ def test_a_run_of_something_else_is_refused(ran: tuple, tmp_path: Path) -> None:
     assert set(earlier["coefficients"]) == NAMES
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_that_protects_nobody_is_cited_for_other_people_alone(tmp_path: Path) -> None:
     parties(tmp_path, *FEATURES, STAY)

@@ -63,6 +63,7 @@ def fitted(name: str, y: np.ndarray, **changes: Any) -> Any:
     return clone(MODELS[name]).set_params(**changes).fit(X, y)
 
 
+@pytest.mark.long
 @pytest.mark.slow_for("pride-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("name", MODELS)

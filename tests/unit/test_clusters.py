@@ -122,6 +122,7 @@ def test_a_parquet_file_is_cut_by_its_rows_and_has_the_digest_of_the_whole(tmp_p
         assert studied({"one": rows_of_a_file(path, NAMES, rows=rows, columns=COLUMNS)}) == one
 
 
+@pytest.mark.slow_but("word-cuts2", "share-cuts4")
 @pytest.mark.parametrize(
     ("by", "cuts"), [("k", ()), ("k", ("-3", "0", "7")), ("word", ()), ("day", ()), ("share", ("0.5",))]
 )

@@ -188,6 +188,7 @@ class Dies:
         os._exit(1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_worker_that_dies_of_a_shard_is_told_with_the_shard(cluster: Cluster, tmp_path: Path, monkeypatch) -> None:
     one = parts(rows_file(tmp_path, 100), cluster.engine)

@@ -45,6 +45,7 @@ def test_every_command_has_help_with_examples_that_parse(name: str, tmp_path: Pa
     assert set(EXAMPLES) == set(commands())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_the_module_is_the_command() -> None:
@@ -261,6 +262,7 @@ def test_a_new_study_carries_its_formula(model: str, world: Path) -> None:
     assert "formula" not in read_study(world / "plain.toml").parameters
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_left_side_of_a_new_formula_is_the_response(world: Path) -> None:
     command(world, "new", "glm", "--formula", "old ~ C(sex, ref='m') * age", *CARD, "--out", "f.toml")
@@ -290,6 +292,7 @@ def test_a_plan_without_a_formula_says_nothing_of_one(world: Path) -> None:
     assert "formula" not in json.loads(command(world, "plan", "study.toml", "--json"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_plan_shows_some_of_many_derived_columns_and_the_offset(world: Path) -> None:
     knots = ", ".join(str(k) for k in range(2, 40))

@@ -240,6 +240,7 @@ def replace_rows(card: Card, rows: int) -> Card:
     return Card(card.name, rows, card.columns)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_of_files_models_its_gaps(tmp_path: Path) -> None:
     for name, at in (("north", slice(0, N // 2)), ("south", slice(N // 2, N))):
@@ -397,7 +398,7 @@ def audited(unit: str, adjacency: str, **given: Any) -> Report:
 
 
 @pytest.mark.slow
-@pytest.mark.long_for("attribute-zero-out", "record-zero-out")
+@pytest.mark.long_for("attribute-zero-out", "record-zero-out", "attribute-replace", "record-replace")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("unit", sorted(map(str, ROWWISE)))
 def test_studies_are_audited_in_every_unit(unit: str, adjacency: str) -> None:
@@ -406,6 +407,7 @@ def test_studies_are_audited_in_every_unit(unit: str, adjacency: str) -> None:
     assert report.passed, report
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_offsets_of_a_model_that_a_party_fits_itself_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     real = plan._asked
@@ -419,6 +421,7 @@ def test_offsets_of_a_model_that_a_party_fits_itself_are_caught(monkeypatch: pyt
     assert not audited("record", "replace", epsilon=30.0).passed  # so that pulls are not all at their ends
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rows_with_gaps_that_count_with_the_mean_of_the_others_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def seen(self: Any, table: Table) -> Table:
@@ -431,6 +434,7 @@ def test_rows_with_gaps_that_count_with_the_mean_of_the_others_are_caught(monkey
     assert not audited("record", "replace").passed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_derivatives_that_are_not_shortened_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class Longer:

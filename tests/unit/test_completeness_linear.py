@@ -113,6 +113,7 @@ SEEN = np.column_stack([X, WARD == "b", WARD == "c"]).astype(float)
 NAMES = ("x", "ward: b - a", "ward: c - a", "z", "(intercept)")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_noise_it_is_the_likelihood_of_whole_rows_given_that_they_are() -> None:
     """Theorem B.22: estimates to 1e-5, errors as those of the stacked scores; spreads follow the columns that are never missing."""
@@ -151,6 +152,7 @@ def test_a_formula_is_of_the_table_and_its_columns_are_those_of_which_rows_are_w
     assert [found[name].estimate for name in ("x", "z", "x:z")] == pytest.approx(wanted[:3], abs=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typical", [False, True])
 def test_with_noise_it_is_near_and_complete_cases_are_not(typical: bool) -> None:
     rng, n = np.random.default_rng(4), 8000
@@ -231,6 +233,7 @@ def test_the_plan_says_what_is_modelled_and_costs_what_was_asked() -> None:
     assert plan.parts[party.PART].design.layout.presence == (Column("z", -4, 4, missing="model"),)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_outlook_plays_rows_with_gaps() -> None:
     row = load("bayes")
@@ -459,7 +462,7 @@ def audited(unit: str, adjacency: str, epsilon: float = 1.0, columns: tuple[Colu
 
 
 @pytest.mark.slow
-@pytest.mark.long_for("record-replace")
+@pytest.mark.long_for("record-replace", "attribute-zero-out")
 @pytest.mark.parametrize(("unit", "adjacency"), [("record", "replace"), ("attribute", "zero-out")])
 def test_studies_are_audited(unit: str, adjacency: str) -> None:
     """Theorems B.20, B.22 and B.23: pairs of data in which rows become whole, or lose a value, and a response changes in a row with a gap."""
@@ -486,6 +489,7 @@ def test_pulls_that_are_not_shortened_are_caught(monkeypatch: pytest.MonkeyPatch
 # --- files -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_of_files_is_planned_by_the_same_key(tmp_path: Path) -> None:
     for name, at in (("north", slice(0, 1000)), ("south", slice(1000, 2000))):

@@ -68,6 +68,7 @@ NORTH = ("--config", "north/party.toml")
 # --- what an officer does
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_is_read_approved_run_and_withdrawn(world: Path) -> None:
     plan = plan_of(world)
@@ -176,6 +177,7 @@ def test_a_plan_that_the_party_file_lists_is_approved_and_can_be_withdrawn(world
     assert "withdrew its approval" in command(world, "run", "study.toml", *PARTIES, code=3)
 
 
+@pytest.mark.slow
 def test_the_ledger_still_speaks_of_a_study_whose_file_is_gone(world: Path) -> None:
     plan = plan_of(world)
     with console(world / "north/party.toml") as browser:
@@ -384,6 +386,7 @@ def test_two_consoles_do_not_take_each_others_cookies_or_forms(world: Path) -> N
     assert [row.kind for row in decisions(world)] == ["approval"]
 
 
+@pytest.mark.slow
 def test_a_read_only_console_shows_everything_and_decides_nothing(world: Path) -> None:
     plan, before = plan_of(world), head(world)
     with console(world / "north/party.toml", read_only=True) as browser:
@@ -602,6 +605,7 @@ def test_a_study_of_which_too_little_is_expected_says_so_before_it_is_approved(w
     assert "Warning: " in command(world, "party", "check", "study.toml", *NORTH)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_approved_studies_that_have_not_run_are_counted(world: Path) -> None:
     text = (world / "study.toml").read_text()

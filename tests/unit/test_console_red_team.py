@@ -106,6 +106,7 @@ def test_the_report_of_a_run_that_goes_on_leaves_its_transcript_alone(world: Pat
 # --- what lies in the inbox
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_file_without_end_hides_nothing_and_stops_no_page(world: Path) -> None:
     plan = plan_of(world)
@@ -350,6 +351,7 @@ def test_the_same_plan_with_another_purpose_is_said_on_its_page(world: Path) -> 
 NAME = "<svg onload=alert(1)><script>\"'x<b"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_html_in_the_names_of_another_party_is_text_in_every_figure(world: Path) -> None:
     """The names of parties, columns and categories of others stand in tables, in figures, in their titles and labels."""

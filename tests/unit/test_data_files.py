@@ -412,7 +412,7 @@ DECLARED = (
 )  # fmt: skip
 
 
-@pytest.mark.long_for("wide")
+@pytest.mark.long_for("wide", "infinite", "mixed")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("kind", FILES)

@@ -106,6 +106,7 @@ def test_a_seed_is_a_simulation_and_says_so() -> None:
     assert real.summaries_ != unpooled.describe(DATA, BOUNDS).summaries_
 
 
+@pytest.mark.long_for("3.0")
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 def test_intervals_cover_the_truth(epsilon: float) -> None:

@@ -210,6 +210,7 @@ def test_no_row_moves_the_sums_farther_than_the_theorem_says(adjacency: str) -> 
     assert 0.95 * most < found <= most * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_price_of_one_arm_alone_would_be_too_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: F.1 as if a row stayed in its arm, with the free factor on the squares of section 2."""
@@ -234,6 +235,7 @@ def test_a_value_of_the_arm_is_priced_as_the_whole_row() -> None:
 # --- intervals ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_of_differences_hold_their_level() -> None:
     """Played on the law of the planned release: a number and a share, two arms that differ by .2 standard deviations."""

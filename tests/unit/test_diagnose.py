@@ -59,6 +59,7 @@ def test_without_noise_it_is_what_scikit_learn_says(classifier: unpooled.Private
     assert not found.statement_.holds
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_noise_widens_bands_and_moves_little(classifier: unpooled.PrivateGLM) -> None:
     wanted = roc_auc_score(SICK[TEST], classifier.decision_function(X[TEST]))
@@ -166,6 +167,7 @@ def test_counts_of_a_log_link() -> None:
 # --- the band of the ROC curve ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_roc_band_holds_the_exact_curve_and_is_about_the_released_one(classifier: unpooled.PrivateGLM) -> None:
     exact = diagnose(classifier, X[TEST], SICK[TEST], epsilon=math.inf, cells=20)
@@ -194,6 +196,7 @@ def test_the_roc_band_holds_the_exact_curve_and_is_about_the_released_one(classi
     assert 0.05 < np.median(inner) < 0.95
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_roc_band_holds_the_curve_of_the_population() -> None:
     """Rows and noise are drawn again and again from shares of cells that are known: the band holds their own curve."""

@@ -246,7 +246,8 @@ def test_every_plan_of_two_classes_has_the_histogram_once_and_spends_its_budget(
 # --- fits ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_for("4")
+@pytest.mark.long_for("4")
+@pytest.mark.slow_for("4", "1")
 @pytest.mark.parametrize("sites", [1, 4])
 def test_thirty_columns_that_span_three_directions_are_enough(sites: int) -> None:
     found = []
@@ -261,6 +262,7 @@ def test_thirty_columns_that_span_three_directions_are_enough(sites: int) -> Non
     assert area >= 0.95
 
 
+@pytest.mark.slow
 def test_a_direction_of_noise_falls_back_on_the_base_rate() -> None:
     excess = []
     for seed in range(6):
@@ -383,6 +385,7 @@ def test_calibrated_rounds_stay_linear() -> None:
         assert model.coef_[0] == pytest.approx(1.0, abs=0.25)
 
 
+@pytest.mark.slow
 def test_an_outlook_plays_the_direction() -> None:
     found = PrivateGLM("logistic", **SHARED).outlook(500, 5, signal=1.5, rate=0.5, correlation=0.0, ranges=4.0, quick=True)
     assert "direction" in found.model

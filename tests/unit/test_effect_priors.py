@@ -52,6 +52,7 @@ def test_the_posterior_is_that_of_its_definition() -> None:
     assert (pull.term, pull.value, pull.alone) == ("ATE", found.value, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("earlier", "most"), [("good", 0.8), ("useless", 1.2), ("misleading", 1.5)])
 def test_a_good_estimate_helps_and_a_bad_one_costs_little(earlier: str, most: float) -> None:
     """Mean squares of errors over those of the rows alone, at standard errors from a fortieth of the outcome's deviation to five times it."""
@@ -104,7 +105,7 @@ def test_the_table_has_a_credible_interval_and_no_test(fitted: unpooled.Treatmen
     assert panel.values == (effect.estimate,)
 
 
-@pytest.mark.slow_for("attribute")
+@pytest.mark.slow_for("attribute", "household")
 @pytest.mark.parametrize("unit", ["attribute", "household"])
 def test_under_every_unit_the_effect_is_drawn_from_what_its_rows_say(unit: str) -> None:
     """A prior changes nothing that is released: the rows alone say what they say without one."""
@@ -123,6 +124,7 @@ def test_under_every_unit_the_effect_is_drawn_from_what_its_rows_say(unit: str) 
     assert priced == pytest.approx(alone, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_an_effect_without_earlier_ones_has_its_test_and_plan() -> None:
     alone = unpooled.TreatmentEffect("arm", **SEEN)
     assert "prior" not in alone.plan(4000).study.parameters

@@ -226,6 +226,7 @@ def test_columns_that_may_be_missing_or_are_not_declared_are_refused() -> None:
         unpooled.TreatmentEffect("arm", outcome="stay", bounds=absent).plan(500)
 
 
+@pytest.mark.slow_for("apart")
 @pytest.mark.parametrize("empty", ["treated", "apart"])
 def test_an_empty_arm_and_no_overlap_are_data_charged_and_said_in_words(empty: str) -> None:
     data = people(2000)
@@ -273,6 +274,7 @@ def test_an_effect_can_be_one_of_several_analyses_of_a_study() -> None:
     assert 3.9 < whole.plan_.epsilon(whole.plan_.study.delta) <= 4.0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_outlooks_give_the_rows_that_an_effect_needs() -> None:
     model = unpooled.TreatmentEffect(

@@ -120,6 +120,7 @@ def test_with_noise_it_is_near_and_its_error_says_so(estimator: str) -> None:
     assert abs(found.result_.rows - on_record.sum()) < 100
 
 
+@pytest.mark.long
 @pytest.mark.slow_for("aipw")
 @pytest.mark.parametrize("estimator", ["aipw", "partial"])
 def test_of_hardly_anybody_there_is_no_effect_and_the_reason_is_said(estimator: str) -> None:
@@ -192,6 +193,7 @@ def test_without_noise_people_without_an_outcome_count_by_what_is_expected_of_th
     assert "left out" not in said
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_effect_is_that_of_everybody_and_of_those_on_record_another() -> None:
     """Theorem E.6: with weights and outcome model that are right, and an effect that grows with what says whose outcome is on record."""
@@ -207,6 +209,7 @@ def test_the_effect_is_that_of_everybody_and_of_those_on_record_another() -> Non
     assert found.std_error < 2.5 * alone.std_error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_outcomes_of_two_classes_may_be_missing_and_where_none_is_little_changes() -> None:
     data = people(N)
@@ -265,6 +268,7 @@ def test_every_part_that_leaves_people_out_expects_as_few_as_the_effect_does() -
             unpooled.TreatmentEffect("arm", outcome="stay", bounds=KNOWN, estimator=estimator, expected_missing=0.2).plan(N)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_outlook_says_what_gaps_cost() -> None:
     for estimator, rules in (("partial", "complete"), ("aipw", {"age": "complete"}), ("aipw", {"stay": "complete"})):
@@ -380,7 +384,7 @@ def audited(parameters: dict[str, Any], unit: str, adjacency: str, rounds: int =
 
 
 @pytest.mark.slow
-@pytest.mark.long_but("aipw-replace", "partial-zero-out")
+@pytest.mark.long
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_effects_with_gaps_are_audited_in_every_unit(estimator: str, adjacency: str) -> None:
@@ -390,6 +394,7 @@ def test_effects_with_gaps_are_audited_in_every_unit(estimator: str, adjacency: 
         assert report.passed, str(report)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_part_that_takes_no_note_of_gaps_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The propensity reads no outcome, and who has none is left out of it: a plan in which that moves nothing is broken."""

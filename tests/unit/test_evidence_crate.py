@@ -82,7 +82,7 @@ def findings(folder: Path, *shapes: str) -> set[str]:
     return {str(message) for _, message in report.subject_objects(shacl.resultMessage)}
 
 
-@pytest.mark.long_for("bare")
+@pytest.mark.long_for("bare", "crate")
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries among each other
 @pytest.mark.parametrize("folder", ["crate", "bare"])
@@ -205,6 +205,7 @@ def test_refusals_write_nothing(ran: Path) -> None:
     assert not (ran / "x").exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_note_that_tells_no_time_is_left_out(tmp_path: Path) -> None:
     world = two_parties(tmp_path)

@@ -95,6 +95,7 @@ def untraced(text: str, facts: Facts) -> list[str]:
     return [one for one in numerals(text) if one not in found | set(STRUCTURAL) | marks]
 
 
+@pytest.mark.long_for("parties2", "parties0")
 @pytest.mark.slow
 @pytest.mark.parametrize("parties", [(), ("north",), ("north", "coast", "city")])
 def test_every_number_of_the_demos_dossier_is_one_of_plan_policy_ledger_or_cards(
@@ -106,7 +107,8 @@ def test_every_number_of_the_demos_dossier_is_one_of_plan_policy_ledger_or_cards
     assert untraced(text, facts) == []
 
 
-@pytest.mark.slow_but("97-98")
+@pytest.mark.long_for("97-98")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [("14063", "14064"), ("27.03", "27.04"), ("most 73", "most 973"), ("97", "98"), ("0.9767", "0.9766")],

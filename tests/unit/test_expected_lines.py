@@ -41,6 +41,7 @@ def test_an_interaction_of_made_up_people_is_the_product_of_what_it_is_made_of()
     assert rows.std(axis=0) == pytest.approx(1.0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_lines_are_those_of_the_formula_and_grow_with_the_budget() -> None:
     small, large = (load("glm").outlook(study(3000, epsilon), quick=True, lines=True) for epsilon in (1.0, 5.0))
@@ -57,6 +58,7 @@ def test_the_lines_are_those_of_the_formula_and_grow_with_the_budget() -> None:
     assert not load("glm").outlook(study(3000, 1.0, goal="predictions", method="gradient"), quick=True, lines=True).lines
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_played_errors_are_those_of_whole_fits() -> None:
     """Within the spread of the assumed laws: people with independent columns are among them."""
@@ -116,6 +118,7 @@ def test_lines_that_no_study_prints_are_hidden_and_take_endless_rows() -> None:
 # --- columns at several parties --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_joint_lines_stand_beside_those_of_the_response_s_holder_alone() -> None:
     bounds = {"age": (18, 100), "arm": ["usual", "new"], "crp": (0, 100), "hba1c": (3, 15)}

@@ -119,6 +119,7 @@ def test_normalisers(dispersion: float) -> None:
     assert math.isfinite(quantile.log_normaliser(1e-4))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_pulls_and_weights_are_derivatives_of_the_log_likelihood() -> None:
     """Against differences of the deviance, whose half is minus the log likelihood; the weight is the pull's variance."""

@@ -66,6 +66,7 @@ def asked(study: Study, plan: Any) -> dict[str, Any]:
     )
 
 
+@pytest.mark.long_for("bayes", "glm, columns", "glm, columns of counts")
 @pytest.mark.slow_for(
     "bayes",
     "bayes, robust",
@@ -78,6 +79,13 @@ def asked(study: Study, plan: Any) -> dict[str, Any]:
     "stacking, ranked",
     "stacking, probabilities",
     "pls, two responses by rounds",
+    "bayes, columns",
+    "bayes, sines",
+    "glm",
+    "glm, poisson robust",
+    "glm, multinomial",
+    "glm, survival",
+    "glm, columns of counts",
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_of_a_study_is_that_of_its_estimator(name: str, tmp_path: Path) -> None:

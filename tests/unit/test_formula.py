@@ -139,6 +139,7 @@ def test_random_formulas_are_read_back_from_their_canonical_texts() -> None:
         assert text(once) == once
 
 
+@pytest.mark.slow
 def test_another_order_of_operands_makes_the_same_columns() -> None:
     maker = Maker(4)
     for _ in range(100):
@@ -514,6 +515,7 @@ def test_the_dot_is_every_other_declared_column() -> None:
     assert closed.closed(["x"]) is closed
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_thousands_of_columns_are_read_by_the_dot() -> None:
     declared = {f"x{k}": (0.0, 1.0) for k in range(20_000)}

@@ -34,7 +34,9 @@ def made(count: int, seed: int) -> list[Pair]:
     return found
 
 
-@pytest.mark.slow_for("range(0, 25)", "range(50, 75)", "range(100, 125)")
+@pytest.mark.slow_for(
+    "range(0, 25)", "range(50, 75)", "range(100, 125)", "range(25, 50)", "range(75, 100)", "range(125, 150)"
+)
 @pytest.mark.parametrize("block", [range(k, k + BLOCK) for k in range(0, COUNT, BLOCK)], ids=str)
 def test_bounds_hold_before_anything_is_clipped(block: range) -> None:
     """10,000 rows, half of whose values lie at an end of a range, next to one, beyond one, or are infinite."""

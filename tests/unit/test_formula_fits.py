@@ -235,7 +235,7 @@ def farthest(own: MomentsLayout, columns: tuple[str, ...], *, response: bool = T
     return moved
 
 
-@pytest.mark.slow_for("age * arm")
+@pytest.mark.slow_for("age * arm", "age + I(age**2) + arm", "age + I(-age) + I(age / 2)")
 @pytest.mark.parametrize("formula", ["age + I(age**2) + arm", "age * arm", "age + I(-age) + I(age / 2)"])
 def test_one_value_moves_all_columns_that_are_made_of_it(formula: str) -> None:
     own = layout(formula)
@@ -330,6 +330,7 @@ def study(model: str = "glm", epsilon: float = 3.0, **parameters: Any) -> Study:
     return Study(model, (Card("a", N, columns),), epsilon, 1e-5, parameters=given, derived=())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_with_a_formula_runs_and_predicts(tmp_path: Path) -> None:
     parts = {"north": FRAME[: N // 2], "south": FRAME[N // 2 :]}

@@ -52,7 +52,9 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(one - other @ np.linalg.lstsq(other, one, rcond=None)[0], axis=0).max(initial=0.0))
 
 
-@pytest.mark.slow_for("range(0, 25)", "range(25, 50)", "range(50, 75)")
+@pytest.mark.slow_for(
+    "range(0, 25)", "range(25, 50)", "range(50, 75)", "range(75, 100)", "range(100, 125)", "range(125, 150)"
+)
 @blocks
 def test_columns_equal_formulaic_s(block: range) -> None:
     """One by one: every column of ours is one of theirs, in the coding with all levels, and there are equally many."""

@@ -107,6 +107,7 @@ def test_a_result_in_words_as_csv_and_as_json(world: Path) -> None:
     assert "from the record that it sent" in Path(world / page["written"]).read_text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_result_that_was_changed_is_told(world: Path) -> None:
     approve(world)
@@ -141,6 +142,7 @@ def with_ids(folder: Path, shuffled: bool = False) -> None:
         (home / f"{name}.card.toml").write_text(card.replace("labels =", 'id = "patient"\nlabels =', 1))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rows_are_compared_wherever_every_card_names_an_id_column(columns: Path) -> None:
     from unpooled.study.files import read_study
@@ -167,6 +169,7 @@ def test_rows_are_compared_wherever_every_card_names_an_id_column(columns: Path)
     assert "unknown model" in command(columns, "plan", "study.toml", code=2)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_shuffled_file_ends_the_study_before_anything_is_released(columns: Path) -> None:
     with_ids(columns, shuffled=True)
@@ -202,6 +205,7 @@ def test_a_card_from_before_ids_were_named_is_still_the_partys(world: Path) -> N
     approve(world)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_statement_names_its_unit_and_reads_epsilon(world: Path, columns: Path) -> None:
     shown = command(columns, "plan", "study.toml")

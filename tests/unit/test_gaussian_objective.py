@@ -71,11 +71,13 @@ def worst(law, count: int = 200) -> float:
     return largest
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_instance_exceeds_the_bound() -> None:
     assert 0.05 < worst(lambda left, m, replaces: bound(left, m, replaces=replaces)) <= 1.0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_bound_for_half_the_gradient_is_exceeded() -> None:
     assert worst(lambda left, m, replaces: bound(left, m / 2, replaces=replaces)) > 1.0
@@ -112,6 +114,7 @@ def test_no_household_exceeds_the_bound() -> None:
     assert 0.05 < of_households(law) <= 1.0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_one_rows_determinant_or_the_root_of_the_rows_is_exceeded() -> None:
     def root(epsilon, k, penalty, m, replaces) -> float:
@@ -286,6 +289,7 @@ def event(penalty: float, m: float, *, replaces: bool) -> Event:
     return Event(Kind.PERTURBED, math.log1p(0.25 / penalty), 1, 0.0, tails)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_two_fits_keep_to_their_composition_and_not_to_one_of_them() -> None:
@@ -319,6 +323,7 @@ def plane(one: np.ndarray, other: np.ndarray, penalty: float, scale: float, epsi
     return float(gap.sum() * (axis[1] - axis[0]) ** 2)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_in_the_plane_two_rows_pull_apart_and_the_bound_holds() -> None:
     largest, short = 0.0, 0.0

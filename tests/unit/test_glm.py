@@ -146,6 +146,7 @@ def shares_of_reach(family: str, *, intercept: bool = True, seeds: int = 80) -> 
     return found
 
 
+@pytest.mark.long_for("logistic")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", list(ROW_FAMILIES))
@@ -190,6 +191,7 @@ def test_pulls_that_are_not_cut_and_rows_that_are_not_shortened_are_caught(monke
                 assert max(shares_of_reach("poisson", seeds=30).values()) <= 1 + 1e-12
 
 
+@pytest.mark.slow
 def test_a_row_that_counts_in_two_cells_of_the_histogram_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Theorem G.11."""
     assert max(shares_of_reach("logistic", seeds=10).values()) <= 1 + 1e-12
@@ -274,6 +276,7 @@ def test_balanced_pulls_are_at_most_one_half_and_keep_their_root() -> None:
     assert family.balance(0.3, 0.0)[0] == pytest.approx(1 / (2 * max(1 / (1 + math.exp(-0.3)), 0.5)))
 
 
+@pytest.mark.slow
 def test_balanced_pulls_move_no_total_farther_than_its_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ROW_FAMILIES, "logistic", partial(Logistic, balanced=True))
     assert max(shares_of_reach("logistic", seeds=20).values()) <= 1
@@ -538,6 +541,7 @@ def test_a_base_rate_stays_as_far_from_its_ends_as_its_noise() -> None:
             assert 0.19 * most <= mean <= (0.81 if family == "logistic" else 1.0) * most
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", list(ROW_FAMILIES))
@@ -770,6 +774,7 @@ def test_the_model_of_a_study_predicts_with_its_exposures(tmp_path) -> None:
 # --- outlook, audit, scikit-learn --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     shape: dict[str, Any] = {"signal": 0.8, "correlation": 0.0, "ranges": 3.0, "quick": True}
@@ -904,6 +909,7 @@ def test_requests_along_a_direction_carry_what_the_plan_says() -> None:
             scores.numbers(wild)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_an_audit_catches_pulls_that_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,7 @@ def shares_of_reach(
     return found
 
 
+@pytest.mark.slow_but("2")
 @pytest.mark.minutes
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_no_unit_moves_a_total_farther_than_its_reach(classes: int) -> None:
@@ -462,6 +463,7 @@ def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     assert "rate of one class" in many.assumed
 
 
+@pytest.mark.long_for("replace")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])

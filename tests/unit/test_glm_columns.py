@@ -301,6 +301,7 @@ def test_what_outlooks_add_up_is_what_masked_products_give_but_for_rounding() ->
     assert np.abs(real).max() > 20 * STEPS**2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_cover_and_tables_of_opposed_splits_agree() -> None:
     z, printed = [], 0
@@ -362,6 +363,7 @@ def test_where_rounds_find_no_root_no_line_is_printed() -> None:
     assert not tables_of(plan, found).summary().terms
 
 
+@pytest.mark.long_for("inf")
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [3.0, INF])
 def test_classes_that_columns_part_have_no_line(epsilon: float) -> None:
@@ -541,6 +543,7 @@ def test_the_estimator_predicts_in_the_order_of_the_frame_and_is_kept_in_a_file(
     assert str(own.summary()) == str(model.summary())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_frames_that_are_linked_have_the_table_of_rows_that_are_aligned() -> None:
     clinic, laboratory = world(600)
@@ -646,6 +649,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> None:
     plan = command("plan", "study.toml")

@@ -307,6 +307,7 @@ def test_what_outlooks_add_up_is_what_masked_products_give_but_for_rounding() ->
     assert np.abs(real).max() > 20 * STEPS**2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_cover() -> None:
     z, printed = [], 0
@@ -322,6 +323,7 @@ def test_intervals_cover() -> None:
     assert printed > 0.95 * 24 * 7
 
 
+@pytest.mark.slow
 def test_where_rounds_find_no_root_no_line_is_printed() -> None:
     study, tables = a_study(1500, 3.0)
     plan = MODEL.compile(study)
@@ -383,6 +385,7 @@ def test_three_parties_and_gaps_are_refused_with_what_would_do() -> None:
         design_of(msgspec.structs.replace(study, parties=cards))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_plan_says_what_is_released_and_an_outlook_plays_it() -> None:
     study, _ = a_study(3000, shifted=True)
@@ -411,6 +414,7 @@ def _model(epsilon: float, **more: Any) -> PrivateGLM:
     return PrivateGLM("poisson", epsilon=epsilon, **(given | more))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_estimator_takes_exposure_and_offset_and_is_kept_in_a_file(tmp_path: Path) -> None:
     frame, clinic = _frame(3000)
@@ -434,6 +438,7 @@ def test_the_estimator_takes_exposure_and_offset_and_is_kept_in_a_file(tmp_path:
     assert set(own.shifted_by) == {"exposure", "offset"}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_frames_that_are_linked_name_the_exposure_of_the_frame_that_has_the_response() -> None:
     clinic, registry = world(600)
@@ -531,6 +536,7 @@ def command(*words: str, code: int = 0) -> str:
     return run_command(Path(), *words, code=code)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_parties_and_a_helper_approve_run_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -125,6 +125,7 @@ def bound_of(lengths: tuple[float, float], adjacency: Adjacency) -> float:
     return (2 if adjacency is Adjacency.REPLACE else 1) * math.sqrt(lengths[0] ** 2 + lengths[1] ** 2 + W0**2)
 
 
+@pytest.mark.long
 @pytest.mark.slow_for("lengths0-replace", "lengths1-replace", "lengths2-replace")
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 2.0), (2.0, 1.0)])

@@ -114,6 +114,7 @@ def farthest(place: Place, adjacency: Adjacency, starts: int = 12) -> float:
     return max(-minimize(moved, 3 * rng.normal(size=people * place.size), method="BFGS").fun for _ in range(starts))
 
 
+@pytest.mark.long
 @pytest.mark.slow_for("lengths0-replace", "lengths1-replace")
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 2.0)])

@@ -538,6 +538,7 @@ def test_events_may_be_a_number_and_the_model_of_a_study_predicts_from_files(tmp
     assert "times" in drawn.wide
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_outlook_says_when_a_study_is_worth_its_budget() -> None:
     few, many = (glm().outlook(n, 3, signal=1.0, correlation=0.0, ranges=3.0, quick=True) for n in (60, 20_000))

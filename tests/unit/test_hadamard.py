@@ -64,6 +64,7 @@ def plain(X: np.ndarray, transform: Srht) -> np.ndarray:
 # --- the numbers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("2049", "2592")
 @pytest.mark.slow
 @pytest.mark.parametrize("tau", SIZES)
 def test_equals_the_dense_matrix(tau: int) -> None:
@@ -135,7 +136,7 @@ def test_complete_transform_is_orthogonal(tau: int) -> None:
     np.testing.assert_allclose(np.linalg.norm(Y, axis=1), np.linalg.norm(X, axis=1), rtol=1e-12)
 
 
-@pytest.mark.slow_for("1", "3")
+@pytest.mark.slow_for("1", "3", "2049", "2592")
 @pytest.mark.parametrize("tau", SIZES)
 def test_every_row_of_pi_has_norm_one(tau: int) -> None:
     """Theorem P.1."""

@@ -122,6 +122,7 @@ def test_a_hostile_message_is_refused_after_linear_work(name: str) -> None:
     assert calls(lambda: refused(large, kind)) <= 4.5 * calls(lambda: refused(small, kind)) + 100
 
 
+@pytest.mark.long
 @pytest.mark.guarantee
 @pytest.mark.slow_for("many nested parameters")
 @pytest.mark.minutes

@@ -433,7 +433,11 @@ def test_a_hostile_query_is_refused_by_name_and_with_a_remedy(worlds: Worlds, qu
     assert {path: path.stat().st_mtime_ns for path in worlds.here.iterdir()} == before
 
 
-@pytest.mark.slow_but("place5", "place15", "SELECT p.id, {0} AS x FROM 'people.parquet' p")
+@pytest.mark.long_for(
+    "SELECT p.id, p.age FROM 'people.parquet' p WHERE {0} > 2",
+    "SELECT p.id, COALESCE(NULL, {0}) AS x FROM 'people.parquet' p",
+)
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_hostile_expression_is_refused_at_every_place_of_an_allowed_query(worlds: Worlds, place: str) -> None:
     assert len(asked(worlds, place.format("abs(3)"), "id", publics(place))) >= 2, "the place itself is allowed"
@@ -449,6 +453,7 @@ def test_nobody_is_joined_grouped_or_put_together_without_an_id(worlds: Worlds, 
         asked(worlds, query, None, publics(query))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_hostile_queries_move_other_people_where_nothing_refuses_them(worlds: Worlds) -> None:
     """The verdict has power: of hostile queries that the engine runs and that keep an id, data show that others' rows move."""
@@ -669,6 +674,7 @@ class Grammar:
         return f"WITH w AS ({inner}) SELECT w.id, {self.number('w')} AS x FROM w"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_query_of_a_random_grammar_moves_another_person(worlds: Worlds) -> None:
     accepted = refused = 0

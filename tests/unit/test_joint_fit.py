@@ -337,6 +337,7 @@ def test_moments_of_joint_rows_are_kept_in_files(tmp_path):
 # --- refusals --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_studies_that_it_does_not_answer_are_refused_by_name():
     u, v, y = number("u"), number("v"), number("y")

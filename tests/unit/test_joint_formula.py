@@ -65,6 +65,7 @@ def test_without_noise_the_table_is_that_of_the_pooled_terms() -> None:
     assert "dose:w" in str(fit.anova())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_noise_is_in_the_errors_and_frames_are_linked_first() -> None:
     data = frame(4000)

@@ -366,6 +366,7 @@ def small(adjacency: str) -> tuple[Study, dict[str, Table]]:
     return msgspec.structs.replace(study_of(tuple(cards)), adjacency=adjacency, simulation_seed=3), tables
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 def test_studies_are_audited_in_each_adjacency(adjacency: str) -> None:

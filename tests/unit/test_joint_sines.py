@@ -559,6 +559,7 @@ def test_a_member_that_leaves_within_the_second_round_can_come_back(step: str, t
         assert spent == pytest.approx(plan.epsilon(study.delta))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_that_was_cut_within_a_round_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut after every message of two rounds: the result, the debits and what travelled are those of a run without a cut."""
@@ -682,6 +683,7 @@ def estimator(**more: Any) -> PrivateLinearRegression:
     return PrivateLinearRegression(**{**given, **more})
 
 
+@pytest.mark.long_for("held0", "held1")
 @pytest.mark.slow
 @pytest.mark.parametrize("held", [{"west": [2, 0], "east": [1, 3]}, {"west": [], "east": [3, 2, 1, 0]}])
 def test_coefficients_come_in_the_order_of_the_data_whoever_holds_the_columns(held: dict[str, list[int]]) -> None:
@@ -711,6 +713,7 @@ def test_a_finished_study_is_an_estimator_that_predicts() -> None:
     assert [c.low for c in result.coefficients] == [None] * 6
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_errors_tables_are_refused_in_the_words_of_other_rounds() -> None:
     x, y, _ = made_up(400)
@@ -728,6 +731,7 @@ def test_without_errors_tables_are_refused_in_the_words_of_other_rounds() -> Non
     assert np.isnan(by_sines.credible_interval()).all()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_estimator_that_decides_takes_the_moments_where_they_are_worth_it() -> None:
     x, y, _ = made_up(400)
@@ -771,6 +775,7 @@ def test_small_angles_first_find_a_rare_level_with_a_large_effect(early: bool, m
     assert (abs(found + 3.2) < 1.0) == early, found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_outlook_plays_the_method_of_the_study() -> None:
     from unpooled.models.bayes.outlook import outlook

@@ -101,6 +101,7 @@ def write(folder: Path, helpers: str = '["registry"]', *names: str, epsilon: flo
 PARTIES = ("--party", "east/party.toml", "--party", "west/party.toml", "--party", "registry/party.toml")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_parties_and_a_helper_plan_approve_run_and_read(folder: Path) -> None:
     plan = command("plan", "study.toml")
@@ -243,6 +244,7 @@ def test_a_helper_is_made_once(tmp_path: Path) -> None:
     assert (config.read_bytes(), card.read_bytes()) == before
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_files_of_a_helper(folder: Path) -> None:
     config = folder / "registry" / "party.toml"

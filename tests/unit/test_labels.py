@@ -185,6 +185,7 @@ def test_codes_are_those_of_a_reading_row_by_row(rows: list[Any], categories: li
     assert all(alike(one, other) for one, other in zip(found, wanted, strict=True))
 
 
+@pytest.mark.slow
 @examples
 @given(st.lists(st.sampled_from([*TEXTS, *NUMBERS, np.str_("a"), None]), min_size=2, max_size=8), st.data())
 def test_responses_are_those_of_a_reading_row_by_row(rows: list[Any], data: st.DataObject) -> None:

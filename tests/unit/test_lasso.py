@@ -285,6 +285,7 @@ def test_the_papers_server_update_leaves_the_ball() -> None:
     assert sum(map(abs, stepped({}, vertices[:1], gamma=1.0, radius=2.0).values())) == 2.0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_noise_it_approaches_the_constrained_optimum() -> None:
     rng = np.random.default_rng(2)

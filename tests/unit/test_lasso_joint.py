@@ -98,6 +98,7 @@ def test_a_ball_of_log_odds_bounds_the_classifier() -> None:
     assert abs(model.coef_).sum() <= 1 + 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_response_stays_with_the_frame_that_has_it() -> None:
     X, y = frame(1000)
@@ -167,6 +168,7 @@ def test_a_study_is_refused_by_name_too() -> None:
         ROW.compile(study(radius=2.0))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_outlook_names_what_the_holder_can_fit_alone() -> None:
     model = lasso(epsilon=1.0, random_state=None)

@@ -347,6 +347,7 @@ WORLDS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_fit_by_what_is_believed_in_common_is_not_worse_than_the_mean() -> None:
     """Over shapes that were declared beforehand; nothing in common is the control, and so is the noisy matrix made positive."""
@@ -379,6 +380,7 @@ def test_what_is_known_of_directions_is_believed_and_no_more_than_there_is_is_ex
     assert believed_moments(np.zeros((0, 0)), 0.0, np.zeros(0)).shape == (0, 0)
 
 
+@pytest.mark.slow
 def test_no_plan_costs_more_than_was_asked() -> None:
     """Over widths, rows, epsilons and units, with picks and without, for every number of stages; each was met."""
     rng, met = np.random.default_rng(0), set()
@@ -393,7 +395,7 @@ def test_no_plan_costs_more_than_was_asked() -> None:
     assert {only for _, only, _ in met} == {picks for _, _, picks in met} == {False, True}
 
 
-@pytest.mark.long_for("0.0-9")
+@pytest.mark.long_for("0.0-9", "0.0-3", "0.0-1")
 @pytest.mark.slow_for("0.0-1", "0.0-3", "0.0-9")
 @pytest.mark.parametrize("others", [1, 3, 9])
 @pytest.mark.parametrize("noise", [0.0, 0.7, 4.0, 30.0])

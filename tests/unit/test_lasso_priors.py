@@ -212,7 +212,7 @@ def test_a_study_without_earlier_models_keeps_its_plan() -> None:
 # --- fits ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_for("joint")
+@pytest.mark.slow_for("joint", "values")
 @pytest.mark.parametrize(
     "more",
     [
@@ -233,6 +233,7 @@ def test_a_good_model_helps_and_a_useless_one_does_no_harm(more: dict[str, Any])
     assert useless[2] < (0.4 if drawn_anew else 0.15)
 
 
+@pytest.mark.slow
 def test_of_several_models_the_good_one_gets_the_weight() -> None:
     one, both = errors(GOOD), errors({"good": GOOD, "useless": USELESS})
     assert both[2] > 0.6
@@ -251,6 +252,7 @@ def test_without_noise_the_rows_speak() -> None:
             assert model.fit(X, y).coef_ == pytest.approx(least.coef_, abs=0.06)
 
 
+@pytest.mark.long_for("joint")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["auto", "joint"])
 def test_classes_are_drawn_too(method: str) -> None:

@@ -181,6 +181,7 @@ def test_killed_twice_at_points_of_the_code(tmp_path: Path) -> None:
     assert set(heard) >= {0, 1}, "the deaths fell before and after the first sending"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_processes_killed_at_any_moment_again_and_again(path: Path) -> None:
     # From outside, so also inside SQLite's own writing. The two share the ledger and die at different moments.
@@ -218,6 +219,7 @@ def test_a_database_rolled_back_by_one_row_after_a_crash_is_refused(path: Path) 
         Ledger.open(path)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_eight_processes_race_for_the_last_budget(path: Path) -> None:
     for race in range(sized(10, 4)):
@@ -294,6 +296,7 @@ def test_a_forked_child_opens_its_own(path: Path) -> None:
         assert [entry.key.index for entry in ledger.entries()] == [0, 1, 2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_fork_never_falls_into_a_transaction(path: Path) -> None:
     """A child that inherited half a transaction would roll it back under its parent when it closes its copy."""

@@ -101,7 +101,7 @@ def test_intervals_are_calibrated_for_all_rows(kind: str) -> None:
     assert 0.7 < np.mean(spreads) < 1.1
 
 
-@pytest.mark.slow_for("1-True", "2-True")
+@pytest.mark.slow_for("1-True", "2-True", "1-False", "2-False")
 @pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize("d", [1, 2])
 def test_few_columns(d: int, constant: bool) -> None:

@@ -206,6 +206,7 @@ def test_every_value_may_lie_under_the_limit() -> None:
 # --- files -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_of_files_reads_limits(tmp_path: Path) -> None:
     half = N // 2

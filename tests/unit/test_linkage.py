@@ -111,6 +111,7 @@ def test_a_waterfall_matches_by_the_first_key_that_does() -> None:
 # --- the same bits, however it runs; crashes ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("4")
 @pytest.mark.slow_but("2")
 @pytest.mark.parametrize("parties", [2, 3, 4])
 def test_a_crash_after_any_message_costs_nothing_and_changes_nothing(parties: int) -> None:

@@ -111,7 +111,7 @@ def ended(folder: Path, names: list[str], point: str) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-@pytest.mark.long_for("computed-stored-3", "computed-stored-4")
+@pytest.mark.long_for("computed-stored-3", "computed-stored-4", "computed-stored-2", "recorded-3", "recorded-4")
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("points", DEATHS, ids="-".join)

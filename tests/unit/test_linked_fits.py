@@ -112,6 +112,7 @@ def test_a_fit_to_frames_is_that_to_the_same_rows_aligned_by_hand(name: str) -> 
     assert not hasattr(aligned, "linkage_")
 
 
+@pytest.mark.slow_for("cox")
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_files_in_another_order_give_the_same_bits_with_noise_and_no_id_is_kept(name: str) -> None:
     labels = ESTIMATORS[name][2]

@@ -95,6 +95,7 @@ def test_linked_parties_hold_the_same_people_in_one_order_and_all_else_as_before
     assert "could test 53 ids" in said
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_column_split_study_of_linked_rows_runs_and_names_its_row_map(linked: Path) -> None:
     study = linked / "pride.toml"
@@ -440,6 +441,7 @@ def test_several_keys_and_what_is_no_key() -> None:
         unpooled.link({"one": {"id": [1e17, 1.0]}, "two": {"id": [1, 2]}}, on="id")
 
 
+@pytest.mark.slow
 def test_the_command_that_links_says_what_it_needs(linked: Path) -> None:
     assert "say where the parties are" in command(linked, "link", "link.toml", code=2)
     (linked / "other-model.toml").write_text(

@@ -73,6 +73,7 @@ def ran(folder: Path, study: str, homes: tuple[str, ...]) -> None:
     command(folder, "run", study, "--force", *(word for home in homes for word in ("--party", f"{home}/party.toml")))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_new_rows_are_predicted_at_the_parties_and_charged(columns: Path) -> None:
     for name in NAMES:

@@ -65,6 +65,7 @@ def is_level(term: str) -> bool:
     return " = " in term
 
 
+@pytest.mark.slow_for("multinomial-{}")
 @pytest.mark.parametrize("asked", WAYS, ids=str)
 def test_nothing_is_printed_without_a_standard_error(model: object, asked: dict[str, object]) -> None:
     """FINDINGS W1: an unused level and a constant column are in no table, and neither is a level by itself."""
@@ -150,7 +151,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.long_for("glm")
+@pytest.mark.long_for("glm", "bayes")
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_every_command_prints_one_table_and_no_interval_of_a_level(ran: Path, model: str) -> None:
     """W16: `run` printed .546 and `result` .558 of one study."""

@@ -144,6 +144,7 @@ def test_other_data_than_those_approved_are_refused_and_nothing_is_debited(world
     command(world, "run", "study.toml", *PARTIES)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_other_data_are_approved_with_a_reason_that_ledger_and_report_name(world: Path) -> None:
     approve(world)

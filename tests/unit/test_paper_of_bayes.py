@@ -351,6 +351,7 @@ def test_the_published_form_has_the_settings_of_the_program() -> None:
     assert np.isnan(model.covariance_).all()  # narrowed columns have no errors
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_record_a_client_the_sum_holds_the_noise_of_the_plan() -> None:
     """N = n by the call: 15 sums of 40 clients, less the exact moments, have the plan's deviations; noise by every client for itself would have 6 times."""

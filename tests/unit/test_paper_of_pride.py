@@ -145,6 +145,7 @@ def test_equation_11() -> None:
         assert np.linalg.norm(term) <= size / d.min() ** 2 * np.linalg.norm(gamma) * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_equation_15_loses_half() -> None:
     """Theta without half of its columns keeps half of |a|^2, however many columns there are; (15) has 1 - 2 rho, which tends to 1."""
     rng = np.random.default_rng(6)
@@ -182,6 +183,7 @@ def test_the_density_before_equation_19_is_no_density() -> None:
     assert [float(np.trapezoid(each, w)) for each in of] == pytest.approx([math.sqrt(math.pi), 1.0], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_field_is_that_of_section_d_1_but_for_its_units() -> None:
     """The signal-to-noise ratio is 0.75; the noise is near 22.8, and 500 in the paper: its coefficients are 22 times as large, which no relative error sees."""
     fields = [make_confounded_field(1000, seed=seed) for seed in range(5)]
@@ -217,6 +219,7 @@ def test_delta_has_more_than_little_effect_on_the_noise() -> None:
         published_sigma(1.0, 1.0, 0.5)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_travels_is_the_sketches_and_little_else() -> None:
     """Section 7: "the communication overhead is small". Of 200 columns and 800 rows a sketch of 10 is a twentieth; 16 kB are the study and its opening."""

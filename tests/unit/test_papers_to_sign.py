@@ -172,6 +172,7 @@ def most(text: str) -> int:
     return int(found)
 
 
+@pytest.mark.long_for("analyses", "bayes, columns", "bayes", "glm", "bayes, cluster")
 @pytest.mark.slow_but("describe")
 @each_run
 def test_the_numbers_that_are_said_to_be_released_travelled(papers: Papers) -> None:
@@ -185,6 +186,7 @@ def test_the_numbers_that_are_said_to_be_released_travelled(papers: Papers) -> N
     assert papers.numbers > 0
 
 
+@pytest.mark.long_for("analyses", "stacking", "bayes, columns", "bayes", "pride", "lasso, joint")
 @pytest.mark.slow
 @each_run
 def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Papers) -> None:
@@ -221,7 +223,8 @@ def test_each_release_in_words_says_how_many_numbers_travelled_of_it(papers: Pap
             assert one.size in text
 
 
-@pytest.mark.slow_for("bayes, columns")
+@pytest.mark.long_for("bayes", "glm", "bayes, cluster", "analyses")
+@pytest.mark.slow_for("bayes, columns", "bayes", "analyses", "pride", "stacking")
 @each_run
 def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
     """The columns are those that the parties' tables were asked for in a run over the very data."""
@@ -241,7 +244,8 @@ def test_the_columns_that_are_said_to_be_read_are_read(papers: Papers) -> None:
         )
 
 
-@pytest.mark.slow_for("analyses", "pride")
+@pytest.mark.long_for("analyses", "bayes", "glm", "bayes, cluster", "bayes, columns")
+@pytest.mark.slow_for("analyses", "pride", "bayes", "stacking", "bayes, columns")
 @each_run
 def test_what_is_said_to_stay_stays_and_what_travels_in_the_clear_is_named(papers: Papers) -> None:
     """A public column of PRIDE is sent as it is, a value for each person: "no row of data leaves" was said all the same."""
@@ -270,7 +274,8 @@ def test_what_is_said_to_stay_stays_and_what_travels_in_the_clear_is_named(paper
                     assert not (values.shape == own.shape and np.array_equal(values.astype(float), own))
 
 
-@pytest.mark.slow_for("pride")
+@pytest.mark.long_for("bayes, columns")
+@pytest.mark.slow_for("pride", "bayes, columns")
 @each_run
 def test_everybody_who_was_sent_something_is_among_those_who_receive_it(papers: Papers) -> None:
     """The helper of a joint study, which is sent seeds of masks and the proofs, was missing."""
@@ -286,6 +291,7 @@ def test_everybody_who_was_sent_something_is_among_those_who_receive_it(papers: 
         assert f"- {card.name}: " in papers.dossier.partition("### Whom can I ask?")[2]
 
 
+@pytest.mark.long_for("bayes, columns")
 @pytest.mark.slow
 @each_joint_run
 def test_masked_rows_go_to_whom_the_papers_say_and_hold_the_columns_that_they_say(papers: Papers) -> None:
@@ -313,7 +319,8 @@ def test_columns_outside_the_formula_are_not_said_to_travel_under_masks(tmp_path
     assert "The study reads: east: age; west: dose, pressure." in domain
 
 
-@pytest.mark.slow_for("describe", "bayes, columns")
+@pytest.mark.long_for("glm", "analyses", "pride", "stacking", "stacking, probabilities")
+@pytest.mark.slow_for("describe", "bayes, columns", "bayes", "analyses", "pride", "stacking")
 @each_run
 def test_the_good_colour_stands_only_where_nobody_is_left_out_of_the_promise(papers: Papers) -> None:
     """The good colour stood next to "NOT against registry together with a party"."""
@@ -329,6 +336,7 @@ def test_the_good_colour_stands_only_where_nobody_is_left_out_of_the_promise(pap
     assert f'<section class="verdict {statement.strength}">' in papers.report
 
 
+@pytest.mark.long_for("bayes, columns")
 @pytest.mark.slow_but("describe", "stacking")
 @each_run
 def test_a_total_counts_other_parties_only_where_columns_are_split(papers: Papers) -> None:
@@ -348,7 +356,8 @@ def test_a_total_counts_other_parties_only_where_columns_are_split(papers: Paper
         assert ("column-split" in counted_in(party.ledger, Scope.PERSON)) == columns
 
 
-@pytest.mark.slow_for("analyses")
+@pytest.mark.long_for("analyses", "bayes, columns")
+@pytest.mark.slow_for("analyses", "pride", "bayes, columns")
 @each_run
 def test_a_study_that_ran_waits_no_more_at_any_member(papers: Papers) -> None:
     """At a helper, whose ledger holds no debit, every study that it had helped with was "approved here and not run yet"."""
@@ -372,7 +381,8 @@ def test_a_study_that_was_approved_and_not_run_waits(tmp_path: Path) -> None:
             assert waiting_plans(party, plan.hash) == ()
 
 
-@pytest.mark.slow_for("bayes")
+@pytest.mark.long_for("analyses")
+@pytest.mark.slow_for("bayes", "analyses")
 @each_run
 def test_the_words_for_patients_are_true_of_this_study(papers: Papers) -> None:
     """They said of every study that each place works out numbers by itself, and that no study can say more than this one."""
@@ -403,7 +413,7 @@ def test_masks_without_proofs_are_not_said_to_hide_rows_from_a_place_that_breaks
     assert "No single place can read" not in text
 
 
-@pytest.mark.slow_for("pride")
+@pytest.mark.slow_for("pride", "bayes")
 @each_run
 def test_the_register_says_of_the_arithmetic_what_the_statement_says(papers: Papers) -> None:
     """It said of every study that floating-point numbers add no error, and the statement of some that no proof covers them."""

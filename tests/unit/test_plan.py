@@ -283,6 +283,7 @@ def test_the_order_of_a_dictionary_and_a_journey_do_not_change_the_hash() -> Non
         assert Plan(arrived, Split.VERTICAL, ()).hash == Plan(start, Split.VERTICAL, ()).hash
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_other_processes_compute_the_same_hash() -> None:

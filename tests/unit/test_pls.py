@@ -93,6 +93,7 @@ def test_without_noise_and_basis_it_is_scikit_learns_pls(count: int) -> None:
     assert set(sites.communication_) == set(SITES)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_it_clones_and_pickles_without_data() -> None:
     model = clone(PrivatePLSRegression(**DECLARED, epsilon=5.0, random_state=1)).fit(SMALL, TARGET, sites=LABELS)

@@ -219,6 +219,7 @@ def test_with_noise_a_second_instrument_is_predicted_better() -> None:
     assert same.coef_ == pytest.approx(source.adapted(target).coef_)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_what_noise_explains_is_not_penalised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of the same rows differ by noise alone: the penalty leaves that out, in the median of 9 draws. A control penalises it."""
@@ -324,7 +325,7 @@ def test_the_model_says_what_both_domains_pay() -> None:
     assert len(model.standardised((world()[0][:20], world()[1][:20])).domains_.releases) == 2
 
 
-@pytest.mark.slow_but("none")
+@pytest.mark.slow
 @pytest.mark.parametrize("hollow", ["source", "target", "none"])
 def test_where_one_promise_does_not_hold_none_does(hollow: str) -> None:
     """Theorem C.7; a source or a target whose noise has a public seed promises nothing."""
@@ -344,6 +345,7 @@ def test_where_one_promise_does_not_hold_none_does(hollow: str) -> None:
     assert not {"plan_", "moments_"} & vars(model).keys()
 
 
+@pytest.mark.slow
 def test_two_releases_of_equal_plans_both_count() -> None:
     first = noisy(0)
     second = PrivatePLSRegression(**first.get_params()).fit(world()[0][60:1560], world()[2][60:1560])

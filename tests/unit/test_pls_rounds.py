@@ -83,11 +83,20 @@ def farthest(design: PlsDesign, unit: Unit, adjacency: Adjacency, tries: int = 4
     return found
 
 
+@pytest.mark.long_for("attribute-zero-out-refinement")
 @pytest.mark.slow_for(
     "record-replace-refinement",
     "record-zero-out-refinement",
     "attribute-replace-refinement",
     "attribute-zero-out-refinement",
+    "record-replace-gradient",
+    "record-replace-direction",
+    "record-zero-out-gradient",
+    "record-zero-out-direction",
+    "attribute-replace-gradient",
+    "attribute-replace-direction",
+    "attribute-zero-out-gradient",
+    "attribute-zero-out-direction",
 )
 @pytest.mark.parametrize("method", ["gradient", "refinement", "direction"])
 @pytest.mark.parametrize("adjacency", list(Adjacency))
@@ -143,6 +152,7 @@ def test_a_direction_takes_all_coordinates_for_alike() -> None:
     assert not standard.middle.any()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_small_study_learns_a_direction_where_one_release_learns_nothing() -> None:
@@ -253,6 +263,7 @@ def frame_of_widths(widths: np.ndarray) -> Coordinates:
 # --- how well -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("dct", "whitened")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["whitened", "dct"])
 def test_small_studies_of_spectra_are_as_good_as_regression_on_the_same_scores(kind: str) -> None:

@@ -104,6 +104,7 @@ def laboratories(n: int = 30) -> tuple[Study, dict[str, Table]]:
     return Study("pls", cards, 1.0, 1e-5, parameters=parameters, trust=trust, derived=()), tables
 
 
+@pytest.mark.long_but("record-zero-out")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize(("unit", "adjacency"), [("record", "replace"), ("record", "zero-out"), ("attribute", "replace")])
@@ -115,6 +116,7 @@ def test_two_responses_are_audited(unit: str, adjacency: str) -> None:
     assert max(report.largest.values()) > 0.3
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_a_second_response_as_heavy_as_the_first_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_no_unit_moves_a_total_of_several_responses_farther_than_its_reach(unit:
     assert found["scales"] > (0.99 if unit is Unit.RECORD else 0.49)
 
 
-@pytest.mark.slow_but("record-replace")
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
 def test_no_unit_moves_a_total_of_several_directions_farther_than_its_reach(unit: Unit, adjacency: Adjacency) -> None:
@@ -218,6 +218,7 @@ def test_lines_of_each_response_are_those_of_it_alone_where_nothing_is_cut() -> 
     assert np.array_equal(whole, sum(parts))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_small_studies_of_two_responses_learn_a_direction_of_each() -> None:

@@ -122,6 +122,7 @@ def test_whitening_takes_few_directions_from_few_spectra() -> None:
     assert whitened(rng.normal(size=(90, 30)), 1.0)[0].shape[1] == 12
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_the_outlook_of_pls_falls_with_epsilon_and_knows_when_nothing_is_to_be_had(monkeypatch) -> None:

@@ -196,6 +196,7 @@ def test_it_does_not_matter_over_how_many_sites_rows_are_split() -> None:
     assert max(middle) - min(middle) < 0.01
 
 
+@pytest.mark.long_but("3000-5-0.3")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize(("rows", "columns", "epsilon"), [(800, 5, 1.0), (3000, 20, 1.0), (3000, 5, 0.3)])

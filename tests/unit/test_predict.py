@@ -59,6 +59,7 @@ def predicted(folder: Path, *words: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(command(folder, "predict", "study.run", "--data", "new.csv", *words))))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_regression_predicts_rows_by_name_with_their_standard_deviations(tmp_path: Path) -> None:
     folder = study(tmp_path, "bayes", 'response = "y"\nmethod = "moments"')
@@ -91,6 +92,7 @@ def test_a_regression_predicts_rows_by_name_with_their_standard_deviations(tmp_p
     assert [float(row["prediction"]) for row in predicted(folder)] == pytest.approx(shifted)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_what_does_not_fit_is_refused_without_a_value(tmp_path: Path) -> None:
@@ -200,6 +202,7 @@ def test_a_run_that_protects_nobody_is_no_source_for_its_own_people(tmp_path: Pa
     assert compile_study(read_study(later)).statement.holds
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_only_a_stack_can_be_started_from(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_simulated_columns_have_the_law_that_the_page_states() -> None:
     assert np.mean(age) != np.mean(np.asarray(tables["<b>south</b>"]["age"], dtype=float))
 
 
+@pytest.mark.slow
 def test_columns_of_the_same_people_share_their_factor_and_labels_follow_it() -> None:
     cards = (
         Card("clinic", 5000, (Column("age", 0.0, 100.0),), ("y",)),
@@ -80,6 +81,7 @@ def test_columns_of_the_same_people_share_their_factor_and_labels_follow_it() ->
     assert "for the whole person.</strong>" in page
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_figure_and_table_is_marked_and_the_promise_is_the_plan_s_own() -> None:
     plan = plan_of()

@@ -203,6 +203,7 @@ def test_rows_are_those_of_the_applied_matrix_and_norms_are_right(kind: str) -> 
     assert np.allclose(sketch.apply_real(np.eye(20)), matrix * sketch.unit, atol=2e-7)
 
 
+@pytest.mark.slow_for("srht")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_whole_row_moves_at_most_the_record_reach(kind: str) -> None:
     """Theorem P.2."""
@@ -233,7 +234,7 @@ def study_tables(rows: int = 12) -> dict[str, Table]:
     return tables
 
 
-@pytest.mark.long_but("gaussian-record")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("unit", list(ROWWISE))
@@ -481,6 +482,7 @@ def test_categories_and_missing_values_get_their_own_coefficients() -> None:
     assert np.corrcoef(model.predict(data), y)[0, 1] > 0.999
 
 
+@pytest.mark.slow
 def test_global_cross_validation_is_marked_not_private() -> None:
     model = PrideRegressor(parties=2, bounds=(-1, 1), alpha="global-cv", sketch_dim=3, random_state=0).fit(X, Y)
     assert not model.statement_.holds

@@ -36,6 +36,7 @@ def test_the_bound_is_the_printed_one() -> None:
             relative_error_bound(shape, **{"sketched": 2000, **wrong})
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_a_sketched_ridge_stays_below_it() -> None:

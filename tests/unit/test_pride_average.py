@@ -250,6 +250,7 @@ def rises(found: np.ndarray) -> bool:
     return bool((steps.mean(axis=0) > np.maximum(0.01, 2 * steps.std(axis=0, ddof=1) / math.sqrt(RUNS))).any())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["near copies", "independent"])
 def test_error_does_not_rise_with_epsilon_and_stays_near_the_own_model(kind: str) -> None:
@@ -260,6 +261,7 @@ def test_error_does_not_rise_with_epsilon_and_stays_near_the_own_model(kind: str
     assert (at.mean(axis=0) < 1.05 * own.mean()).all()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_without_the_average_near_copies_are_predicted_worse_with_more_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: the rule before."""

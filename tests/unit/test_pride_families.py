@@ -218,7 +218,8 @@ def test_sketches_that_lose_nothing_give_the_pooled_fit(family: str) -> None:
         np.testing.assert_allclose(at_one, pooled.predict(X[:20]), rtol=1e-5)
 
 
-@pytest.mark.slow_for("multinomial-local-cv")
+@pytest.mark.long
+@pytest.mark.slow_for("multinomial-local-cv", "poisson-local-cv", "quantile-local-cv", "cox-local-cv")
 @pytest.mark.minutes
 @pytest.mark.parametrize("alpha", ["marginal-likelihood", "local-cv"])
 @pytest.mark.parametrize("family", ALL if FULL else ["poisson", "quantile", "cox", "multinomial"])
@@ -281,6 +282,7 @@ def test_survival() -> None:
     assert everybody.score(X, time) > 0.6
 
 
+@pytest.mark.slow_for("multinomial")
 @pytest.mark.parametrize("family", CLASSES)
 def test_probabilities(family: str) -> None:
     model = fitted(family, parties=2)
@@ -453,7 +455,8 @@ def largest_move(family: str, **declared: Any) -> float:
     return largest
 
 
-@pytest.mark.slow_for("quantile", "multinomial")
+@pytest.mark.long_for("multinomial")
+@pytest.mark.slow_for("quantile", "multinomial", "poisson", "gamma", "negative-binomial")
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_published_coefficients_move_by_at_most_the_closed_form(family: str) -> None:
     """Theorem P.11."""
@@ -620,6 +623,7 @@ def test_labels_of_text_are_no_numbers() -> None:
 # --- what to expect -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("cox", "poisson")
 @pytest.mark.slow
 @pytest.mark.minutes
 @pytest.mark.parametrize("family", ALL if FULL else ["poisson", "cox"])

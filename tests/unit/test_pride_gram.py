@@ -255,13 +255,14 @@ def excess(parties: int, columns: int) -> float:
     return float(max(found))
 
 
-@pytest.mark.slow_but("2-1")
-@pytest.mark.long_for("8-1", "8-3")
+@pytest.mark.slow
+@pytest.mark.long_for("8-1", "8-3", "4-2")
 @pytest.mark.parametrize(("parties", "columns"), [(2, 1), (8, 1), (4, 2), (8, 3)])
 def test_parties_of_few_columns_do_not_explain_the_response_once_for_each_of_them(parties: int, columns: int) -> None:
     assert excess(parties, columns) < 1.1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_believing_nothing_in_common_where_nothing_is_known_is_far_worse_than_the_mean(
     monkeypatch: pytest.MonkeyPatch,
@@ -328,6 +329,7 @@ def test_a_sketch_without_noise_comes_close_to_the_pooled_ridge_and_one_that_los
     assert np.mean([((b - pooled) ** 2).sum() for b in found]) / (pooled**2).sum() < 0.25
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_no_data_end_the_fit() -> None:

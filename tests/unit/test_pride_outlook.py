@@ -30,6 +30,7 @@ def test_a_field_is_worth_a_study_at_large_epsilon_only() -> None:
     assert outlook.to_dict()["nothing_released"] == outlook.nothing_released
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_categories_and_classes_are_made_up_too() -> None:

@@ -278,7 +278,8 @@ def test_a_plan_spends_its_budget_and_says_what_it_assumes() -> None:
 # --- fits ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow_but("0.1-400")
+@pytest.mark.long_for("3.0-400", "1.0-400")
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "count"), [(0.1, 400), (0.5, 400), (1.0, 400), (3.0, 400)])
 def test_a_good_model_helps_and_a_bad_one_is_left(epsilon: float, count: int) -> None:
     alone, good, bad = (error(prior, epsilon, count) for prior in (None, GOOD, BAD))
@@ -289,6 +290,7 @@ def test_a_good_model_helps_and_a_bad_one_is_left(epsilon: float, count: int) ->
         assert good[0] < alone[0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_of_several_models_the_good_one_gets_the_weight() -> None:
     for epsilon, count in ((0.6, 400), (1.0, 4000)):
@@ -344,6 +346,7 @@ def test_a_column_that_never_varies_has_no_line() -> None:
         assert np.isnan(model.credible_interval()[3]).all()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "count"), [(1.0, 1500), (3.0, 1500), (10.0, 1000)])
 def test_rows_of_different_precision_are_drawn_too(epsilon: float, count: int) -> None:
@@ -485,6 +488,7 @@ def test_what_cannot_be_meant_is_refused(changes: dict[str, Any], words: str) ->
         PrivateLinearRegression(**{**OWN, "epsilon": 1.0, **changes}).plan(400, 5, {"a": 200, "b": 200})
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_columns_of_several_parties_are_drawn_from_their_joint_release() -> None:
     far: dict[str, list[float]] = {"none": [], "good": [], "bad": []}
@@ -524,7 +528,8 @@ def classes(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 LOGISTIC = {f"x{j}": float(2 * b) for j, b in enumerate(SLOPES)} | {"(intercept)": -0.5}
 
 
-@pytest.mark.slow_but("3.0-gradient")
+@pytest.mark.long_for("15.0-newton")
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "method"), [(0.3, "gradient"), (3.0, "gradient"), (15.0, "newton")])
 def test_classes_are_drawn_to_earlier_models(epsilon: float, method: str) -> None:
     from sklearn.metrics import log_loss
@@ -569,6 +574,7 @@ def test_counts_and_amounts_are_drawn_too_and_tables_are_credible() -> None:
         PrivateGLM(bounds=(-1, 1), classes=(0, 1), prior=truth, ridge=1.0, fit_intercept=False).plan(400, 3)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_counts_with_an_exposure_an_offset_or_weights_are_drawn_too() -> None:
     truth, b = {"x0": 0.8, "x1": -0.5, "x2": 0.2, "(intercept)": -1.5}, np.array([0.8, -0.5, 0.2])
@@ -603,6 +609,7 @@ def of_times(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return X, np.minimum(until, 365), until <= 365
 
 
+@pytest.mark.long_for("6.0-newton")
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (6.0, "newton")])
 def test_times_are_drawn_to_log_hazard_ratios(epsilon: float, method: str) -> None:
@@ -661,6 +668,7 @@ def test_of_slopes_that_a_step_on_times_does_not_tell_rounds_still_tell() -> Non
     assert np.mean(off["bad"]) < 2 * np.mean(off["none"]) + 0.02
 
 
+@pytest.mark.long_for("8.0-newton")
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "method"), [(0.5, "gradient"), (8.0, "newton")])
 def test_several_classes_are_drawn_to_coefficients_of_each(epsilon: float, method: str) -> None:
@@ -744,6 +752,7 @@ def test_public_rows_of_classes_and_a_fitted_logistic_regression() -> None:
 # --- spectra -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_spectra_are_drawn_to_public_ones_with_responses() -> None:
     """The public rows that make the basis have responses, too: they are the first earlier model of a small study."""

@@ -56,6 +56,7 @@ def message_of(blob: bytes) -> tuple[str, str, int, Everything]:
     return envelope.plan, envelope.step, envelope.index, open_body(envelope, Everything)
 
 
+@pytest.mark.slow
 @examples(15)
 @given(messages, st.integers(1, 255), st.integers(0, 255))
 def test_a_byte_changed_cut_off_or_put_in_anywhere_gives_a_message_or_a_refusal(

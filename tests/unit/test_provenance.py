@@ -307,7 +307,8 @@ def check_pair(name: str, taken: str, made: str, state: str) -> None:
         assert len(budget.entries) == 3
 
 
-@pytest.mark.slow_but("PrivateLasso", "PrivateLassoClassifier", "PrivateLogisticRegression")
+@pytest.mark.long_for("PrivateLinearRegression", "PrideClassifier", "PrideGLM", "PrivateGLM")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_no_consumer_of_a_producer_that_promises_nothing_holds(name: str) -> None:
     """Every producer with every parameter: when it is sound, and in one of the states in which it promises nothing, in turn."""
@@ -337,6 +338,7 @@ def test_declared_inputs_are_named_under_assumed(name: str) -> None:
     assert plan.study.inputs.keys() <= INPUT_WORDS.keys()
 
 
+@pytest.mark.slow
 def test_a_door_that_forgets_origins_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken on purpose: the door of all estimators, and that of single parameters."""
     from unpooled.estimation import base

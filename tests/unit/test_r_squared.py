@@ -32,6 +32,7 @@ def fitted(truth: float, seed: int, epsilon: float, method: str) -> PrivateLinea
         return PrivateLinearRegression(epsilon=epsilon, method=method, random_state=seed, **bounds).fit(*rows(truth, seed))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("truth", [0.0, 0.168])
 def test_a_small_share_that_is_explained_is_found(truth: float) -> None:
@@ -55,6 +56,7 @@ def drawn(moments: Moments, deviation: float, rng: np.random.Generator) -> Momen
     return replace(moments, gram=moments.gram + noise, variance=variance)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("about", ["nothing", "the coefficients"])
 @pytest.mark.parametrize("truth", [0.0, 0.3])

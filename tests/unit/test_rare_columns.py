@@ -59,6 +59,7 @@ def distances(family: str, seeds: int) -> np.ndarray:
     )
 
 
+@pytest.mark.long_for("survival", "logistic", "poisson")
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gaussian", "logistic", "poisson", "survival"])
 def test_rare_and_skewed_columns_keep_their_coefficients(family: str) -> None:
@@ -68,6 +69,7 @@ def test_rare_and_skewed_columns_keep_their_coefficients(family: str) -> None:
     assert np.mean(np.abs(found) < 1.96) > 0.95 - 3.5 * np.sqrt(0.95 * 0.05 / found.size)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_columns_clipped_at_four_deviations_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: one in fifty is seven deviations from its mean, and cut to four it had nearly twice its coefficient."""

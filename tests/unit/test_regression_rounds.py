@@ -133,7 +133,16 @@ def shares_of_reach(kind: str, intercept: bool, seeds: int) -> dict[tuple[str, s
     return found
 
 
-@pytest.mark.long_for("categories-False", "indicator-True", "indicator-False")
+@pytest.mark.long_for(
+    "categories-False",
+    "indicator-True",
+    "indicator-False",
+    "numbers-True",
+    "numbers-False",
+    "one-True",
+    "one-False",
+    "categories-True",
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("kind", COLUMNS)
@@ -571,6 +580,7 @@ def test_scales_below_their_noise_are_taken_for_the_noise() -> None:
     assert CONSTANT < 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_outlook_says_what_to_expect_before_data() -> None:
     with warnings.catch_warnings():
@@ -599,6 +609,7 @@ def test_outlook_says_what_to_expect_before_data() -> None:
             asked.outlook(100, 2, **wrong)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_outlook_is_near_what_is_measured() -> None:
     rng = np.random.default_rng(4)

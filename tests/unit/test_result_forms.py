@@ -160,8 +160,18 @@ def test_every_class_of_results_has_an_example_and_is_read_again_by_load() -> No
     assert names <= set(homes())
 
 
+@pytest.mark.long_for("ModelResult", "Outlook", "Diagnosis", "EffectOutlook")
 @pytest.mark.slow_for(
-    "Diagnosis", "EffectOutlook", "LinearSummary", "MetaAnalysis", "ModelResult", "Outlook", "PooledTerm", "Tabulation"
+    "Diagnosis",
+    "EffectOutlook",
+    "LinearSummary",
+    "MetaAnalysis",
+    "ModelResult",
+    "Outlook",
+    "PooledTerm",
+    "Tabulation",
+    "JointDescription",
+    "SurvivalComparison",
 )
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_result_is_read_in_every_form(name: str, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ def test_every_home_is_one(tmp_path: Path) -> None:
     assert estimators < set(homes())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_file_imports_the_model_of_its_study_alone(tmp_path: Path) -> None:
     fitted("lasso").save(tmp_path / "m")

@@ -47,7 +47,7 @@ def counted(study: Study, tables: dict[str, Table]) -> tuple[Counter, Counter]:
     return asked, answered
 
 
-@pytest.mark.slow_for("5-2-20", "20-3-1")
+@pytest.mark.slow_for("5-2-20", "20-3-1", "17-15-3")
 @pytest.mark.parametrize(("parties", "tolerate", "features"), [(3, 0, 2), (5, 2, 20), (17, 15, 3), (20, 3, 1)])
 def test_the_bytes_of_a_secure_sum_are_those_of_the_formula(parties: int, tolerate: int, features: int) -> None:
     from experiments.secure_sum_bytes import SecureSum

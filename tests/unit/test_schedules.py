@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import datetime as dt
+import functools
 import importlib.util
 import pickle
 import re
@@ -23,6 +24,7 @@ READERS = {"whole", "several", "pair", "steps", "shares"}
 WHOLE = 'about = "A schedule."\n\n[width]\nvalue = 0.5\ntrades = "Noise against what is cut."\njudged = true\ndate = 2026-11-28\n'
 
 
+@functools.cache
 def uses() -> dict[tuple[str, str], set[str]]:
     """The readers of each number that code reads, by (schedule, name); "" where it is read as an attribute."""
     found: dict[tuple[str, str], set[str]] = {}
@@ -68,9 +70,6 @@ def both_tuples(target: ast.AST, value: ast.AST) -> bool:
     return isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
 
 
-USES = uses()
-
-
 @pytest.mark.parametrize("schedule", schedules())
 def test_an_entry_names_a_script_that_exists_or_says_that_there_is_none(schedule: str) -> None:
     for number in table(schedule).entries.values():
@@ -83,15 +82,15 @@ def test_an_entry_names_a_script_that_exists_or_says_that_there_is_none(schedule
 def test_code_reads_every_number_as_one_of_its_kind(schedule: str) -> None:
     kinds = {float: {""}, int: {"whole"}, tuple: {"several", "pair"}, Steps: {"steps"}, dict: {"shares"}}
     for name, number in table(schedule).entries.items():
-        readers = USES.get((schedule, name), set())
+        readers = uses().get((schedule, name), set())
         assert readers, f"no code reads {name} of schedules/{schedule}.toml: remove it"
         assert readers <= kinds[type(number.value)], number
 
 
 def test_every_number_that_code_reads_is_there() -> None:
     there = {(name, number) for name in schedules() for number in table(name).entries}
-    assert set(USES) - there == set()
-    assert len(USES) > 350
+    assert set(uses()) - there == set()
+    assert len(uses()) > 350
 
 
 def test_shares_of_a_whole_budget_add_up_to_it() -> None:

@@ -88,7 +88,8 @@ def views(shares: list[bytes], size: int):
         yield secure_sum.opened(rest).astype(np.uint64)
 
 
-@pytest.mark.slow_for("5")
+@pytest.mark.long_for("5")
+@pytest.mark.slow_for("5", "3")
 @pytest.mark.minutes
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 def test_fewer_than_all_nodes_see_uniform_words_that_do_not_depend_on_the_data(nodes: int) -> None:

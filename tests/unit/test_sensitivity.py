@@ -100,6 +100,7 @@ def test_column_moments_bounds_every_pair_and_is_attained(weights: tuple, adjace
     assert declared == pytest.approx(found, rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_column_moments_bounds_random_weights() -> None:

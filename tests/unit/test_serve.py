@@ -311,6 +311,7 @@ def test_commands_that_are_misspelt_or_endless_are_usage_errors(world: Path) -> 
         assert said in found["message"], words
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_model_of_a_run_answers_like_a_fit(world: Path) -> None:
     text = (world / "study.toml").read_text().replace('model = "describe"', 'model = "bayes"')
@@ -345,6 +346,7 @@ def talk(process: Any, raw: bytes) -> dict[str, Any]:
     return json.loads(process.stdout.readline())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_a_process_answers_until_its_input_ends(process: Any, data: dict[str, Any]) -> None:

@@ -76,6 +76,7 @@ def as_nobody(place: Path, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 @needs_root
@@ -86,6 +87,7 @@ def test_every_kernel_is_imported_without_a_place_for_a_cache_and_none_is_made_u
     assert not list(place.rglob("*.nbc"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 @needs_root

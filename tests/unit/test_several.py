@@ -197,6 +197,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow_for("an unknown column")
 @pytest.mark.parametrize("what", REFUSED)
 def test_a_wrong_study_is_refused_before_anything_is_charged(world: Path, what: str) -> None:
     old, new, words = REFUSED[what]
@@ -211,6 +212,7 @@ def test_a_wrong_study_is_refused_before_anything_is_charged(world: Path, what: 
     assert not (world / "study.run").exists()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_each_analysis_must_be_worth_its_share(world: Path) -> None:
     text = (world / "study.toml").read_text().replace("epsilon = 1.0", "epsilon = 0.01")
@@ -362,6 +364,7 @@ def test_random_shares_of_random_models_cost_what_was_asked_and_ledgers_say_what
     assert spent == pytest.approx(plan.statement.epsilon_per_unit["record"], rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_analysis_without_a_result_leaves_the_others(monkeypatch: pytest.MonkeyPatch, world: Path) -> None:
     """Its budget is spent, its table says why, and everything else goes on."""
@@ -437,6 +440,7 @@ def died(**changes):
     return unpooled.PrivateGLM("logistic", bounds=KNOWN, formula="died ~ arm + age", classes=(0, 1), **changes)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_fits_of_a_study_are_right_and_share_one_statement() -> None:
     data = frame()

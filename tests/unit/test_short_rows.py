@@ -614,6 +614,7 @@ def parts(view: tuple[np.ndarray, ToJudge, Evaluation]) -> dict[str, np.ndarray]
     return {"masked": at_judge[:, 0], **inside, **opened}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_judges_view_is_that_of_its_simulator() -> None:
     """Theorem J.8: every number is uniform in both, and the simulated view is accepted."""
@@ -656,6 +657,7 @@ def beyond_the_known(case: Case, proof: Proof, opened: Opened) -> twin.Pair:
     return twin.sub(opened.value, twin.dot(v, twin.basis(3, twin.last_point(opened.coin))[1:]))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("third", "uniform"), [(True, True), (False, False)])
 def test_what_is_opened_is_uniform_also_for_one_who_guesses_the_rows(third: bool, uniform: bool) -> None:

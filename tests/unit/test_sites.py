@@ -369,6 +369,7 @@ def test_a_saved_fit_predicts_and_prints_the_same(effects: str, tmp_path: Any) -
         model.to_sklearn()
 
 
+@pytest.mark.slow
 def test_noise_leaves_the_constants_where_they_are() -> None:
     frame, sites, _ = drawn(n=40_000, seed=5)
     model = fitted(frame, sites, "fixed", epsilon=5.0)

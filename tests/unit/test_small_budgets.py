@@ -254,6 +254,7 @@ def test_columns_that_say_nothing_cost_next_to_nothing(monkeypatch) -> None:
     assert more.mean() > 3 * more.std() / math.sqrt(more.size)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def test_dual_ascent_agrees_with_the_optimum(shape, alpha, loss):
     )
 
 
+@pytest.mark.long_for("0.001-squared")
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 @pytest.mark.parametrize("alpha", [1e-3, 1.0, 100.0])

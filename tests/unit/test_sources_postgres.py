@@ -63,6 +63,7 @@ def cases():
 # --- the same bits -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("bayes-False", "describe-False", "describe-True")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "permuted"),

@@ -394,6 +394,7 @@ def test_evidence_is_what_a_model_adds_to_the_base_rate() -> None:
 # --- what it is for ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long_for("4-0.3")
 @pytest.mark.slow
 @pytest.mark.parametrize(("parties", "correlation"), [(2, 0.0), (2, 0.3), (4, 0.3)])
 def test_probabilities_are_nearer_to_calibrated_and_predict_no_worse(parties: int, correlation: float) -> None:
@@ -412,6 +413,7 @@ def test_probabilities_are_nearer_to_calibrated_and_predict_no_worse(parties: in
     assert np.mean(gains) > 0.0
 
 
+@pytest.mark.long_for("8")
 @pytest.mark.slow
 @pytest.mark.parametrize("parties", [2, 8])
 def test_columns_that_tell_nothing_cost_little_over_the_base_rate(parties: int) -> None:

@@ -33,6 +33,7 @@ def world(tmp_path: Path) -> Path:
     return two_parties(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_study_from_plan_to_ledger(world: Path) -> None:
     planned = command(world, "plan", "study.toml")
     assert "Differentially private with epsilon = 1" in planned
@@ -91,6 +92,7 @@ def test_approval_by_listed_hash_and_by_answer(world: Path, monkeypatch) -> None
     command(world, "run", "study.toml", *PARTIES)
 
 
+@pytest.mark.slow
 def test_init_writes_files_that_work(world: Path) -> None:
     made = command(
         world,
@@ -146,6 +148,7 @@ STUDY_ERRORS = [
 ]
 
 
+@pytest.mark.slow_for("delta = 1e-6-delta = 2-delta")
 @pytest.mark.parametrize(("old", "new", "words"), STUDY_ERRORS)
 def test_errors_in_a_study_name_file_and_key(world: Path, old: str, new: str, words: str) -> None:
     (world / "study.toml").write_text(STUDY.replace(old, new))
@@ -275,6 +278,7 @@ def test_times_that_no_calendar_has_are_no_error() -> None:
     assert moment(1.7e9) == "2023-11-14 22:13"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_the_demo_is_a_tour_that_ends_with_a_report(world: Path) -> None:
@@ -477,6 +481,7 @@ def test_a_party_of_sparse_columns_takes_part(world: Path) -> None:
     assert "new.card.toml" in command(world, *made, "--column", "the=-5:5", "--id", "id", "--new-budget")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
     words = command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1")
@@ -490,6 +495,7 @@ def test_a_study_is_audited_without_data(world: Path, monkeypatch) -> None:
     assert "VIOLATIONS" in command(world, "audit", "study.toml", "--rows", "12", "--rounds", "1", code=1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_a_run_becomes_a_page(world: Path) -> None:
@@ -513,6 +519,7 @@ def test_a_purpose_is_a_printable_line(world: Path, purpose: str) -> None:
     assert "\x1b" not in said
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_a_page_says_why_by_whom_when_and_what_is_left(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,6 +587,7 @@ def test_a_card_whose_path_no_file_system_takes_is_refused(tmp_path: Path) -> No
         read_study(tmp_path / "study.toml")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_file_systems_refusals_are_words(world: Path) -> None:
     approve(world)

@@ -325,6 +325,7 @@ def test_many_tables_at_once_are_each_by_itself() -> None:
             assert np.allclose(survival_tests.log_rank(cells[k], 1.5, early=early).statistic, together.statistic[k])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_null_law_has_the_size_that_it_says() -> None:
     """600 studies under the null law with noise; five errors of a share."""

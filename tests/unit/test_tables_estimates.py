@@ -72,6 +72,7 @@ def test_counts_with_public_sums_have_the_noise_that_is_claimed(margin: bool) ->
     np.testing.assert_allclose(shown, values, atol=1e-6)  # none is negative
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nearest_counts_are_possible_and_nearest() -> None:
     """By hand, and against alternating projections with Dykstra's correction."""
@@ -213,6 +214,7 @@ def test_a_table_with_noise_alone_is_refused_and_an_effect_is_found() -> None:
     assert (p[0].tolist(), q[0].tolist()) == ([0.5, 0.5], [0.85, 0.15])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("lines", "levels", "rows", "epsilon"),

@@ -382,6 +382,7 @@ def test_no_coalition_within_t_lowers_the_noise_below_the_plan(n: int, tolerate:
     assert left == planned
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_a_coalition_that_takes_its_noise_out_is_left_with_the_planned_variance(monkeypatch) -> None:
@@ -1077,7 +1078,7 @@ def sums_in_reach(cheat: Cheat, name: str, vectors: list[np.ndarray]) -> set[tup
     return found
 
 
-@pytest.mark.long_but("distributed", "local, rounds")
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STUDIES)
 def test_nothing_but_planned_things_ever_comes_back(monkeypatch, kind: str) -> None:

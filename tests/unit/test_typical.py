@@ -189,7 +189,7 @@ def small(model: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table
 
 
 @pytest.mark.slow
-@pytest.mark.long_for("bayes-zero-out", "glm-replace")
+@pytest.mark.long_for("bayes-zero-out", "glm-replace", "bayes-replace", "glm-zero-out")
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_studies_are_audited_in_every_unit(model: str, adjacency: str) -> None:
@@ -199,6 +199,7 @@ def test_studies_are_audited_in_every_unit(model: str, adjacency: str) -> None:
         assert report.passed, str(report)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_values_that_are_not_cut_to_their_usual_part_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, tables = small("bayes", "record", "replace")
@@ -302,6 +303,7 @@ def test_logistic_rows_and_saved_studies_carry_them(tmp_path: Path) -> None:
     assert again.bounds.typical == {"crp": (12.0, 8.0)}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_party_declares_what_is_typical_in_its_card(tmp_path: Path) -> None:
     FRAME.assign(y=RESPONSE).to_csv(tmp_path / "data.csv", index=False)

@@ -76,6 +76,7 @@ def _study(*columns: Column, **parameters: Any) -> Study:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_lines_of_a_rare_level_are_foretold_wide() -> None:
     """With equal shares a level of 3 % was foretold an error a third of what it has."""

@@ -92,6 +92,7 @@ def test_run_refuses_before_any_party_is_asked_and_force_runs(world: Path, capsy
     assert "has run before" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.minutes
 def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
@@ -99,6 +100,7 @@ def test_run_asks_nothing_where_something_is_to_be_had(world: Path) -> None:
     assert (world / "rich.run" / "result.txt").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_plan_warns(world: Path, capsys) -> None:
     for name, utility_too in (("poor", False), ("poor", True), ("rich", False)):
@@ -259,7 +261,7 @@ OUTLOOKS = {
 
 
 @pytest.mark.long_for("moments")
-@pytest.mark.slow_but("perturbation", "lasso")
+@pytest.mark.slow
 @pytest.mark.long_for("pride")
 @pytest.mark.parametrize("name", OUTLOOKS)
 def test_noise_never_seems_to_help(name: str) -> None:
@@ -274,6 +276,7 @@ def test_noise_never_seems_to_help(name: str) -> None:
     assert found.error == found.at.error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["linear", "poisson"])
 def test_an_epsilon_at_which_standard_errors_cannot_be_had_is_left_out(family: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,7 +290,7 @@ def test_several_classes_with_equal_weights_are_those_without_and_doubled_rows_c
     assert ours == pytest.approx(theirs, rel=1e-4)
 
 
-@pytest.mark.long_for("linear-refinement", "logistic-newton")
+@pytest.mark.long_for("linear-refinement", "logistic-newton", "linear-moments", "poisson-newton")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "method"), [("linear", "refinement"), ("linear", "moments"), ("logistic", "newton"), ("poisson", "newton")]
@@ -342,7 +342,7 @@ def study(model: str, columns: tuple[Column, ...], **changes: Any) -> Study:
     return Study(model, cards, changes.pop("epsilon", 2.0), 1e-5, parameters=parameters, derived=(), **changes)
 
 
-@pytest.mark.long_for("glm-replace-attribute")
+@pytest.mark.long_for("glm-replace-attribute", "bayes-replace-record")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "adjacency", "unit"),
@@ -368,6 +368,7 @@ def test_neighbours_of_a_weighted_study_move_no_release_farther_than_planned(
         assert not replay(load(model), asked, tables, registry=load, rounds=2).passed
 
 
+@pytest.mark.long_for("direction-record", "direction-attribute")
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [Unit.RECORD, Unit.ATTRIBUTE])
 @pytest.mark.parametrize("method", ["weights", "gradient", "direction", "refinement", "moments"])
@@ -393,6 +394,7 @@ def test_neighbours_move_no_release_of_a_weighted_study_with_earlier_models_fart
         assert not replay(load("bayes"), asked, tables, registry=load, rounds=1).passed
 
 
+@pytest.mark.slow
 def test_a_study_of_weights_is_fitted_saved_and_read_again(tmp_path) -> None:
     frame = simulated("linear")
     model = model_of("linear", epsilon=8.0, random_state=1).fit(frame, formula=FORMULA, weights="w")
@@ -420,7 +422,7 @@ def test_rounds_step_by_the_sum_of_weights_and_not_by_the_number_of_rows(weight:
     assert model.fit(X, y, weights=np.full(4000, weight)).coef_ == pytest.approx([0.5, -0.4, 0.3], abs=0.03)
 
 
-@pytest.mark.slow_for("glm")
+@pytest.mark.slow_for("glm", "bayes")
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_an_outlook_plays_weights(model: str) -> None:
     response = Column("y", -4, 6) if model == "bayes" else RESPONSES["logistic"]

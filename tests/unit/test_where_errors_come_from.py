@@ -62,6 +62,7 @@ def _made(statement: ast.Raise) -> ast.Call | None:
     return call if isinstance(call, ast.Call) else None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_error_about_a_column_says_which_to_a_program_too() -> None:
     about = [(where, statement) for where, statement, text in raised() if ABOUT_A_COLUMN.search(text)]

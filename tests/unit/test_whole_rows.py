@@ -212,6 +212,7 @@ def small(model: str, unit: str, adjacency: str) -> tuple[Study, dict[str, Table
     ), tables
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
 @pytest.mark.parametrize("model", ["bayes", "glm"])
@@ -223,6 +224,7 @@ def test_studies_are_audited_in_every_unit(model: str, adjacency: str) -> None:
         assert report.passed, str(report)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_value_that_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, tables = small("bayes", "attribute", "replace")
@@ -277,6 +279,7 @@ def test_a_study_of_files_leaves_rows_out(tmp_path: Path) -> None:
     assert abs(line["estimate"] - 1) < 5 * line["std_error"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["logistic", "multinomial", "poisson", "gamma", "survival"])
 def test_responses_may_be_missing_in_every_family(family: str) -> None:
@@ -467,6 +470,7 @@ def test_a_household_that_changes_changes_at_most_its_own_rows() -> None:
             assert not np.isnan(table["a"]).any()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_households_with_gaps_are_audited(model: str) -> None:
@@ -501,6 +505,7 @@ def asked_for(expected: float, model: str = "bayes", **parameters: Any) -> Study
     return Study(model, (Card("p", 5000, columns),), 1.0, 1e-5, derived=(), parameters=own | parameters)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["bayes", "glm"])
 def test_plan_and_outlook_say_what_gaps_cost(model: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ def text_of(node: ast.AST) -> str:
     return "{}"
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def each_text() -> Iterator[tuple[str, str]]:
     """Every message of the package: what is raised, what becomes of `msg` and `message`, and what is warned of."""
     for file in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -46,26 +47,30 @@ def texts() -> Iterator[tuple[str, str]]:
                     yield file.name, f"x must be a number or {text_of(first)}, not dict"
 
 
-TEXTS = sorted(set(texts()))
+@functools.cache
+def texts() -> list[tuple[str, str]]:
+    """The same, each once: read when a test first asks, not when tests are collected."""
+    return sorted(set(each_text()))
 
 
 def test_no_message_of_the_package_keeps_a_form_of_python() -> None:
     """If this fails, add the form to the table in unpooled/cli/words_of_r.py, or word the message without Python."""
     left = {}
-    for file, text in TEXTS:
+    for file, text in texts():
         said = in_r(text)
         if found := LEFT.search(_QUOTED.sub("''", said)):
             left[file, found[0]] = said
     assert not left
-    assert len(TEXTS) > 1500  # the texts were found
+    assert len(texts()) > 1500  # the texts were found
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_there_is_something_to_translate_and_every_form_does_it() -> None:
     """A form that no message has any more is taken out of the table."""
-    assert sum(in_r(text) != text for _, text in TEXTS) > 80
+    assert sum(in_r(text) != text for _, text in texts()) > 80
     described = [inspect.getdoc(getattr(unpooled, name)) or "" for name in FUNCTIONS]  # which become help pages
-    needed = [*(text for _, text in TEXTS), *MADE_OF_VALUES, *described]
+    needed = [*(text for _, text in texts()), *MADE_OF_VALUES, *described]
     for k, form in enumerate(FORMS):
         without = [one for j, one in enumerate(FORMS) if j != k]
         assert any(in_r(text) != in_r(text, without) for text in needed), form
