@@ -189,7 +189,7 @@ class Plan(Releases, Generic[Design]):
             failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
             said={name: getattr(self, name) for name in _SENTENCES}
             | {
-                "public": (*self.public, *([_LINKED] if study.linked else [])),
+                "public": (*self.public, *([_LINKED] if study.linked and not study.hidden else [])),
                 "assumptions": (
                     *self.assumptions,
                     *([_REMADE] if self.formerly else []),
@@ -286,7 +286,7 @@ class Plan(Releases, Generic[Design]):
             lines.insert(2, f"  why this epsilon: {study.justification}")
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  public: {sentence}" for sentence in self.public]
-        if study.linked:
+        if study.linked and not study.hidden:
             lines.append("  public: how many people all parties have, by the row map that an earlier study made")
         if study.ids == ALIGNED:
             lines.append(

@@ -64,6 +64,12 @@ _PERSON_WORDS = {
     Split.HORIZONTAL: "Each person is in one row of one party.",
     Split.VERTICAL: "Each person is in one row, the same at every party.",
 }
+#: The same where nobody knows which people the parties have in common, and what is not protected there.
+_HIDDEN_PERSON = "One id is one person everywhere, and stands once in a list."
+_HIDDEN_HELD = (
+    "The number of places that lists have, who is eligible, the declared columns and bounds, and the fact that the study took place. Everybody on a list is "
+    "charged, in the study or not."
+)
 _AGAINST_WORDS = {
     Split.VERTICAL: "all other parties, {} and readers of the results, alone or together",
     Split.HORIZONTAL: "everyone outside the party that holds the row: other parties, {} and readers of the results",
@@ -78,6 +84,8 @@ def belief(epsilon: float) -> str:
 
 def _who(study: Study, split: Split) -> str:
     """Return the sentence that says which rows belong to one unit of the study."""
+    if study.hidden:
+        return _HIDDEN_PERSON
     if study.unit != Unit.HOUSEHOLD:
         return _PERSON_WORDS[split]
     most, anywhere = study.household_rows, any(card.household and card.household.elsewhere for card in study.parties)
@@ -176,7 +184,7 @@ class Statement:
     coarse: bool = field(default=False, kw_only=True)
     #: Whether the study links rows: then it tells membership exactly, and has no epsilon.
     links: bool = False
-    #: What stays hidden although the study tells something exactly.
+    #: What stays hidden although the study tells something exactly, or is about people of whom nobody knows who has them.
     hidden: tuple[str, ...] = ()
     #: The only ones against whom it protects, in words, where others could learn rows by departing from the protocol; mostly empty.
     only_against: str = ""
@@ -237,7 +245,9 @@ class Statement:
             failure=failure,
             protects_against=elsewhere,
             not_protected=(
-                f"How many {held} each party holds, the declared columns and bounds, and the fact that the study took place.",
+                _HIDDEN_HELD
+                if study.hidden
+                else f"How many {held} each party holds, the declared columns and bounds, and the fact that the study took place.",
                 *map(str, said["public"]),
                 *map(str, said["not_protected"]),
             ),
@@ -357,6 +367,7 @@ class Statement:
                 lines.append(f"For {UNIT_WORDS[Unit(unit)]}, the arithmetic alone gives: {words}.")
         if self.holds:  # nobody is protected against anybody by a promise that does not hold
             lines.append(f"Protected against: {self.protects_against}.")
+        lines += [f"Protected: {sentence}" for sentence in self.hidden if self.holds]
         lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
         lines += [f"Assumed: {sentence}" for sentence in self.assumptions]
         lines += [f"Warning: {sentence}" for sentence in self.warnings if self.holds]

@@ -36,8 +36,8 @@ AGGREGATION, TRUSTED = "aggregation", "trusted"
 #: What a study may have read off the data instead of having it declared (:attr:`Study.derived`).
 BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
-#: The two ways of :attr:`Study.ids`: the same people in the same order already, or by the row map of an earlier study that linked them.
-ALIGNED, LINKED = "aligned", "psi:"
+#: The ways of :attr:`Study.ids`: the same people in the same order already, by the row map of an earlier study that linked them, or by its places.
+ALIGNED, LINKED, HIDDEN = "aligned", "psi:", "hidden:"
 #: The model of a study that contains several analyses, and the parameter that lists them (:mod:`unpooled.privacy.study`).
 ANALYSES = "analyses"
 #: The role of a card whose organisation has no data.
@@ -223,7 +223,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: Where public inputs come from that an earlier plan released. What people declared has no origin.
     origins: tuple[ReleasedInput, ...] = ()
     #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. "psi:" and the name of a row
-    #: map: each takes its rows by its own map of this name. Empty: not checked.
+    #: map: each takes its rows by its own map of this name. "hidden:" and the name of a link: each has rows at places of its own, and nobody knows
+    #: whose they are elsewhere. Empty: not checked.
     ids: str = ""
     #: Why this epsilon is asked for, in words for those who approve it.
     justification: str = ""
@@ -257,10 +258,10 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
             raise UsageError(msg)
-        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"{LINKED}[0-9a-f]{{64}}", self.ids):
+        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"({LINKED}|{HIDDEN})[0-9a-f]{{64}}", self.ids):
             msg = (
                 f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned", or to what a study that linked the rows said '
-                '("psi:" and 64 digits); in a study file also "unchecked"'
+                '("psi:" or "hidden:" and 64 digits); in a study file also "unchecked"'
             )
             raise UsageError(msg)
         names = [card.name for card in self.members]
@@ -356,8 +357,13 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def linked(self) -> str:
-        """Return the name of the row map by which the parties take their rows; empty without one."""
-        return self.ids.removeprefix(LINKED) if self.ids.startswith(LINKED) else ""
+        """Return the name of the row map, or of the hidden link, by which the parties take their rows; empty without one."""
+        return self.ids.partition(":")[2]
+
+    @property
+    def hidden(self) -> bool:
+        """Return True if nobody knows which people two parties have in common: rows lie at places."""
+        return self.ids.startswith(HIDDEN)
 
     @property
     def members(self) -> tuple[Card | HelperCard, ...]:

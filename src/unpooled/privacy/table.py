@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csc_array
 
+    from unpooled.privacy.places import Places
+
 
 # --- Table -----------------------------------------------------------------------------------------------------------------
 # Raw data at a party: named columns, checked once, fingerprinted, never printed.
@@ -273,6 +275,54 @@ class NoRows(Table):
     def __init__(self) -> None:
         self._columns, self._matrix, self._places = {}, None, {}
         self.names, self.n_rows, self._held = (), 0, 0
+
+
+class PlacedTable(Table):
+    """Rows of another table at their places in a hidden link: its public number of rows is that of all places, and a place without a row is nobody's."""
+
+    def __init__(self, table: Table, places: Places) -> None:
+        if places.rows.shape != (table.n_rows,):
+            msg = f"{places.rows.size} rows have places, and the data have {table.n_rows}: link them anew"
+            raise DataError(msg)
+        vars(self).update(vars(table.take(np.flatnonzero(places.rows >= 0))))
+        self._source, self.places, self.at = table, places, places.rows[places.rows >= 0]
+        self.n_rows, self.linked = places.total, places.name.partition(":")[2]
+
+    def between(self, first: int, last: int) -> tuple[Table, NDArray[np.int64]]:
+        """Return the rows whose places lie from first to last, and how far behind the first each of them lies."""
+        here = np.flatnonzero((self.at >= first) & (self.at < last))
+        return self.take(here), self.at[here] - first
+
+    @property
+    def complete(self) -> bool:
+        """Return False: the rows of :meth:`blocks` do not stand where they stand in the study."""
+        return False
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return a number for every row that there is: each is another person's."""
+        return np.arange(self._held)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return SHA-256 of the data and of their places."""
+        return hashlib.sha256(super().digest + self.at.tobytes() + self.places.given.tobytes()).digest()
+
+    def verify(self) -> None:
+        """Refuse if the data are no longer those of :attr:`digest`."""
+        self._source.verify()
+
+    def close(self) -> None:
+        """Give back what was opened for reading."""
+        self._source.close()
+
+
+class HeldPlaces(NoRows):
+    """The table of a helper that linked hidden people: the places that it gave to each party, and no rows."""
+
+    def __init__(self, name: str, given: Mapping[str, NDArray[np.int64]]) -> None:
+        super().__init__()
+        self.given, self.linked = dict(given), name.partition(":")[2]
 
 
 def check_rows(rows: int, least: int = 1) -> None:

@@ -16,7 +16,7 @@ from unpooled.families.logistic import Logistic
 from unpooled.inference.printed_terms import check_coding
 from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.residuals import Covariance
-from unpooled.linear.standard import Standard, StandardRows
+from unpooled.linear.standard import Standard
 from unpooled.models.glm.counts import CountForm
 from unpooled.models.glm.declared import SplitParameters, check_split, named_columns
 from unpooled.models.glm.families import LOGISTIC, POISSON
@@ -26,11 +26,11 @@ from unpooled.models.glm.split_forms import SplitForm
 from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows
 from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
-from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector
+from unpooled.privacy.mechanisms import GaussianRelease, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Unit
 from unpooled.products.conversation import steps_of_release
-from unpooled.products.design import ColumnsDesign, Joined, JointBudget, Limits, PartScales, holder_of
+from unpooled.products.design import Joined, JointBudget, Limits, PartScales, SeveralSums, holder_of
 from unpooled.products.masking import AT, legs_of
 from unpooled.products.plan import STEPS as JOINT_STEPS
 from unpooled.products.plan import plan_of
@@ -38,14 +38,14 @@ from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.registry import Step
 from unpooled.schedules import table
-from unpooled.totals.total import Summed, Total
+from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.products.sums import JointSum, ProductShape, Spot
+    from unpooled.products.sums import ProductShape, Spot
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ _CLASSES = Responses(Column("(classes)", categories=("no", "yes")), Logistic())
 
 
 @dataclass(frozen=True)
-class PullDesign(ColumnsDesign):
+class PullDesign(SeveralSums):
     """A study of columns at two parties of which one holds the response: two classes, or counts."""
 
     parameters: SplitParameters
@@ -125,11 +125,6 @@ class PullDesign(ColumnsDesign):
         family = self.responses.family
         assert isinstance(family, RowFamily)
         return family
-
-    @property
-    def exact(self) -> bool:
-        """Return True if there is no noise."""
-        return self.budget.mu == math.inf
 
     @property
     def columns(self) -> int:
@@ -217,25 +212,6 @@ class PullDesign(ColumnsDesign):
         return SHARES["score"] * (1.0 if self.exact else PARTS[PULLS.index(name)])
 
     @cached_property
-    def totals(self) -> dict[str, Summed]:
-        """Return the joint sums as something that is added up. One value moves its whole row to another row, and not to none."""
-        return {one.name: self._summed(one.name, one.shape) for one in self.rounds}
-
-    def _summed(self, name: str, shape: ProductShape) -> Summed:
-        moves = StandardRows.moves(self.adjacency)
-        reach = {unit: Reach(shape.distance(how), shape.size) for unit, how in moves.items()}
-        return Summed(name, shape.blocks, reach, shape.most, self.share(name), count=shape.rounds)
-
-    def noise(self, name: str) -> Floats:
-        """Return the planned standard deviation of the noise in every integer of a release, all fragments together."""
-        vector = self.totals[name]
-        width = np.concatenate([np.full(block.size, block.width) for block in vector.blocks])
-        if self.exact:
-            return np.zeros_like(width)
-        distance = vector.reach[Unit.RECORD].distance
-        return np.asarray(width * distance / self.budget.mu / math.sqrt(vector.share / vector.count / self.budget.factor))
-
-    @cached_property
     def deviations(self) -> Floats:
         """Return the planned standard deviation of the noise in every integer of the second moments."""
         return self.noise(JOINT)
@@ -243,27 +219,12 @@ class PullDesign(ColumnsDesign):
     def check_size(self) -> None:
         """Refuse a study whose totals may leave the range of the sum, or whose masked rows are too many bytes to send."""
         super().check_size()
-        for name, vector in self.totals.items():
-            self.check_total(vector.per_row, float(self.noise(name).max()))
         if self.megabytes > _TUNED.largest_megabytes:
             msg = (
                 f"the masked rows of this study are {self.megabytes:,.0f} megabytes, and more than {_TUNED.largest_megabytes:,.0f} are refused: "
                 "ask for fewer columns, or for a part of the people"
             )
             raise UsageError(msg)
-
-    def _blocks_of(self, number: int) -> int:
-        return len(legs_of(self, number)) * len(self.rounds[number].shape.row_blocks) if self.proved else 0
-
-    @cached_property
-    def proofs(self) -> int:
-        """Return the number of blocks that are proven to be short, in all rounds together."""
-        return sum(self._blocks_of(number) for number in range(len(self.rounds)))
-
-    def summing(self, name: str) -> JointSum:
-        """Return how a release is added up: with the blocks of one of its rounds, of those of the whole study."""
-        number = next(number for number, one in enumerate(self.rounds) if one.name == name)
-        return replace(self.aggregation, proofs=self._blocks_of(number), charged=self.proofs)
 
     @property
     def megabytes(self) -> float:
