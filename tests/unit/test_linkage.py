@@ -341,19 +341,19 @@ def test_a_party_that_sends_another_list_than_it_committed_to_is_refused() -> No
             kept, plan = made.keepers["p0"], made.plan.hash
             honest = kept.kept(plan, "masked_0")
             with pytest.MonkeyPatch.context() as patch:
-                from unpooled.linkage.party import _Pass
+                from unpooled.linkage.party import ListPass
 
-                state = _Pass.kept
+                state = ListPass.kept
 
                 def cheats(self: Any, name: str) -> bytes:
                     blob = state(self, name)
                     own = name == "masked" and self.context.name == "p0"
                     return blob[32:] + blob[:32] if own else blob
 
-                real = _Pass.commitment
-                patch.setattr(_Pass, "kept", cheats)
+                real = ListPass.commitment
+                patch.setattr(ListPass, "kept", cheats)
                 patch.setattr(
-                    _Pass,
+                    ListPass,
                     "commitment",
                     lambda self, blob: real(self, honest.tobytes()) if self.context.name == "p0" else real(self, blob),
                 )
@@ -367,11 +367,11 @@ def test_a_party_that_sends_another_list_than_it_committed_to_is_refused() -> No
 @pytest.mark.guarantee
 def test_a_party_that_sends_somebody_else_s_list_as_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that, a party would learn what another one's list looks like under everybody's masks."""
-    from unpooled.linkage.party import _Pass
+    from unpooled.linkage.party import ListPass
 
     made = world(words(1, 2, 3), words(2, 3, 4), words(3, 4, 5))
     stolen = {}
-    new = _Pass.new
+    new = ListPass.new
 
     def steals(self: Any, owner: str, blob: bytes) -> Any:
         # p1 meets p0's list twice: once as p0's, once as p2's.
@@ -379,7 +379,7 @@ def test_a_party_that_sends_somebody_else_s_list_as_its_own_is_refused(monkeypat
             blob = stolen.setdefault("list", blob)
         return new(self, owner, blob)
 
-    monkeypatch.setattr(_Pass, "new", steals)
+    monkeypatch.setattr(ListPass, "new", steals)
     with pytest.raises(ProtocolError, match="seen before"):
         made.link()
 
@@ -611,10 +611,10 @@ def test_sums_that_end_in_nothing_and_lists_that_come_back_with_repeats_are_refu
 def test_a_party_whose_own_commitment_was_replaced_by_an_older_one_of_its_own_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from unpooled.linkage.party import _Pass
+    from unpooled.linkage.party import ListPass
 
     made = world(words(1, 2, 3), words(2, 3, 4))
-    monkeypatch.setattr(_Pass, "check_hellos", lambda *_: None)
+    monkeypatch.setattr(ListPass, "check_hellos", lambda *_: None)
     change = altered(
         made,
         "link-mask",

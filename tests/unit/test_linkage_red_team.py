@@ -17,7 +17,7 @@ from unpooled.errors import ProtocolError, UnpooledError
 from unpooled.linkage import masking
 from unpooled.linkage.masking import Mask
 from unpooled.linkage.messages import HellosRequest, RelayedRequest
-from unpooled.linkage.party import _Pass
+from unpooled.linkage.party import ListPass
 from unpooled.linkage.plan import keys_of
 from unpooled.privacy.ledger import Ledger
 from unpooled.protocol.local import in_process
@@ -265,7 +265,7 @@ def test_places_and_opaque_strings_say_nothing_about_who_is_who() -> None:
 def coincidences(made: World, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many equal points any party finds between lists of different owners, multiplied by whatever it can make of its own secrets."""
     received: dict[str, list[tuple[str, list[bytes]]]] = {name: [] for name in made.tables}
-    opened = _Pass.open
+    opened = ListPass.open
 
     def listens(self: Any, relayed: Any, what: str, owner: str, sender: str) -> bytes:
         blob = opened(self, relayed, what, owner, sender)
@@ -274,7 +274,7 @@ def coincidences(made: World, monkeypatch: pytest.MonkeyPatch) -> int:
         return blob
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Pass, "open", listens)
+        patch.setattr(ListPass, "open", listens)
         made.link()
     found = 0
     for name, party in made.parties().items():
@@ -314,7 +314,7 @@ def test_no_party_finds_who_is_in_a_pair_of_sets(parties: int, monkeypatch: pyte
     monkeypatch.setattr(masking.Mask, "of", unblinded)
     with pytest.raises(ProtocolError, match="seen before"):  # which parties notice where lists overlap
         world(*(words(*own) for own in pairs)).link()
-    monkeypatch.setattr(_Pass, "new", lambda self, owner, blob: masking.points(blob, self.left(owner)))
+    monkeypatch.setattr(ListPass, "new", lambda self, owner, blob: masking.points(blob, self.left(owner)))
     assert coincidences(world(*(words(*own) for own in pairs)), monkeypatch) > 0
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.registry import Conversation, Replies
 
 #: Sealed lists on their way: of each receiver what it is given next.
-_Mail = dict[str, list[Relayed]]
+Mail = dict[str, list[Relayed]]
 
 
 def coordinate(plan: Plan[LinkDesign]) -> Conversation:
@@ -43,17 +43,17 @@ def _pass(design: LinkDesign, number: int) -> Generator[list[Ask], Replies, tupl
         )
     )
     replies = yield from everybody([Ask(name, MASK, hellos, number) for name in names])
-    mail = _posted(names, replies, dict.fromkeys(names, ()))
+    mail = posted(names, replies, dict.fromkeys(names, ()))
     for hop in range(design.hops):
         owners = {name: tuple(letter.owner for letter in mail[name]) for name in names}
         index = number * design.hops + hop
         replies = yield from everybody([Ask(name, PASS, RelayedRequest(tuple(mail[name])), index) for name in names])
-        mail = _posted(names, replies, owners)
+        mail = posted(names, replies, owners)
     replies = yield from everybody([Ask(name, FINISH, RelayedRequest(tuple(mail[name])), number) for name in names])
     common = sorted(set.intersection(*(set(reply.rows.split()) for reply in replies)))
     returned = ReturnRequest(b"".join(common))
     replies = yield from everybody([Ask(name, RETURN, returned, number) for name in names])
-    mail = _posted(names, replies, dict.fromkeys(names, ()))
+    mail = posted(names, replies, dict.fromkeys(names, ()))
     replies = yield from everybody([Ask(name, CLOSE, RelayedRequest(tuple(mail[name])), number) for name in names])
     found = {(reply.rows.value, reply.digest.value) for reply in replies}
     if len(found) != 1:
@@ -63,9 +63,9 @@ def _pass(design: LinkDesign, number: int) -> Generator[list[Ask], Replies, tupl
     return found.pop()
 
 
-def _posted(names: Sequence[str], replies: Replies, owners: dict[str, tuple[str, ...]]) -> _Mail:
+def posted(names: Sequence[str], replies: Replies, owners: dict[str, tuple[str, ...]]) -> Mail:
     """Return the sealed lists by receiver and then by sender in the order of the study; a sender's own list where no owner is named."""
-    mail: _Mail = {name: [] for name in names}
+    mail: Mail = {name: [] for name in names}
     for sender, reply in zip(names, replies, strict=True):
         sealed: tuple[Sealed, ...] = reply.sealed
         listed = owners[sender] or (sender,) * len(sealed)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.linkage import masking as group
+from unpooled.linkage.letters import Letters
 from unpooled.linkage.masking import Mask, in_order, map_digest, pseudonym
 from unpooled.linkage.messages import (
     Hello,
     HelloReply,
     HellosRequest,
     MapReply,
-    Relayed,
     RelayedRequest,
     ReturnRequest,
     RowsReply,
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
     from unpooled.privacy.table import Table
     from unpooled.protocol.context import Context
 
-_NONCE = bytes(12)  # each key encrypts one content: its digest is part of the key's derivation
 _SHARE = b"link order of rows"
 
 
@@ -56,11 +52,11 @@ def _keys(table: Table, key: LinkKey) -> list[bytes]:
     return keys_of(columns or [table.ids()], key.normalise, key.name)
 
 
-class _Pass:
+class ListPass(Letters):
     """One pass at one party: which key, which rows are left, what was kept."""
 
-    def __init__(self, context: Context, number: int) -> None:
-        self.context, self.number = context, number
+    def __init__(self, context: Context, number: int, about: bytes = b"link") -> None:
+        super().__init__(context, about, number)
         self.design: LinkDesign = context.design
         self.key = self.design.keys[number]
         self.plan = context.plan.hash
@@ -75,24 +71,6 @@ class _Pass:
         """Return the own rows that a pass matched, in the order that all share."""
         return self._kept("rows", number)
 
-    def keep(self, name: str, blob: bytes) -> None:
-        """Keep bytes of this pass."""
-        self.context.keep(f"{name}_{self.number}", np.frombuffer(blob, dtype=np.uint8))
-
-    def kept(self, name: str) -> bytes:
-        """Return bytes of this pass."""
-        return self._kept(name, self.number).tobytes()
-
-    def _kept(self, name: str, number: int) -> np.ndarray:
-        if not self.context.has(f"{name}_{number}"):
-            raise PlanMismatch("steps of linking rows come in their order: this one is asked for before what it rests on")
-        return self.context.kept(f"{name}_{number}")
-
-    def hellos(self) -> dict[str, Hello]:
-        """Return the hellos of all parties, by name, as they were when the own list left."""
-        said = msgspec.msgpack.decode(self.kept("hellos"), type=tuple[Hello, ...])
-        return {hello.party: hello for hello in said}
-
     def check_hellos(self, hellos: Sequence[Hello]) -> None:
         """Refuse hellos that their parties did not sign for this pass."""
         if tuple(hello.party for hello in hellos) != self.design.names:
@@ -105,28 +83,13 @@ class _Pass:
         words = (b"link hello", self.plan.encode(), party.encode(), str(self.number).encode())
         return (*words, hello.agreement.encode(), hello.commitment.encode())
 
+    def committed(self, owner: str) -> str:
+        """Return the digest of the list that a party said it would send."""
+        return self.hellos()[owner].commitment
+
     def commitment(self, blob: bytes) -> str:
         """Return the digest of a first masked list."""
         return digest(b"link list", self.plan.encode(), str(self.number).encode(), blob).hex()
-
-    def seal(self, to: str, what: str, owner: str, content: bytes) -> Sealed:
-        """Seal bytes for another party."""
-        words = self._about(what, owner, self.context.name, to)
-        return self.context.seal(to, self.hellos()[to].agreement, content, *words)
-
-    def open(self, relayed: Relayed, what: str, owner: str, sender: str) -> bytes:
-        """Decrypt the list that another party sealed for this one, for exactly this purpose, owner and sender."""
-        if (relayed.owner, relayed.sender) != (owner, sender):
-            raise ProtocolError("a list of another owner or sender than this step takes")
-        words = self._about(what, owner, sender, self.context.name)
-        shared = self.context.shared_key(self.hellos()[sender].agreement, *words, relayed.salt)
-        try:
-            return AESGCM(shared).decrypt(_NONCE, relayed.ciphertext, None)
-        except (InvalidTag, ValueError):
-            raise ProtocolError("a sealed list was altered, or is of another party, pass or step") from None
-
-    def _about(self, what: str, owner: str, sender: str, to: str) -> tuple[bytes, ...]:
-        return b"link", what.encode(), str(self.number).encode(), owner.encode(), sender.encode(), to.encode()
 
     def new(self, owner: str, blob: bytes) -> list[bytes]:
         """Return a received list of an owner as points; refuses points that this party has met in its own list or another one."""
@@ -146,7 +109,7 @@ class _Pass:
 
 
 def _hello(context: Context, _: Nothing) -> HelloReply:
-    state = _Pass(context, context.index)
+    state = ListPass(context, context.index)
     context.align(context.plan.design.guesses(context.name))
     keys = _keys(context.table, state.key)
     matched = [state.rows(earlier) for earlier in range(state.number)]
@@ -162,32 +125,26 @@ def _hello(context: Context, _: Nothing) -> HelloReply:
 
 
 def _mask(context: Context, request: HellosRequest) -> SealedReply:
-    state = _Pass(context, context.index)
+    state = ListPass(context, context.index)
     state.check_hellos(request.hellos)
-    names, own, blob = state.design.names, state.own, state.kept("masked")
-    if request.hellos[own].commitment != state.commitment(blob):
-        raise PlanMismatch("the commitment that the others were shown is not the one of this party's list")
     state.keep("hellos", encode_content(request.hellos))
-    to = [names[(own + 1) % len(names)]] if state.design.ring else [name for name in names if name != context.name]
-    return SealedReply(tuple(state.seal(name, "hop 0", context.name, blob) for name in to))
+    return sent_first(state)
 
 
 def _pass(context: Context[LinkDesign], request: RelayedRequest) -> SealedReply:
-    design = context.design
-    number, hop = divmod(context.index, design.hops)
-    state, names = _Pass(context, number), design.names
-    if design.ring:
-        count = len(names)
-        sender, to = names[state.own - 1], names[(state.own + 1) % count]
-        expected = [(names[(state.own - hop - 1) % count], sender, to)]
-    else:
-        expected = [(name, name, name) for name in names if name != context.name]
+    number, hop = divmod(context.index, context.design.hops)
+    return passed_on(ListPass(context, number), hop, request)
+
+
+def passed_on(state: ListPass, hop: int, request: RelayedRequest) -> SealedReply:
+    """Multiply the lists that came in this hop, and send each of them on."""
+    expected = state.design.carried(state.own, hop)
     if len(request.relayed) != len(expected):
         raise ProtocolError("another number of lists than this step takes")
     sealed = []
     for relayed, (owner, sender, to) in zip(request.relayed, expected, strict=True):
         blob = state.open(relayed, f"hop {hop}", owner, sender)
-        if owner == sender and state.commitment(blob) != state.hellos()[owner].commitment:
+        if owner == sender and state.commitment(blob) != state.committed(owner):
             msg = f"party {owner!r} sent another list than it had committed to: nothing is answered"
             raise ProtocolError(msg)
         masked = state.mask.pass_on(state.new(owner, blob))
@@ -195,9 +152,20 @@ def _pass(context: Context[LinkDesign], request: RelayedRequest) -> SealedReply:
     return SealedReply(tuple(sealed))
 
 
-def _finish(context: Context, request: RelayedRequest) -> RowsReply:
-    state = _Pass(context, context.index)
-    names, design = state.design.names, state.design
+def sent_first(state: ListPass) -> SealedReply:
+    """Send the own list, as it was committed to, to those who multiply it first."""
+    blob = state.kept("masked")
+    if state.committed(state.context.name) != state.commitment(blob):
+        raise PlanMismatch("the commitment that the others were shown is not the one of this party's list")
+    names = state.design.names
+    others = [name for name in names if name != state.context.name]
+    to = [names[(state.own + 1) % len(names)]] if state.design.ring else others
+    return SealedReply(tuple(state.seal(name, "hop 0", state.context.name, blob) for name in to))
+
+
+def finished(state: ListPass, request: RelayedRequest) -> list[bytes]:
+    """Return T of the own list, in the list's order, from what the others made of it."""
+    context, names, design = state.context, state.design.names, state.design
     senders = [names[state.own - 1]] if design.ring else [name for name in names if name != context.name]
     if len(request.relayed) != len(senders):
         raise ProtocolError("another number of lists than this step takes")
@@ -212,11 +180,17 @@ def _finish(context: Context, request: RelayedRequest) -> RowsReply:
         final = state.mask.finish_sum([own[k : k + group.SIZE] for k in range(0, len(own), group.SIZE)], lists)
     if len(set(final)) != len(final):
         raise ProtocolError("a list came back with a point that stands there twice: nothing is answered")
+    return final
+
+
+def _finish(context: Context, request: RelayedRequest) -> RowsReply:
+    state = ListPass(context, context.index)
+    final = finished(state, request)
     state.keep("final", b"".join(final))
     return RowsReply(context.pseudonyms([pseudonym(state.plan, state.key.name, point) for point in final]))
 
 
-def _final(state: _Pass) -> dict[bytes, tuple[bytes, int]]:
+def _final(state: ListPass) -> dict[bytes, tuple[bytes, int]]:
     """Return the point and the row of every pseudonym of the own list."""
     blob, rows = state.kept("final"), state._kept("places", state.number)  # noqa: SLF001 - a part of it
     found = [blob[k : k + group.SIZE] for k in range(0, len(blob), group.SIZE)]
@@ -224,7 +198,7 @@ def _final(state: _Pass) -> dict[bytes, tuple[bytes, int]]:
 
 
 def _return(context: Context, request: ReturnRequest) -> SealedReply:
-    state = _Pass(context, context.index)
+    state = ListPass(context, context.index)
     rows = [request.rows[k : k + PSEUDONYM] for k in range(0, len(request.rows), PSEUDONYM)]
     if sorted(set(rows)) != rows:
         raise ProtocolError("the returned list is not in order, or holds a row twice")
@@ -239,12 +213,12 @@ def _return(context: Context, request: ReturnRequest) -> SealedReply:
     )
 
 
-def _returned(state: _Pass, party: str, said: bytes) -> tuple[bytes, ...]:
+def _returned(state: ListPass, party: str, said: bytes) -> tuple[bytes, ...]:
     return b"link returned", state.plan.encode(), party.encode(), str(state.number).encode(), said
 
 
 def _close(context: Context, request: RelayedRequest) -> MapReply:
-    state = _Pass(context, context.index)
+    state = ListPass(context, context.index)
     mine, rows = digest(state.kept("returned")), state.kept("returned")
     others = [name for name in state.design.names if name != context.name]
     if len(request.relayed) != len(others):
@@ -273,11 +247,11 @@ def _close(context: Context, request: RelayedRequest) -> MapReply:
 
 
 def _passes(plan: Plan) -> int:
-    return len(plan.design.keys)
+    return 0 if plan.hides else len(plan.design.keys)
 
 
 def _hops(plan: Plan) -> int:
-    return len(plan.design.keys) * int(plan.design.hops)
+    return _passes(plan) * int(plan.design.hops)
 
 
 STEPS = (

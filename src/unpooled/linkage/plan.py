@@ -78,20 +78,11 @@ def keys_of(columns: Sequence[Sequence[object]], names: Sequence[str], key: str)
     blank: list[int] = []
     malformed: list[int] = []
     for row, values in enumerate(zip(*columns, strict=True), 1):
-        if any(isinstance(value, float) and abs(value) >= _EXACT for value in values):
-            malformed.append(row)  # a number so long that a neighbour of it is written alike: read the column as text
-            continue
-        parts = [normalised(_text(value), names) for value in values]
-        try:
-            coded = [part.encode() for part in parts]
-        except UnicodeEncodeError:
-            malformed.append(row)
-            continue
-        if not all(parts):
-            (malformed if all(_text(value).strip() for value in values) else blank).append(row)
-        elif not all(part.isprintable() for part in parts):
-            malformed.append(row)
-        found.append(b"".join(len(part).to_bytes(8, "big") + part for part in coded))
+        coded, is_blank = _coded(values, names)
+        if coded is None:
+            (blank if is_blank else malformed).append(row)
+        else:
+            found.append(coded)
     _refuse(blank, key, "is blank", "complete it, or leave those rows out")
     _refuse(
         malformed,
@@ -99,10 +90,37 @@ def keys_of(columns: Sequence[Sequence[object]], names: Sequence[str], key: str)
         f"is malformed (nothing is left after {', '.join(names) or 'nfc'}, or it cannot be printed)",
         "correct it",
     )
-    first: dict[bytes, int] = {}
-    twice = [row for row, one in enumerate(found, 1) if first.setdefault(one, row) != row]
-    _refuse(twice, key, "was met in a row before", "keep one row of each person (docs/linkage.md says how)")
+    _refuse_repeats(found, key)
     return found
+
+
+def usable_keys_of(columns: Sequence[Sequence[object]], names: Sequence[str], key: str) -> list[bytes | None]:
+    """Return the key of every row, None for a blank or malformed one; duplicates alone are refused."""
+    found = [_coded(values, names)[0] for values in zip(*columns, strict=True)]
+    _refuse_repeats(found, key)
+    return found
+
+
+def _coded(values: Sequence[object], names: Sequence[str]) -> tuple[bytes | None, bool]:
+    """Return the key of a row and False; None where it is none, and True if that is because it is blank."""
+    if any(isinstance(value, float) and abs(value) >= _EXACT for value in values):
+        return None, False  # a number so long that a neighbour of it is written alike: read the column as text
+    parts = [normalised(_text(value), names) for value in values]
+    try:
+        coded = [part.encode() for part in parts]
+    except UnicodeEncodeError:
+        return None, False
+    if not all(parts):
+        return None, not all(_text(value).strip() for value in values)
+    if not all(part.isprintable() for part in parts):
+        return None, False
+    return b"".join(len(part).to_bytes(8, "big") + part for part in coded), False
+
+
+def _refuse_repeats(found: Sequence[bytes | None], key: str) -> None:
+    first: dict[bytes, int] = {}
+    twice = [row for row, one in enumerate(found, 1) if one is not None and first.setdefault(one, row) != row]
+    _refuse(twice, key, "was met in a row before", "keep one row of each person (docs/linkage.md says how)")
 
 
 def _text(value: object) -> str:
@@ -129,7 +147,9 @@ def _refuse(rows: Sequence[int], key: str, what: str, remedy: str) -> None:
 HELLO, MASK, PASS, FINISH, RETURN, CLOSE = "link-hello", "link-mask", "link-pass", "link-finish", "link-return", "link-close"
 #: What a party keeps the name of its row map as.
 MAP_NAME = "map"
-_FEWEST, _MOST_PARTIES, _MOST_KEYS = 2, 10, 10
+_FEWEST, MOST_PARTIES, _MOST_KEYS = 2, 10, 10
+#: What is revealed, and whose people later studies of a hidden link are about.
+INTERSECTION, NOTHING, BOTH, HOLDER = "intersection", "nothing", "both", "holder"
 #: From so many parties on, all multiply a list at the same time and its owner adds: two rounds whatever their number.
 _SUM = 4
 
@@ -177,6 +197,14 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     #: Tried one after the other; rows that one of them matched leave the later lists.
     keys: tuple[LinkKey, ...] = (LinkKey(),)
+    #: "intersection": every party learns which of its ids all parties hold. "nothing": no party and no coordinator learns who is on another list.
+    reveal: str = INTERSECTION
+    #: Of a hidden link. The people of later studies: those of "both" parties, or all of its "holder" (of a hub: of the hospitals).
+    population: str = BOTH
+    holder: str = ""
+    #: Of a hidden link. The registry whose people are matched with those of several hospitals; an id that "several" hospitals hold is "one" person.
+    hub: str = ""
+    several: str = ""
 
 
 @dataclass(frozen=True)
@@ -202,6 +230,13 @@ class LinkDesign:
         """Rounds in which lists are multiplied by others."""
         return len(self.names) - 1 if self.ring else 1
 
+    def carried(self, own: int, hop: int) -> list[tuple[str, str, str]]:
+        """Return the lists that this party multiplies in this hop: of each its owner, who sends it, and to whom it goes."""
+        names, count = self.names, len(self.names)
+        if self.ring:
+            return [(names[(own - hop - 1) % count], names[own - 1], names[(own + 1) % count])]
+        return [(name, name, name) for name in names if name != names[own]]
+
 
 class LinkResult(msgspec.Struct, frozen=True):
     """The coordinator's result: the number of people that all parties have, by pass, and the name of the parties' row maps."""
@@ -221,25 +256,42 @@ def render(result: LinkResult) -> str:
 
 def design_of(study: Study) -> LinkDesign:
     """Return the checked design that the study asks for."""
-    keys = check_parameters(study, Parameters).keys
+    asked = check_parameters(study, Parameters)
+    keys = asked.keys
+    if asked != Parameters(keys, asked.reveal) or asked.reveal != INTERSECTION:
+        msg = (
+            f'reveal is "{INTERSECTION}", which is the default, or "{NOTHING}"; population, holder, hub and several are for reveal = "{NOTHING}" alone'
+        )
+        raise UsageError(msg)
+    if study.helpers or any(card.capped for card in study.parties):
+        msg = (
+            f'a study that reveals the intersection needs no helper, and no cards with a cap: write reveal = "{NOTHING}" under [parameters] for a hidden link, '
+            "or leave the helper out and take cards without a cap"
+        )
+        raise UsageError(msg)
     if not 1 <= len(keys) <= _MOST_KEYS or len({key.name for key in keys}) != len(keys):
         msg = f"keys are between 1 and {_MOST_KEYS}, each of its own name"
         raise UsageError(msg)
-    if not _FEWEST <= len(study.parties) <= _MOST_PARTIES or not all(card.key for card in study.parties):
-        msg = f"rows are linked between {_FEWEST} and {_MOST_PARTIES} parties whose cards carry a key, as `unpooled party init` writes them"
+    if not _FEWEST <= len(study.parties) <= MOST_PARTIES or not all(card.key for card in study.parties):
+        msg = f"rows are linked between {_FEWEST} and {MOST_PARTIES} parties whose cards carry a key, as `unpooled party init` writes them"
         raise UsageError(msg)
     for key in keys:
-        check_names(key.normalise)
-        if not key.name or not key.name.isprintable():
-            raise UsageError("a key has a name that can be printed")
-        for card in study.parties:
-            held = {*(column.name for column in card.columns), *card.labels, card.id}
-            missing = [column for column in key.columns if column not in held]
-            if missing or not (key.columns or card.id):
-                what = f"no column {missing[0]!r}" if missing else "no id column"
-                msg = f"key {key.name!r}: the card of {card.name!r} has {what}: `unpooled party init --id COLUMN`, or declare it as a label"
-                raise UsageError(msg)
+        check_key(study, key)
     return LinkDesign(tuple(card.name for card in study.parties), keys, tuple(card.rows for card in study.parties))
+
+
+def check_key(study: Study, key: LinkKey) -> None:
+    """Refuse a key that a card has no column for, or whose normalisers nobody knows."""
+    check_names(key.normalise)
+    if not key.name or not key.name.isprintable():
+        raise UsageError("a key has a name that can be printed")
+    for card in study.parties:
+        held = {*(column.name for column in card.columns), *card.labels, card.id}
+        missing = [column for column in key.columns if column not in held]
+        if missing or not (key.columns or card.id):
+            what = f"no column {missing[0]!r}" if missing else "no id column"
+            msg = f"key {key.name!r}: the card of {card.name!r} has {what}: `unpooled party init --id COLUMN`, or declare it as a label"
+            raise UsageError(msg)
 
 
 def compile_plan(study: Study) -> Plan:

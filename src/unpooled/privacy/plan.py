@@ -95,6 +95,8 @@ class Plan(Releases, Generic[Design]):
     trusted: tuple[Sentence, ...] = ()
     #: Whether it links rows between parties. It follows from the model, so it is no part of the hash.
     links: bool = field(default=False, compare=False)
+    #: Whether it links rows and tells no party and no coordinator who is on another list: then it has an epsilon. It follows from the model too.
+    hides: bool = field(default=False, compare=False)
     #: What a policy must say where parties send each other masked rows: "allowed", or "trusting" where nothing proves that rows are short; empty
     #: where no rows travel. It follows from the model, so it is no part of the hash.
     joint: str = field(default="", compare=False)
@@ -147,6 +149,11 @@ class Plan(Releases, Generic[Design]):
         return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()
 
     @property
+    def discloses(self) -> bool:
+        """Return True if it tells exactly who is in common: then it has no epsilon."""
+        return self.links and not self.hides
+
+    @property
     def analyses(self) -> Mapping[str, Plan]:
         """Return the parts that have a result of their own: the analyses of a study that contains several; else none."""
         return self.parts if self.study.model == ANALYSES else {}
@@ -179,7 +186,7 @@ class Plan(Releases, Generic[Design]):
         study = self.study
         costs = {unit: self._together(unit) for unit in self.units}
         # What is told without a release has no price, which is not a price of nothing.
-        proved = {str(unit): math.inf if self.links else cost.epsilon(study.delta) for unit, cost in costs.items()}
+        proved = {str(unit): math.inf if self.discloses else cost.epsilon(study.delta) for unit, cost in costs.items()}
         asked = proved[study.unit]
         return Statement.of(
             study,
@@ -196,7 +203,7 @@ class Plan(Releases, Generic[Design]):
                     *([_PART] if study.within else []),
                 ),
             },
-            links=self.links,
+            links=self.discloses,
             against=self.against,
             only_against=_HONEST if self.joint == TRUSTING else "",
             excepted=self.excepted,
@@ -247,7 +254,7 @@ class Plan(Releases, Generic[Design]):
 
     def __repr__(self) -> str:
         study = self.study
-        if self.links:
+        if self.discloses:
             return f"Plan({study.row}: rows of {len(study.parties)} parties are linked, no epsilon; {self.hash[:16]})"
         spent = self.epsilon(study.delta)
         return f"Plan({study.row}: {len(self.releases)} releases, epsilon = {spent:.4g} at delta = {study.delta:g} per {study.unit}; {self.hash[:16]})"
@@ -292,7 +299,7 @@ class Plan(Releases, Generic[Design]):
             lines.append(
                 "  public: whether all parties hold the same row ids in the same order (a keyed digest is compared)"
             )
-        for unit in () if self.links else self.units:
+        for unit in () if self.discloses else self.units:
             lines.append(f"  per {unit}: epsilon = {self.epsilon(study.delta, unit):.6g} at delta = {study.delta:g}")
         return "\n".join(lines)
 

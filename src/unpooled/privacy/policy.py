@@ -25,8 +25,9 @@ HARMLESS = frozenset(
 BELIEVED, COUNTED = "believed", "counted"
 #: A name in the list of models that stands for all of them (in-process estimators only: no party file may say it).
 EVERY = "*"
-#: The one way in which rows are linked, that they are not, and how many times the own rows another party may bring if nothing else is said.
-INTERSECTION, NO, _FOLD = "intersection", "no", 10
+#: The ways in which rows are linked, of which the first allows the second too, that they are not, and how many times the own rows another party may bring if
+#: nothing else is said.
+INTERSECTION, HIDDEN_LINK, NO, _FOLD = "intersection", "hidden", "no", 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Policy:
     allow_in_process: bool = False
     #: Hashes of plans that need no further approval; None approves every plan that passes the other rules.
     approved: frozenset[str] | None = frozenset()
-    #: Whether this party links its rows with others' ("intersection"), or not ("no").
+    #: Whether this party links its rows with others' ("intersection"), or where nobody learns who is in common alone ("hidden"), or not ("no").
     psi: str = NO
     #: How often with one and the same set of parties, over all studies.
     psi_runs: int = 1
@@ -89,7 +90,10 @@ class Policy:
 
     def check_link(self, plan: Plan, party: str) -> None:
         """Refuse to link rows where these rules do not allow it: each party can try out a guessed id with each of its rows."""
-        if self.psi != INTERSECTION:
+        if plan.hides and self.psi not in {INTERSECTION, HIDDEN_LINK}:
+            msg = f'this party\'s policy does not link rows: set psi = "{HIDDEN_LINK}" under [policy] if they may be linked without telling others whom it shares with them'
+            raise PolicyRefusal(msg)
+        if not plan.hides and self.psi != INTERSECTION:
             msg = f'this party\'s policy does not link rows: set psi = "{INTERSECTION}" under [policy] if others may learn whom it shares with them'
             raise PolicyRefusal(msg)
         own = plan.study.card(party).rows
@@ -126,7 +130,7 @@ class Policy:
             allowed = ", ".join(sorted(self.calibrations))
             msg = f"this party's policy allows calibration {allowed}, not {study.calibration}: ask for a sound study"
             raise PolicyRefusal(msg)
-        if study.epsilon == math.inf and not plan.links and self.budget is not None:
+        if study.epsilon == math.inf and not plan.discloses and self.budget is not None:
             msg = "the study asks for epsilon = inf, which is no privacy at all: ask for a finite epsilon"
             raise PolicyRefusal(msg)
         if study.simulation_seed is not None and not self.allow_simulation:

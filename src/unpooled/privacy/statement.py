@@ -217,6 +217,8 @@ class Statement:
         firm = not (voids or hollow) and study.simulation_seed is None
         holds = sound and firm and math.isfinite(proved[study.unit])
         warnings, held = [str(sentence) for sentence in voids], "ids" if study.unit == Unit.HOUSEHOLD else "rows"
+        capped = all(card.capped for card in study.parties)
+        many, verb = ("The most rows that", "may hold") if capped else (f"How many {held}", "holds")
         if study.epsilon == math.inf and not links:
             warnings.append("epsilon is infinite: no noise was added and nothing is protected.")
         if not sound:
@@ -247,7 +249,7 @@ class Statement:
             not_protected=(
                 _HIDDEN_HELD
                 if study.hidden
-                else f"How many {held} each party holds, the declared columns and bounds, and the fact that the study took place.",
+                else f"{many} each party {verb}, the declared columns and bounds, and the fact that the study took place.",
                 *map(str, said["public"]),
                 *map(str, said["not_protected"]),
             ),
@@ -367,7 +369,7 @@ class Statement:
                 lines.append(f"For {UNIT_WORDS[Unit(unit)]}, the arithmetic alone gives: {words}.")
         if self.holds:  # nobody is protected against anybody by a promise that does not hold
             lines.append(f"Protected against: {self.protects_against}.")
-        lines += [f"Protected: {sentence}" for sentence in self.hidden if self.holds]
+            lines += [f"Protected: {sentence}" for sentence in self.hidden]
         lines += [f"NOT protected: {sentence}" for sentence in self.not_protected]
         lines += [f"Assumed: {sentence}" for sentence in self.assumptions]
         lines += [f"Warning: {sentence}" for sentence in self.warnings if self.holds]

@@ -36,7 +36,7 @@ AGGREGATION, TRUSTED = "aggregation", "trusted"
 #: What a study may have read off the data instead of having it declared (:attr:`Study.derived`).
 BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
-#: The ways of :attr:`Study.ids`: the same people in the same order already, by the row map of an earlier study that linked them, or by its places.
+#: The ways of :attr:`Study.ids`: the same people in the same order already, by the row map of an earlier study that linked them, or by places of a hidden link.
 ALIGNED, LINKED, HIDDEN = "aligned", "psi:", "hidden:"
 #: The model of a study that contains several analyses, and the parameter that lists them (:mod:`unpooled.privacy.study`).
 ANALYSES = "analyses"
@@ -94,6 +94,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     linked: str = ""
     #: Whether the party's policy lets its masked rows travel: "allowed", "trusting" (unproved ones too), or empty for "no".
     joint: str = ""
+    #: Whether ``rows`` is the most that the party has, and its number is not told: of hidden links, and of studies of their places.
+    capped: bool = False
     #: Free text that those who approve a study are shown: how the data were collected, on which legal basis, how long they are kept, whom to ask.
     collected: str = ""
     legal_basis: str = ""
@@ -114,7 +116,14 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         if self.key and not re.fullmatch("[0-9a-f]{64}", self.key):
             msg = f"card {self.name!r}: key is not a public key of 64 hexadecimal digits: take the card `unpooled party init` wrote"
             raise UsageError(msg)
-        if self.linked and not re.fullmatch("[0-9a-f]{64}", self.linked):
+        if self.capped and self.household is not None:
+            msg = f"card {self.name!r}: a cap goes with rows of one person each, and a household counts several: leave one of them out"
+            raise UsageError(msg)
+        hidden = self.linked.startswith(HIDDEN)
+        if hidden and not self.capped:
+            msg = f"card {self.name!r}: places of a hidden link go with a cap: take the card that `unpooled link` wrote"
+            raise UsageError(msg)
+        if self.linked and not re.fullmatch("[0-9a-f]{64}", self.linked.removeprefix(HIDDEN)):
             msg = f"card {self.name!r}: linked is not the name of a row map of 64 hexadecimal digits: take the card that `unpooled link` wrote"
             raise UsageError(msg)
         names = [*(column.name for column in self.columns), *self.labels]
@@ -140,6 +149,8 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     @property
     def size(self) -> str:
         """Return the number of rows, or of ids and rows of each, in words."""
+        if self.capped:
+            return f"at most {self.rows}"
         if self.household is None:
             return f"{self.rows}"
         return f"{self.household.ids} ids, at most {self.household.rows} rows of each"

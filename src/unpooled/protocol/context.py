@@ -24,7 +24,7 @@ from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import encode_content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -50,6 +50,7 @@ class Desk(Protocol):
     """The party's side of a context, for one request (:class:`unpooled.protocol.desk.OpenDesk`)."""
 
     def release(self, name: str, given: Any) -> Any: ...  # noqa: ANN401, D102 - see Context
+    def pay(self, name: str, content: bytes) -> None: ...  # noqa: D102
     def affordable(self, names: tuple[str, ...]) -> None: ...  # noqa: D102
     def planned(self, name: str) -> Release: ...  # noqa: D102
     def partial(self, name: str, values: NDArray[Any]) -> Partial: ...  # noqa: D102
@@ -70,6 +71,7 @@ class Desk(Protocol):
     def commit(self, digest: str) -> Commitment: ...  # noqa: D102
     def pseudonyms(self, values: Sequence[bytes]) -> Pseudonyms: ...  # noqa: D102
     def keep_map(self, digest: str, rows: NDArray[Any]) -> None: ...  # noqa: D102
+    def keep_places(self, name: str, places: Mapping[str, NDArray[Any]]) -> None: ...  # noqa: D102
     def keep(self, name: str, values: NDArray[Any]) -> None: ...  # noqa: D102
     def kept(self, name: str, plan: str | None) -> NDArray[Any]: ...  # noqa: D102
     def has(self, name: str) -> bool: ...  # noqa: D102
@@ -126,6 +128,10 @@ class Context(Generic[Design]):
         with raised_at(release=name):
             result: Released | tuple[Sealed, ...] = self._desk.release(name, given)
         return result
+
+    def pay(self, name: str, content: bytes) -> None:
+        """Debit the planned release durably whose noise all parties put among the entries of their lists, before this one leaves."""
+        self._desk.pay(name, content)
 
     def affordable(self, *names: str) -> None:
         """Refuse a step now whose releases do not all fit into the budget: a refusal half-way would leave the first of them debited."""
@@ -207,6 +213,10 @@ class Context(Generic[Design]):
     def keep_map(self, digest: str, rows: NDArray[Any]) -> None:
         """Keep a row map under its own name, under which later studies look for it."""
         self._desk.keep_map(digest, rows)
+
+    def keep_places(self, name: str, places: Mapping[str, NDArray[Any]]) -> None:
+        """Keep places of a hidden link under its name, under which later studies look for them."""
+        self._desk.keep_places(name, places)
 
     def keep(self, name: str, values: NDArray[Any]) -> None:
         """Keep a value at this party; it never travels."""

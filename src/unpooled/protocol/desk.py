@@ -33,7 +33,7 @@ from unpooled.protocol.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,6 +88,11 @@ class Owner(Protocol):
         """The keys that it signs and agrees with."""
         ...
 
+    @property
+    def helps(self) -> bool:
+        """Whether it is a helper, who has no rows, and so no row ids."""
+        ...
+
     def keys_for(self, study: Study) -> KeySource:
         """Return its keys of noise in this study."""
         ...
@@ -127,14 +132,7 @@ class OpenDesk:
             raise PlanMismatch(msg)
         mechanism.check(given)
         content = mechanism.content(given)
-        # The first releases are debited for a unit that is part of few of them: so they must come first.
-        if planned.exposure.ordered and self.index and not party.ledger.charged(self._key(planned, self.index - 1)):
-            msg = f"release {name!r} is asked for in order: number {self.index - 1} was not made yet"
-            raise PlanMismatch(msg)
-        # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
-        fingerprint = party.fingerprint(digest(content, self.asked))
-        party.table.verify()  # what the statistic was computed from is what the digest says
-        party.debit(self._whole, [charge_of(self._whole, self._debited(planned), self.index, fingerprint)])
+        self._pay(planned, content)
         names = (self.plan.hash, party.name, self.step, self.index, name)
         drawn = mechanism.draw(given, party.keys_for(self.plan.study).stream(*names, content=content))
         if isinstance(given, Summand):
@@ -145,6 +143,23 @@ class OpenDesk:
         released = Released(name, self.index, Array.of(drawn))
         self.minted.append(released)
         return released
+
+    def _pay(self, planned: Release, content: bytes) -> None:
+        party = self.party
+        # The first releases are debited for a unit that is part of few of them: so they must come first.
+        if planned.exposure.ordered and self.index and not party.ledger.charged(self._key(planned, self.index - 1)):
+            msg = f"release {planned.name!r} is asked for in order: number {self.index - 1} was not made yet"
+            raise PlanMismatch(msg)
+        # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
+        fingerprint = party.fingerprint(digest(content, self.asked))
+        party.table.verify()  # what the statistic was computed from is what the digest says
+        party.debit(self._whole, [charge_of(self._whole, self._debited(planned), self.index, fingerprint)])
+
+    def pay(self, name: str, content: bytes) -> None:
+        """Debit a release whose noise stands among the entries of a list: nothing is drawn here, and nothing is handed out."""
+        if not self.plan.hides:
+            raise PlanMismatch("no release is debited without being drawn in this plan: it hides nothing in lists")
+        self._pay(self.planned(name), content)
 
     def affordable(self, names: tuple[str, ...]) -> None:
         """Refuse releases that do not all fit into the budget."""
@@ -279,7 +294,7 @@ class OpenDesk:
         return made
 
     def _must_be_aligned(self) -> None:
-        if not self.party.ledger.aligned(self.plan.hash):
+        if not self.party.helps and not self.party.ledger.aligned(self.plan.hash):
             raise PlanMismatch(
                 "nothing about row ids leaves a party before its ledger says that they are linked in this plan"
             )
@@ -288,6 +303,12 @@ class OpenDesk:
         """Keep a row map."""
         self.party.keeper.keep(digest, MAP_DATA, np.frombuffer(self.party.table.digest, dtype=np.uint8))
         self.party.keeper.keep(digest, ROW_MAP, rows)
+
+    def keep_places(self, name: str, places: Mapping[str, NDArray[Any]]) -> None:
+        """Keep places of a hidden link, and of which data they are the places."""
+        self.party.keeper.keep(name, MAP_DATA, np.frombuffer(self.party.table.digest, dtype=np.uint8))
+        for key, values in places.items():
+            self.party.keeper.keep(name, key, values)
 
     def keep(self, name: str, values: NDArray[Any]) -> None:
         """Keep a value at this party."""

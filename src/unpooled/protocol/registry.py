@@ -18,6 +18,7 @@ from unpooled.errors import UsageError, listed
 from unpooled.privacy.bounds import LEAVING_OUT, MODELLED
 from unpooled.privacy.declared import COLUMNS as SPLIT_COLUMNS
 from unpooled.privacy.declared import Parameter, parameters_of
+from unpooled.privacy.study import HIDDEN
 from unpooled.privacy.unit import Calibration, Unit
 from unpooled.protocol.messages import Ask, check_reply_type
 from unpooled.protocol.terms import PrintedTable, ResultTerm, table_of
@@ -418,6 +419,8 @@ class Model:
     covers_labels: frozenset[Unit] = frozenset()
     #: Whether a study of it may protect all rows of an id together.
     households: bool = False
+    #: Whether a study of it takes cards whose rows are a cap, and tells nobody the number of rows.
+    caps: bool = False
     #: Whether a study may leave out rows without a value that it needs: ``missing = "complete"``.
     gaps: bool = False
     #: Whether a study of it whose columns lie at different parties may.
@@ -476,6 +479,13 @@ class Model:
             raise UsageError(msg)
         if study.unit == Unit.HOUSEHOLD and not self.households:
             msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
+            raise UsageError(msg)
+        capped = [card.name for card in study.parties if card.capped or study.ids.startswith(HIDDEN)]
+        if capped and not self.caps:
+            msg = (
+                f"the card of {capped[0]!r} is one of a hidden link, with a cap in the place of its number of rows, and model {study.row!r} needs that number: use a card "
+                "without a cap (leave cap under [party] out, and `unpooled party card`), or link rows so that the intersection is revealed (docs/linkage.md)"
+            )
             raise UsageError(msg)
         leaves = {
             column.name: column.missing for card in study.parties for column in card.columns if column.missing in LEAVING_OUT
