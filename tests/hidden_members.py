@@ -37,7 +37,7 @@ def placed_world(
         at[name] = PlacedTable(tables[name].take(people), Places(NAME, places, of_people[people], given[name]))
     at["helper"] = HeldPlaces(NAME, given)
     cards = tuple(
-        msgspec.structs.replace(card, rows=places, key=key_of(card.name), linked="ab" * 32, joint="allowed")
+        msgspec.structs.replace(card, rows=places, key=key_of(card.name), linked=NAME, capped=True, joint="allowed")
         for card in cards
     )
     return cards, at, tables, np.intersect1d(*whose.values())

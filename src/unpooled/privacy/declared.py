@@ -131,7 +131,6 @@ ExpectedPeople: TypeAlias = Annotated[
         'Of hidden people (ids = "hidden:..."), how many are expected at both parties: public, known from elsewhere and never counted by comparing the '
         "lists. Limits and the plan by line follow from it.",
         lean=True,
-        study=True,
     ),
 ]
 #: The confidence of the intervals that are reported; of a table whose call asks for it when it is printed, in study files alone.

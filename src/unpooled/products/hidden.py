@@ -68,6 +68,15 @@ def expected_people(study: Study, parameters: object) -> int:
     return number
 
 
+def refuse_expected(study: Study, parameters: object) -> None:
+    """Refuse a number of expected people in a study whose people are known to all."""
+    if not study.hidden and isinstance(parameters, OfHiddenPeople) and parameters.expected:
+        raise UsageError(
+            "expected is of hidden people, of whom nobody knows how many both parties have: leave it out, or fit with a hidden link (on=hidden_link(...); in "
+            'a study file ids = "hidden:...")'
+        )
+
+
 class HiddenColumns(SeveralSums):
     """What every study of hidden people has: rows at places, and means and deviations of people in common."""
 

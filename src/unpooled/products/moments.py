@@ -139,9 +139,7 @@ def joint_totals(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, tuple
     return totals, (yield from joint_total(plan, members))
 
 
-def hidden_totals(
-    plan: Plan[Any], design: HiddenDesign
-) -> Generator[list[Ask], Replies, tuple[dict[str, Standard], Total]]:
+def hidden_totals(plan: Plan[Any], design: HiddenDesign) -> Generator[list[Ask], Replies, tuple[dict[str, Standard], Total]]:
     """The means and deviations of people in common, and the noisy total of their second moments."""
     members = yield from exchange_keys(design.aggregation)
     sums = yield from joint_total(plan, members)

@@ -104,9 +104,7 @@ class CellNoise(Mechanism):
 
     def event(self, unit: Unit) -> Event:
         """Gaussian, mu = sensitivity / scale; what is cut away in any cell is total variation."""
-        return Event(
-            Kind.GAUSSIAN, self.sensitivity(unit) / self.scale, 1, self.cells * (self.lost + noise.TOTAL_VARIATION)
-        )
+        return Event(Kind.GAUSSIAN, self.sensitivity(unit) / self.scale, 1, self.cells * (self.lost + noise.TOTAL_VARIATION))
 
     def pairs(self, bits: RandomBits) -> list[int]:
         """Return the number of noise pairs of every cell: at least none, at most twice :attr:`most`."""

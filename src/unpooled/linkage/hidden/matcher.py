@@ -94,9 +94,7 @@ def _match(context: Context[HiddenDesign], request: MatchRequest) -> SealedReply
     sealed = []
     for party in design.names:
         own = tuple(places[party, array].astype("<u4").tobytes() for array in design.arrays_of(party))
-        sealed.append(
-            letters.seal(party, "places", context.name, encode_content(Matched(own, digests, signature)))
-        )
+        sealed.append(letters.seal(party, "places", context.name, encode_content(Matched(own, digests, signature))))
     return SealedReply(tuple(sealed))
 
 

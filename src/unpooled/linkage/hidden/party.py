@@ -28,7 +28,20 @@ from unpooled.linkage.hidden.messages import (
     ShownMarks,
 )
 from unpooled.linkage.hidden.places import kept_as
-from unpooled.linkage.hidden.plan import CLOSE, COMPARE, FINISH, HELLO, LIST, MASK, PASS, PLACE, PLACES, SHARE, SIZES, VERDICT
+from unpooled.linkage.hidden.plan import (
+    CLOSE,
+    COMPARE,
+    FINISH,
+    HELLO,
+    LIST,
+    MASK,
+    PASS,
+    PLACE,
+    PLACES,
+    SHARE,
+    SIZES,
+    VERDICT,
+)
 from unpooled.linkage.masking import pseudonym
 from unpooled.linkage.messages import HelloReply, HellosRequest, Relayed, RelayedRequest, SealedReply
 from unpooled.linkage.party import ListPass, finished, passed_on, sent_first

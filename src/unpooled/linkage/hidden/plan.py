@@ -140,7 +140,7 @@ def _check_members(study: Study) -> None:
     usual = (study.unit, study.adjacency, study.calibration) == (Unit.RECORD, Adjacency.REPLACE, Calibration.SOUND)
     if not usual or study.trust or study.ids or study.simulation_seed is not None:
         raise UsageError(
-            'a hidden link is about whole records that are replaced, by sound noise: under [privacy] write epsilon (and delta) alone, and leave ids, simulation_seed and '
+            "a hidden link is about whole records that are replaced, by sound noise: under [privacy] write epsilon (and delta) alone, and leave ids, simulation_seed and "
             "all of [trust] but helpers out"
         )
 
@@ -219,7 +219,9 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
     """Return who learns what, and with whom."""
     who = design.helper
     told = [
-        Sentence("hidden.party", "A party alone, and the coordinator, learn nothing: lengths and steps follow from the caps."),
+        Sentence(
+            "hidden.party", "A party alone, and the coordinator, learn nothing: lengths and steps follow from the caps."
+        ),
         Sentence(
             "hidden.helper",
             "Helper {helper}, also together with the coordinator, learns under pseudonyms of this plan alone how many ids are held by exactly which parties, for "

@@ -37,7 +37,7 @@ from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.plan import check_parameters
 from unpooled.products.conversation import joint_total
 from unpooled.products.design import WIDEST, ColumnsDesign, JointBudget, JointDesign, Limits
-from unpooled.products.hidden import HiddenDesign
+from unpooled.products.hidden import HiddenDesign, refuse_expected
 from unpooled.products.masking import AT
 from unpooled.products.moments import begun as imagined
 from unpooled.products.moments import constants, standards_of, units_of
@@ -281,6 +281,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
         raise UsageError(msg)
     if not 0 < parameters.confidence < 1:
         raise UsageError("confidence must lie between 0 and 1")
+    refuse_expected(study, parameters)
     design = (HiddenDesign if study.hidden else JointDesign).of(study, parameters, budget, parameters.formula)
     factors = {factor.name: factor.levels for factor in design.layout.terms.factors}
     check_coding(parameters.coding, parameters.reference, factors)

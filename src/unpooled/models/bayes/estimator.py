@@ -28,7 +28,7 @@ from unpooled.linear.moments import NARROWED, Moments
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.declared import NAIVE, SINES, ColumnsParameters, Parameters
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.declared import says
+from unpooled.privacy.declared import ExpectedPeople, says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.products.design import ColumnsDesign
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
@@ -231,6 +231,7 @@ class OfEitherSplit(UnderMasks, PerhapsOverColumns):
             "share of epsilon, and None is the 0.3 of the authors' program."
         ),
     ] = None
+    expected: ExpectedPeople = 0
 
 
 @takes(OfEveryFit, OfNumbers, OverSites, Summing, Parameters, Weighted, OfEitherSplit, DrawnFit)
@@ -322,6 +323,8 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         if on is not None or self.parties is not None:
             self._fit_columns(X, y, on, formula, {"sites": sites, "unit_id": unit_id, "weights": weights})
             return self
+        if self.expected:
+            raise UsageError("expected is of hidden people, with frames of two parties and on=hidden_link(...): leave it out")
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         features, declared, response = self._numeric(asked.X, asked.y)
