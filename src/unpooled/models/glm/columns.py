@@ -22,8 +22,7 @@ from unpooled.models.glm.declared import SplitParameters, check_split, named_col
 from unpooled.models.glm.families import LOGISTIC, POISSON
 from unpooled.models.glm.pulls import ClassForm
 from unpooled.models.glm.rows import BaseRate, Responses
-from unpooled.models.glm.split_forms import SplitForm
-from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows
+from unpooled.models.glm.split import STEPS, DeviationRows, RoundRows, SplitForm
 from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector

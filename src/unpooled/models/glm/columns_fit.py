@@ -1,4 +1,7 @@
-"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing."""
+"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing.
+
+Last are the doors of the model for either split: rows at several parties, or columns of the same people at two.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ import numpy as np
 from unpooled.inference.coding import commonest_levels
 from unpooled.kernels.noisy import psd_part, without_still
 from unpooled.linear.standard import CONSTANT, Standard
-from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
+from unpooled.models.glm import fit as row_fit
+from unpooled.models.glm import plan as row_plan
+from unpooled.models.glm.columns import PRODUCTS, RATE, STEPS_OF_COLUMNS, PullDesign, compile_columns
 from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
 from unpooled.models.glm.result import GlmResult, coefficients_of
-from unpooled.models.glm.split_forms import TypedTable
+from unpooled.models.glm.split import TypedTable
 from unpooled.models.glm.typed import levels_of, typed_rows
+from unpooled.privacy.declared import COLUMNS
 from unpooled.products.conversation import joint_total
 from unpooled.products.moments import begun, constants, standards_of
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
@@ -31,9 +37,9 @@ if TYPE_CHECKING:
     from unpooled.inference.estimates import Estimates
     from unpooled.models.glm.curvature import Curvature
     from unpooled.models.glm.typed import TypedBend, TypedRows
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.registry import Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -366,3 +372,21 @@ def added_up(
         for party in design.parties
     }
     return design.form.added(design.parties, design.holder, made)
+
+
+# --- Either split ----------------------------------------------------------------------------------------------------------
+# A generalised linear model of either split: rows at several parties, or columns of the same people at two.
+
+#: What a party may be asked for, in a study of either split.
+STEPS = (*row_plan.STEPS, *STEPS_OF_COLUMNS)
+
+
+def compile_plan(study: Study) -> Plan:
+    """Return the releases of a study: of products under masks where it says that columns are split, else of totals over rows."""
+    return compile_columns(study) if study.parameters.get("split") == COLUMNS else row_plan.compile_plan(study)
+
+
+def coordinate(compiled: Plan) -> Conversation:
+    """Return the conversation of a study of either split."""
+    by_columns = isinstance(compiled.design, PullDesign)
+    return (yield from coordinate_columns(compiled) if by_columns else row_fit.coordinate(compiled))
