@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, pdtr, xlogy
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.families import RowFamily
+    from unpooled.families import Response
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.split import TypedTable
+    from unpooled.models.glm.split import Begun, TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.products.sums import RowPart
@@ -310,7 +310,7 @@ class CountForm(SplitForm):
             )
             raise UsageError(msg).at(column=response.name)
 
-    def family(self, response: Column) -> Poisson:
+    def family(self, response: Column) -> Response:
         """Return the family within the declared range."""
         return Poisson(*response.range)
 
@@ -321,25 +321,27 @@ class CountForm(SplitForm):
     def rows(
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
-        coefficients: tuple[Floats, float],
+        slopes: Floats,
+        span: slice,  # noqa: ARG002 - rows are centred by what is released of them
         place: int,
         more: Sequence[float],
     ) -> CountRows:
-        """Return the coding of a party's rows; ``more``: both parties' ends of full weight in the study's order, the cut of counts, and whether vectors are stretched."""
-        *ends, cut, stretched = more
+        """Return the coding of a party's rows; ``more``: constants and ends of full weight of both parties in the study's order, the cut of counts, and whether vectors are stretched."""
+        *numbers, cut, stretched = more
+        constants, ends = numbers[:2], numbers[2:]
         cut = max(cut, 1.0)
         ratio = min(math.exp(min(sum(ends), math.log(cut))) / cut, 1.0)
-        return CountRows(*about, *coefficients, ends[place], cut, ratio, stretched > 0)
+        return CountRows(*about, slopes, float(constants[place]), ends[place], cut, ratio, stretched > 0)
 
     def coin(self, part: RowPart, *, holds: bool) -> str:  # noqa: ARG002 - every part has its own
         """Return the part's name."""
         return part.name
 
-    def top(self, mean: float) -> float:
+    def top(self, begun: Begun) -> float:
         """Return twice the mean and some deviations, at least 1."""
-        return max(1.0, math.ceil(2 * mean + math.sqrt(2 * mean)))
+        return max(1.0, math.ceil(2 * begun.mean + math.sqrt(2 * begun.mean)))
 
-    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedCounts:
+    def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedRows[Any]:  # noqa: ARG002 - the fit knows where it begins
         """Return typed rows with counts."""
         return TypedCounts(*rows, family.high, noise)
 

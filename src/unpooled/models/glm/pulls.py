@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.families import RowFamily
+    from unpooled.families import Response
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.split import TypedTable
+    from unpooled.models.glm.split import Begun, TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.unit import Adjacency
@@ -290,12 +290,13 @@ class ClassForm(SplitForm):
     def rows(
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
-        coefficients: tuple[Floats, float],
-        place: int,  # noqa: ARG002 - both parties' numbers follow from their own part of the log odds
-        more: Sequence[float],  # noqa: ARG002 - a round has no further numbers
+        slopes: Floats,
+        span: slice,  # noqa: ARG002 - rows are centred by what is released of them
+        place: int,
+        more: Sequence[float],
     ) -> PullRows:
-        """Return the coding of a party's rows."""
-        return PullRows(*about, *coefficients)
+        """Return the coding of a party's rows; ``more``: the parts of the constant at both parties, in the study's order."""
+        return PullRows(*about, slopes, float(more[place]))
 
     def coin(self, part: RowPart, *, holds: bool) -> str:
         """Return the name of the coins: the holder's numbers with and without the sign are one number, and so are its rows."""
@@ -303,11 +304,11 @@ class ClassForm(SplitForm):
             return part.name
         return "number" if part.name in NUMBERS else "row"
 
-    def top(self, mean: float) -> float:  # noqa: ARG002 - whatever the rate
+    def top(self, begun: Begun) -> float:  # noqa: ARG002 - whatever the rate
         """Return 1: classes are not cut."""
         return 1.0
 
-    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedPulls:  # noqa: ARG002 - whatever the noise
+    def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedPulls:  # noqa: ARG002 - whatever the noise
         """Return typed rows with classes."""
         return TypedPulls(rows.rows, rows.held, rows.people)
 

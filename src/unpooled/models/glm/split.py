@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from unpooled.linear.standard import feature_rows
+from unpooled.models.glm.rows import BaseRate
 from unpooled.products.rows import JointRows, rounded, shortened
 from unpooled.products.sums import GRID
 from unpooled.totals.whole_rows import whole_rows
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.families import RowFamily
+    from unpooled.families import Response
+    from unpooled.inference.life_table import LifeTable
     from unpooled.linear.layout import MomentsLayout
     from unpooled.linear.standard import Standard
     from unpooled.models.glm.rows import Responses
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.table import Table
     from unpooled.products.sums import ProductShape, RowPart
+    from unpooled.totals.total import Total
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -126,6 +129,14 @@ class SplitWords(NamedTuple):
     assumed: str = ""
 
 
+class Begun(NamedTuple):
+    """What a fit begins from: the mean response, its rate per exposure, and of times to an event the life table."""
+
+    mean: float
+    rate: float
+    life: LifeTable | None = None
+
+
 class TypedTable(NamedTuple):
     """Typed rows with the constant last, which columns the holder of the response has, the number of people, and the offset of every row."""
 
@@ -142,13 +153,30 @@ class SplitForm(ABC):
     #: How many public numbers a round has in addition to coefficients and constants.
     more: ClassVar[int] = 0
 
+    def of(self, responses: Responses) -> SplitForm:  # noqa: ARG002 - of every response alike
+        """Return the form of a study with these responses."""
+        return self
+
+    @property
+    def pieces(self) -> int:
+        """Return the number of pieces of a person that have a constant of their own; 0 where all have one."""
+        return 0
+
     @abstractmethod
     def check(self, response: Column) -> None:
         """Refuse a declared response that this family does not have."""
 
     @abstractmethod
-    def family(self, response: Column) -> RowFamily:
+    def family(self, response: Column) -> Response:
         """Return the family with what is declared of the response."""
+
+    def base(self, responses: Responses, rows: int) -> BaseRate:
+        """Return the sums from which a fit begins."""
+        return BaseRate(responses, rows)
+
+    def begun(self, base: BaseRate, total: Total, rows: int) -> Begun:
+        """Return what these sums tell."""
+        return Begun(*base.decode(total, rows))
 
     @abstractmethod
     def shape(self, columns: Mapping[str, tuple[int, int]], holder: str, rows: int, repeated: int) -> ProductShape:
@@ -158,22 +186,30 @@ class SplitForm(ABC):
     def rows(
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
-        coefficients: tuple[Floats, float],
+        slopes: Floats,
+        span: slice,
         place: int,
         more: Sequence[float],
     ) -> RoundRows:
-        """Return the coding of the rows of the party at this place, at slopes and a constant; ``more``: the further numbers of the round."""
+        """Return the coding of the rows of the party at this place, whose slopes are these of ``span``; ``more``: the numbers of the round behind all slopes."""
+
+    def deviations(
+        self, about: tuple[MomentsLayout, RowPart, int, int, float, Responses], begun: Begun | None
+    ) -> DeviationRows:
+        """Return the coding of a party's part of the rows of second moments; None: another party holds the response."""
+        begun = begun or Begun(0.0, 0.0)
+        return DeviationRows(*about, begun.mean, self.top(begun))
 
     @abstractmethod
     def coin(self, part: RowPart, *, holds: bool) -> str:
         """Return the name of the coins by which a part is rounded: parts of one name have the same."""
 
     @abstractmethod
-    def top(self, mean: float) -> float:
-        """Return where responses are cut in second moments, when their mean is this one."""
+    def top(self, begun: Begun) -> float:
+        """Return where responses are cut in second moments."""
 
     @abstractmethod
-    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedRows[Any]:
+    def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedRows[Any]:
         """Return typed rows on which pulls of this family are expected; ``noise`` is that of a released product, in all rounds together."""
 
     @abstractmethod
