@@ -118,7 +118,7 @@ class PullDesign(ColumnsDesign):
     @property
     def form(self) -> SplitForm:
         """Return what of the fit depends on the family."""
-        return FORMS[self.parameters.family].of(self.responses)
+        return FORMS[self.parameters.family].of(self.responses, exact=self.exact)
 
     @property
     def family(self) -> Response:

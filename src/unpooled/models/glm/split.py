@@ -153,8 +153,8 @@ class SplitForm(ABC):
     #: How many public numbers a round has in addition to coefficients and constants.
     more: ClassVar[int] = 0
 
-    def of(self, responses: Responses) -> SplitForm:  # noqa: ARG002 - of every response alike
-        """Return the form of a study with these responses."""
+    def of(self, responses: Responses, *, exact: bool) -> SplitForm:  # noqa: ARG002 - of every response alike
+        """Return the form of a study with these responses, with noise or without."""
         return self
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 
 from unpooled.inference.life_table import LifeTable
 from unpooled.linear.standard import CONSTANT
-from unpooled.models.glm.counts import LENGTH, CountForm, CountRows, CountShape, of_others
+from unpooled.models.glm.counts import CountForm, CountRows, CountShape, of_others
 from unpooled.models.glm.families import ExitCells, Hazards, PersonResponses
 from unpooled.models.glm.split import STEPS, Begun, DeviationRows, SplitWords
 from unpooled.models.glm.typed import TypedBend, TypedRows
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _TUNED = table("glm_columns")
 #: Public numbers of a round behind slopes, centres and log hazards: where persons are followed to, where weights fall, whether vectors are stretched.
 _LAST = 3
+#: How much finer steps are without noise.
+_FINER = 16
 #: Exponents are no larger.
 _LARGEST = 600.0
 #: Log hazards of typed persons are no farther from 0.
@@ -70,11 +72,13 @@ class TimeShape(CountShape):
     pieces: int = 1
 
     @classmethod
-    def of_pieces(cls, columns: Mapping[str, tuple[int, int]], holder: str, pieces: int, rows: int, repeated: int) -> Self:
+    def of_pieces(
+        cls, columns: Mapping[str, tuple[int, int]], holder: str, pieces: int, rows: int, repeated: int, steps: int
+    ) -> Self:
         """Return the shape for these numbers of columns and squared limits of rows in squared steps, by party: pieces make the holder's rows longer by sqrt 2 constants."""
         count, square = columns[holder]
-        longer = math.ceil(math.sqrt(square + 2 * (CONSTANT * STEPS) ** 2)) + math.ceil(math.sqrt(2 * (count + pieces)))
-        found = cls.of({**columns, holder: (count + pieces, longer**2)}, rows, repeated, STEPS)
+        longer = math.ceil(math.sqrt(square + 2 * (CONSTANT * steps) ** 2)) + math.ceil(math.sqrt(2 * (count + pieces)))
+        found = cls.of({**columns, holder: (count + pieces, longer**2)}, rows, repeated, steps)
         return replace(found, pieces=pieces)
 
     @property
@@ -136,20 +140,23 @@ class TimeRows(CountRows):
     #: The log hazards of the pieces, and the logarithm of where a person is followed to.
     logs: Floats
     stop: float
+    #: Steps of a vector of length 1.
+    length: int
 
     def made(self, z: Floats, y: Floats, offset: Floats | float = 0.0) -> Floats:
         """Return (numbers, rows times numbers) in steps before they are rounded, of standardised rows, times and events, in the order of products of sines."""
         z = z - self.centre
         u, limit = self.predictor(z), self.columns - math.sqrt(2 * z.shape[1])
-        short = shortened(z * LENGTH, limit) if z.shape[1] else z
+        one = self.length
+        short = shortened(z * one, limit) if z.shape[1] else z
         if not self.holds:
             cosine, sine = of_others(u, self.end, self.ratio, stretched=self.stretched)
-            return np.column_stack([cosine * LENGTH, sine * LENGTH, short * sine[:, None], short * cosine[:, None]])
+            return np.column_stack([cosine * one, sine * one, short * sine[:, None], short * cosine[:, None]])
         own = self.pieces(u, y, np.asarray(offset))
         sine, cosine = own.first.sum(axis=1), own.second.sum(axis=1)
-        by_sine, by_cosine = (CONSTANT * LENGTH * one for one in own)
+        by_sine, by_cosine = (CONSTANT * one * part for part in own)
         rows = short * sine[:, None], by_sine, short * cosine[:, None], by_cosine
-        return np.column_stack([cosine * LENGTH, sine * LENGTH, *rows])
+        return np.column_stack([cosine * one, sine * one, *rows])
 
     def pieces(self, u: Floats, time: Floats, happened: Floats) -> PieceNumbers:
         """Return the holder's numbers of persons with these parts of the predictor."""
@@ -203,8 +210,8 @@ class TimeWeights(NamedTuple):
 
     @property
     def unit(self) -> float:
-        """Return the pull for each squared step of a released product: q/g over the squared length of a vector, q = max(1, M)."""
-        return max(self.most, 1.0) / math.sqrt(1 - self.ratio / 4) / LENGTH**2
+        """Return q/g, q = max(1, M): the pull of two vectors of length 1."""
+        return max(self.most, 1.0) / math.sqrt(1 - self.ratio / 4)
 
     def of(self, second: Row) -> Row:
         """Return the weights of rows with these parts of the predictor at the other party."""
@@ -229,7 +236,8 @@ class TypedTimes(TypedRows[TimeWeights]):
     """Typed rows with times to an event; people leave at the rates of the life table, whatever their columns are. Log hazards stand behind the slopes."""
 
     life: LifeTable
-    #: The deviation of the noise in every released product of all rounds together, in squared steps.
+    #: Steps of a vector of length 1; the deviation of the noise in every released product of all rounds together, in squared steps.
+    length: int
     noise: float = 0.0
 
     @property
@@ -297,7 +305,7 @@ class TypedTimes(TypedRows[TimeWeights]):
         h, events = self._seen(b, setting, _APART)
         events = events.sum(axis=1)
         weight, scatter = float((h * events).mean()), float((h**2 * events).mean())
-        return (self.people * scatter + (self.noise * setting.unit) ** 2) / (self.people * weight) ** 2
+        return (self.people * scatter + (self.noise * self.unit(setting)) ** 2) / (self.people * weight) ** 2
 
     def sent(self, b: Row, setting: TimeWeights, holds: tuple[bool, ...]) -> tuple[float, ...]:  # noqa: ARG002 - both parties get all
         """Return the log hazards, the logarithm of where persons are followed to, where weights begin to fall, and whether vectors are stretched."""
@@ -306,7 +314,7 @@ class TypedTimes(TypedRows[TimeWeights]):
 
     def unit(self, setting: TimeWeights) -> float:
         """Return the pull for each squared step of a released product."""
-        return setting.unit
+        return setting.unit / self.length**2
 
     def alike(self, b: Row, setting: TimeWeights, other: TimeWeights) -> float:
         """Return the ratio of mean curvatures: other weights are another unit of pulls."""
@@ -384,6 +392,8 @@ class TimeForm(CountForm):
     """Hazards in proportion that change at declared cuts; time and event belong to one party."""
 
     own: Hazards = field(default_factory=Hazards)
+    #: Steps per unit of numbers and of rows: more without noise, so that a fit ends where the likelihood has its maximum.
+    steps: int = STEPS
 
     words = SplitWords(
         "survival regression",
@@ -394,9 +404,10 @@ class TimeForm(CountForm):
         "; errors take people to leave without an event at the rates of the life table, whatever their columns are",
     )
 
-    def of(self, responses: Responses) -> TimeForm:
+    def of(self, responses: Responses, *, exact: bool) -> TimeForm:
         """Return the form with the pieces of these responses, once they are known."""
-        return replace(self, own=responses.family) if isinstance(responses.family, Hazards) else self
+        found = replace(self, steps=_FINER * STEPS if exact else STEPS)
+        return replace(found, own=responses.family) if isinstance(responses.family, Hazards) else found
 
     @property
     def pieces(self) -> int:
@@ -435,7 +446,9 @@ class TimeForm(CountForm):
 
     def shape(self, columns: Mapping[str, tuple[int, int]], holder: str, rows: int, repeated: int) -> TimeShape:
         """Return the products of a round."""
-        return TimeShape.of_pieces(columns, holder, self.pieces, rows, repeated)
+        finer = self.steps // STEPS
+        own = {party: (count, square * finer**2) for party, (count, square) in columns.items()}
+        return TimeShape.of_pieces(own, holder, self.pieces, rows, repeated, self.steps)
 
     def rows(
         self,
@@ -451,12 +464,15 @@ class TimeForm(CountForm):
         most = stop + end
         cut, ratio = math.exp(min(max(most, 0.0), _LARGEST)), math.exp(min(most, 0.0))
         centre, logs = np.asarray(more[span], dtype=float), np.asarray(more[before:-_LAST], dtype=float)
-        return TimeRows(*about, slopes, 0.0, end, cut, ratio, stretched > 0, centre, self.own, logs, stop)
+        layout, part, columns, _, weight, responses = about
+        own = layout, part, columns * (self.steps // STEPS), self.steps, weight, responses
+        last = centre, self.own, logs, stop, self.steps - 2
+        return TimeRows(*own, slopes, 0.0, end, cut, ratio, stretched > 0, *last)
 
     def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedTimes:  # noqa: ARG002 - the life table has the pieces
         """Return typed rows with times."""
         assert begun.life is not None
-        return TypedTimes(rows.rows, rows.held, rows.people, begun.life, noise)
+        return TypedTimes(rows.rows, rows.held, rows.people, begun.life, self.steps - 2, noise)
 
     def added(self, parties: Sequence[str], holder: str, made: Mapping[str, Floats]) -> Floats:
         """Return what the products of a round add up to, of rows as they are made before they are rounded."""
