@@ -258,6 +258,18 @@ def glm_count_columns_case(epsilon: float = 4.0) -> Case:
     return Case("glm", msgspec.structs.replace(case.study, parties=cards, parameters=asked), tables)
 
 
+def glm_time_columns_case(epsilon: float = 4.0) -> Case:
+    """A clinic with the years until a fall and one cut, and a registry."""
+    case = glm_columns_case(epsilon)
+    rng = np.random.default_rng(63)
+    years, fell = rng.uniform(0.0, 3.0, 14), rng.choice(2, 14).astype(float)
+    clinic = (Column("age", 18.0, 100.0), Column("fell", 0.0, 1.0), Column("years", 0.0, 3.0))
+    tables = case.tables | {"clinic": Table({"age": case.tables["clinic"]["age"], "fell": fell, "years": years})}
+    cards = (Card("clinic", 14, clinic), case.study.parties[1])
+    asked = {"response": "years", "family": "survival", "event": "fell", "cuts": [1.0], "split": "columns"}
+    return Case("glm", msgspec.structs.replace(case.study, parties=cards, parameters=asked), tables)
+
+
 def glm_case() -> Case:
     """Three sites with two classes and a public offset; one may drop out or collude; one Newton step."""
     rng = np.random.default_rng(15)
@@ -738,6 +750,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "glm, survival": glm_survival_case,
     "glm, columns": glm_columns_case,
     "glm, columns of counts": glm_count_columns_case,
+    "glm, columns of times": glm_time_columns_case,
     "stacking": stacking_case,
     "stacking, classes": stacking_classes_case,
     "stacking, ranked": stacking_ranked_case,

@@ -22,12 +22,11 @@ from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models import load
 from unpooled.models.glm.columns import PULLS, design_of
 from unpooled.models.glm.columns_fit import PullFit, added_up, imagined_pulls
-from unpooled.models.glm.counts import LENGTH, CountRows
+from unpooled.models.glm.counts import LENGTH, CountRows, CountWeights, TypedCounts
 from unpooled.models.glm.estimator import fitted
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.result import tables as tables_of
-from unpooled.models.glm.split_rows import STEPS
-from unpooled.models.glm.typed_counts import CountWeights, TypedCounts
+from unpooled.models.glm.split import STEPS
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.masks import derived

@@ -13,10 +13,20 @@ from scipy.stats import nbinom, poisson
 from unpooled.families.poisson import Poisson
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import CONSTANT
-from unpooled.models.glm.counts import LENGTH, CountForm, CountRows, CountShape, of_counts, of_others
+from unpooled.models.glm.counts import (
+    LENGTH,
+    CountForm,
+    CountRows,
+    CountShape,
+    CountWeights,
+    TypedCounts,
+    least_of,
+    means_over,
+    of_counts,
+    of_others,
+)
 from unpooled.models.glm.rows import Responses
-from unpooled.models.glm.split_rows import STEPS
-from unpooled.models.glm.typed_counts import CountWeights, TypedCounts, least_of, means_over
+from unpooled.models.glm.split import STEPS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.unit import Adjacency

@@ -276,9 +276,7 @@ class Linkable:
             raise UsageError(msg)
         return columns_of_parties(int(parties), names)
 
-    def _as_linked(
-        self, study: Study, tables: Mapping[str, Table]
-    ) -> tuple[Study, dict[str, bytes], Mapping[str, Table]]:
+    def _as_linked(self, study: Study, tables: Mapping[str, Table]) -> tuple[Study, dict[str, bytes], Mapping[str, Table]]:
         """Return the study as it is of linked rows: it names their row map, and its cards carry keys. The members' root keys, and their tables."""
         roots: dict[str, bytes] = vars(self).pop(self._roots, {})
         hidden: HiddenRows | None = vars(self).pop(HIDDEN_ROWS, None)

@@ -112,7 +112,12 @@ class HiddenRows:
 
     @classmethod
     def of(
-        cls, frames: Mapping[str, Any], link: HiddenLink, columns: Mapping[str, Sequence[str]], response: str, seed: int | None
+        cls,
+        frames: Mapping[str, Any],
+        link: HiddenLink,
+        columns: Mapping[str, Sequence[str]],
+        response: str,
+        seed: int | None,
     ) -> HiddenRows:
         """Return the rows of these frames, of which these columns are fitted."""
         return cls(link, {name: tuple(own) for name, own in columns.items()}, dict(frames), response, seed)
@@ -173,7 +178,9 @@ class HiddenRows:
             whole = self.frames[card.name]
             names = {c.name: self.response if c.name == RESPONSE else c.name for c in card.columns}
             held = table_of(whole, list(names.values()))
-            tables[card.name] = PlacedTable(Table({name: held[own] for name, own in names.items()}), self.link.places[card.name])
+            tables[card.name] = PlacedTable(
+                Table({name: held[own] for name, own in names.items()}), self.link.places[card.name]
+            )
         places = {name: own.given for name, own in self.link.places.items()}
         return study, roots, tables | {card.name: HeldPlaces(ids, places) for card in helpers}
 

@@ -499,12 +499,13 @@ def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
             "joint table",
             "joint odds",
             "joint rates",
+            "joint hazards",
             "lasso",
             "stacking",
             "pride glm",
         ],
     )
-    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds", "joint rates"}
+    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds", "joint rates", "joint hazards"}
     return columns_by(kind, scene, three=three)
 
 
@@ -539,6 +540,11 @@ def columns_by(kind: str, scene: Scene, *, three: bool = False) -> Callable[[Pla
                 own |= {"parties": {"a": ["x0", "x1"], "b": ["x2"]}, "response_at": "b"}
                 model = api.PrivateGLM("poisson", y_bounds=Y, exposure_bounds=(0.5, 1.5), adjacency=scene.adjacency, **own)
                 play.fitted(model.fit(X[:, [0, 1, 3]], y, exposure=0.5 + X[:, 2]))
+                return
+            case "joint hazards":  # the column w is the time
+                own |= {"parties": {"a": ["x0", "x1"], "b": ["x2"]}, "response_at": "b"}
+                model = api.PrivateGLM("survival", y_bounds=(0.0, 1.0), cuts=(0.5,), adjacency=scene.adjacency, **own)
+                play.fitted(model.fit(X[:, [0, 1, 3]], np.abs(X[:, 2]), event=play.frame["c"].to_numpy()))
                 return
             case "lasso":
                 model = api.PrivateLasso(y_bounds=Y, **own)

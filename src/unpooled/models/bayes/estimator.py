@@ -324,7 +324,9 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
             self._fit_columns(X, y, on, formula, {"sites": sites, "unit_id": unit_id, "weights": weights})
             return self
         if self.expected:
-            raise UsageError("expected is of hidden people, with frames of two parties and on=hidden_link(...): leave it out")
+            raise UsageError(
+                "expected is of hidden people, with frames of two parties and on=hidden_link(...): leave it out"
+            )
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         features, declared, response = self._numeric(asked.X, asked.y)

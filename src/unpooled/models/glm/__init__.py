@@ -2,9 +2,9 @@
 
 from unpooled.linear.releases import JOINT, ROUNDS
 from unpooled.models.glm.columns import PULLS
+from unpooled.models.glm.columns_fit import STEPS, compile_plan, coordinate
 from unpooled.models.glm.completeness import WORDS as COMPLETENESS_WORDS
 from unpooled.models.glm.declared import TEMPLATE
-from unpooled.models.glm.either import STEPS, compile_plan, coordinate
 from unpooled.models.glm.families import earlier
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.plan import STATISTICS

@@ -1,4 +1,4 @@
-"""Logistic and Poisson regression whose columns lie at two parties: what a study declares, its design with the limits of rows, its plan, and a party's steps."""
+"""Logistic, Poisson and survival regression whose columns lie at two parties: what a study declares, its design with the limits of rows, its plan, and a party's steps."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
-from unpooled.families import RowFamily
 from unpooled.families.logistic import Logistic
 from unpooled.inference.printed_terms import check_coding
 from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.residuals import Covariance
-from unpooled.linear.standard import Standard
+from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.glm.counts import CountForm
-from unpooled.models.glm.declared import SplitParameters, check_split, named_columns
-from unpooled.models.glm.families import LOGISTIC, POISSON
+from unpooled.models.glm.declared import SplitParameters, check_split, named_columns, persons_of
+from unpooled.models.glm.families import LOGISTIC, POISSON, SURVIVAL
 from unpooled.models.glm.pulls import ClassForm
-from unpooled.models.glm.rows import BaseRate, Responses
-from unpooled.models.glm.split_forms import SplitForm
-from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows
+from unpooled.models.glm.rows import Responses
+from unpooled.models.glm.split import STEPS, Begun, DeviationRows, RoundRows, SplitForm
+from unpooled.models.glm.times import TimeForm
 from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.mechanisms import GaussianRelease, Vector
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.families import Response
+    from unpooled.models.glm.rows import BaseRate
     from unpooled.products.sums import ProductShape, Spot
     from unpooled.protocol.context import Context
 
@@ -67,14 +68,14 @@ _WORD, _PROOF, _BLOCK = 8, 32, 32_000
 
 
 #: The families that have products of pulls.
-FORMS: dict[str, SplitForm] = {LOGISTIC: ClassForm(), POISSON: CountForm()}
+FORMS: dict[str, SplitForm] = {LOGISTIC: ClassForm(), POISSON: CountForm(), SURVIVAL: TimeForm()}
 #: What stands for the response while limits are worked out.
 _CLASSES = Responses(Column("(classes)", categories=("no", "yes")), Logistic())
 
 
 @dataclass(frozen=True)
 class PullDesign(SeveralSums):
-    """A study of columns at two parties of which one holds the response: two classes, or counts."""
+    """A study of columns at two parties of which one holds the response: two classes, counts, or times with events."""
 
     parameters: SplitParameters
     #: The declared response, once the study's is known.
@@ -105,9 +106,9 @@ class PullDesign(SeveralSums):
 
     @staticmethod
     def no_features(parameters: Joined) -> frozenset[str]:
-        """Return the response, the exposure and the offset."""
+        """Return the response, the exposure, the offset and the event."""
         assert isinstance(parameters, SplitParameters)
-        return frozenset({parameters.response, parameters.exposure, parameters.offset} - {""})
+        return frozenset({parameters.response, parameters.exposure, parameters.offset, parameters.event} - {""})
 
     def sent(self, party: str) -> tuple[str, ...]:
         """Return the declared columns of which a party's masked rows are made, the response and what shifts it last where they are the party's."""
@@ -117,14 +118,12 @@ class PullDesign(SeveralSums):
     @property
     def form(self) -> SplitForm:
         """Return what of the fit depends on the family."""
-        return FORMS[self.parameters.family]
+        return FORMS[self.parameters.family].of(self.responses, exact=self.exact)
 
     @property
-    def family(self) -> RowFamily:
+    def family(self) -> Response:
         """Return the family of the response."""
-        family = self.responses.family
-        assert isinstance(family, RowFamily)
-        return family
+        return self.responses.family
 
     @property
     def columns(self) -> int:
@@ -258,7 +257,7 @@ class PullDesign(SeveralSums):
     @cached_property
     def base(self) -> BaseRate:
         """Return the base rate that a fit begins from."""
-        return BaseRate(self.responses, self.rows)
+        return self.form.base(self.responses, self.rows)
 
     @property
     def rate_release(self) -> GaussianRelease:
@@ -267,30 +266,41 @@ class PullDesign(SeveralSums):
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
 
-    def rate(self, values: NDArray[Any]) -> tuple[float, float]:
-        """Return the mean response, and its rate per exposure, that released integers tell."""
+    def rate(self, values: NDArray[Any]) -> Begun:
+        """Return what a fit begins from, as released integers tell it."""
         return self.rate_of(self.rate_release.decode(values))
 
-    def rate_of(self, sums: Floats) -> tuple[float, float]:
-        """Return the mean response, and its rate per exposure, that noisy sums tell."""
-        return self.base.decode(Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)
+    def rate_of(self, sums: Floats) -> Begun:
+        """Return what a fit begins from, as noisy sums tell it."""
+        return self.form.begun(self.base, Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)
 
-    def deviation_rows(self, party: str, mean: float) -> DeviationRows:
-        """Return the coding of a party's part of the rows of second moments; ``mean`` is that of the responses at their holder."""
-        place = self.parties.index(party)
+    def deviation_rows(self, party: str, begun: Begun) -> DeviationRows:
+        """Return the coding of a party's part of the rows of second moments; the holder of the response takes its own off what it began from."""
+        place, holds = self.parties.index(party), party == self.holder
         about = self.layout_of(party), self.shape.parts[place], self.limits.columns[place], GRID
-        return DeviationRows(*about, 1.0 if party == self.holder else 0.0, self.responses, mean, self.form.top(mean))
+        return self.form.deviations((*about, float(holds), self.responses), begun if holds else None)
 
     def pull_rows(self, party: str, at: Sequence[float], part: RowPart | None = None) -> RoundRows:
-        """Return the coding of a party's rows in a round, at these coefficients: of all columns in the parties' order, then each party's constant."""
+        """Return the coding of a party's rows in a round, at these numbers: slopes of all columns in the parties' order, then what the form has."""
         place = self.parties.index(party)
         before = sum(len(self.layout_of(name).coding.attribute) for name in self.parties[:place])
         own = len(self.layout_of(party).coding.attribute)
-        slopes, constant = np.asarray(at[before : before + own], dtype=float), float(at[self.columns + place])
+        span = slice(before, before + own)
         part = part or next(one for one in self.pulls.parts if one.party == party)
         about = self.layout_of(party), part, self.limits.columns[place] * (STEPS // GRID), STEPS
         holds = 1.0 if party == self.holder else 0.0
-        return self.form.rows((*about, holds, self.responses), (slopes, constant), place, at[self.columns + _TWO :])
+        slopes = np.asarray(at[span], dtype=float)
+        return self.form.rows((*about, holds, self.responses), slopes, span, place, at[self.columns :])
+
+    def scored(self, values: Floats) -> Floats:
+        """Return the released products of a round as the coefficients stand: those of columns in the order of the layout, then of the constant or the pieces."""
+        if not self.form.pieces:
+            return np.append(values[:-1][self.order], values[-1] * CONSTANT)
+        first = sum(
+            len(self.layout_of(name).coding.attribute) for name in self.parties[: self.parties.index(self.holder) + 1]
+        )
+        pieces = np.arange(first, first + self.form.pieces)
+        return np.append(np.delete(values, pieces)[self.order], values[pieces])
 
     def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
         """Return a block of the sender's part of the rows as integers, in a round of pulls at the coefficients that it was asked for."""
@@ -298,8 +308,8 @@ class PullDesign(SeveralSums):
         standard = self.standard(context) if name in self.scaled else Standard.declared()
         place = spot.first, spot.last, one.shape.block_rows
         if one.name == JOINT:
-            mean = self.rate(context.kept(RATE))[0] if name == self.holder else 0.0
-            return self.deviation_rows(name, mean).block(context.table, standard, *place)
+            begun = self.rate(context.kept(RATE)) if name == self.holder else Begun(0.0, 0.0)
+            return self.deviation_rows(name, begun).block(context.table, standard, *place)
         rows = self.pull_rows(name, context.kept(f"{AT}_{spot.round}").tolist(), spot.part)
         kind = self.form.coin(spot.part, holds=name == self.holder)
         real = rows.block(context.table, standard, *place).astype(np.float64)
@@ -337,23 +347,27 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
 
 
 def _responses(study: Study, parameters: SplitParameters) -> Responses:
-    """Return the declared response with what shifts it, which its holder has."""
+    """Return the declared response with what shifts it or says of events, which its holder has."""
     holder, form = holder_of(study, parameters.response), FORMS[parameters.family]
     columns = {column.name: column for card in study.parties for column in card.columns}
     response, exposure, offset = named_columns(parameters, columns)
     form.check(response)
-    for role, column in (("exposure", exposure), ("offset", offset)):
+    event = columns.get(parameters.event)
+    for role, column in (("exposure", exposure), ("offset", offset), ("event", event)):
         if column is not None and column.name not in {own.name for own in study.card(holder).columns}:
+            why = "it ends the holder's times" if column is event else "it is a part of the holder's log mean"
             msg = (
-                f"the {role} {column.name!r} is declared by another party than the response {response.name!r}: it is a part of the holder's log mean, so "
+                f"the {role} {column.name!r} is declared by another party than the response {response.name!r}: {why}, so "
                 f"declare it at {holder!r}"
             )
             raise UsageError(msg).at(column=column.name)
+    if parameters.family == SURVIVAL:
+        return persons_of(parameters, columns, response)
     return Responses(response, form.family(response), exposure, offset)
 
 
 # --- Plan ------------------------------------------------------------------------------------------------------------------
-# The plan of a logistic regression of split columns, and the one step that a party has in addition to those of joint moments.
+# The plan of a regression of split columns, and the one step that a party has in addition to those of joint moments.
 
 
 class RateReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

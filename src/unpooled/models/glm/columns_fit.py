@@ -1,9 +1,12 @@
-"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing."""
+"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing.
+
+Last are the doors of the model for either split: rows at several parties, or columns of the same people at two.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,11 +14,14 @@ import numpy as np
 from unpooled.inference.coding import commonest_levels
 from unpooled.kernels.noisy import psd_part, without_still
 from unpooled.linear.standard import CONSTANT, Standard
-from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
-from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
+from unpooled.models.glm import fit as row_fit
+from unpooled.models.glm import plan as row_plan
+from unpooled.models.glm.columns import PRODUCTS, RATE, STEPS_OF_COLUMNS, PullDesign, compile_columns
+from unpooled.models.glm.curvature import GlmShape, Intervals, estimates_of, without_hidden
 from unpooled.models.glm.result import GlmResult, coefficients_of
-from unpooled.models.glm.split_forms import TypedTable
+from unpooled.models.glm.split import TypedTable
 from unpooled.models.glm.typed import levels_of, typed_rows
+from unpooled.privacy.declared import COLUMNS
 from unpooled.products.conversation import joint_total
 from unpooled.products.moments import begun, constants, standards_of
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
@@ -29,11 +35,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.inference.estimates import Estimates
+    from unpooled.inference.life_table import LifeTable
     from unpooled.models.glm.curvature import Curvature
+    from unpooled.models.glm.split import Begun
     from unpooled.models.glm.typed import TypedBend, TypedRows
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.registry import Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -59,9 +67,7 @@ class PullFit:
     """The state of a fit between its rounds, in standardised columns in the order of the layout and, last, the constant."""
 
     design: PullDesign
-    #: The mean response, and its rate per exposure.
-    mean: float
-    rate: float
+    begun: Begun
     standard: Standard
     moments: Matrix
     variance: Matrix
@@ -70,20 +76,34 @@ class PullFit:
 
     def __post_init__(self) -> None:
         design, n, d = self.design, self.design.rows, self.design.columns
-        self.shape = GlmShape(design, self.rate, design.family.units(self.rate))  # type: ignore[arg-type]
+        one = GlmShape(design, self.begun.rate, (1.0, 1.0))  # type: ignore[arg-type]
+        life = self.begun.life
+        self.shape = one if life is None else Intervals(design, self.begun.rate, (1.0, 1.0), life)  # type: ignore[arg-type]
         own_and_constant = np.s_[: d + 1, : d + 1]
-        self.still = self.shape.still(self.standard)
-        own = np.linalg.qr(self.still)[0] if self.still.size else np.empty((d + 1, 0))
+        still = one.still(self.standard)
+        own = np.linalg.qr(still)[0] if still.size else np.empty((d + 1, 0))
         self.gram = psd_part(without_still(self.moments[own_and_constant], self.variance[own_and_constant], own))
+        top = design.form.top(self.begun)
+        self.centre, self.centred = self._centre(top), self.standard
+        #: Second moments of coefficients, from which the deviation of a step follows, and of centred rows; the noise of typed curvatures by weight.
+        self.metric, self.second, self.doubt = self.gram, self.gram, self.variance[own_and_constant]
+        if life is not None:
+            self._about(life)
+        self.still = self.shape.still(self.centred)
         noise = math.sqrt(float(self.variance[0, 0]))
         #: About the norm of the noise in the covariance, and what of it is taken for nothing.
         self.norm = noise * math.sqrt(2 * d) + 1e-3 * n
         self.typed: TypedRows[Any] = self._typed()
         self.b = self.shape.start
         #: The precision of what is believed of the coefficients about the base rate.
-        self.prior = d / _TUNED.believed / n * (self.gram + self.norm * np.eye(d + 1))
-        self.prior[d], self.prior[:, d] = 0.0, 0.0
-        self.prior[d, d] = CONSTANT**2 / _TUNED.level
+        self.prior = np.zeros((len(self.b), len(self.b)))
+        self.prior[:d, :d] = d / _TUNED.believed / n * (self.gram + self.norm * np.eye(d + 1))[:d, :d]
+        self.prior[range(d, len(self.b)), range(d, len(self.b))] = CONSTANT**2 / _TUNED.level
+        #: The precision of what is believed of hazards in the table too.
+        self.typical = np.zeros(len(self.b))
+        if isinstance(self.shape, Intervals):
+            self.prior[range(d, len(self.b)), range(d, len(self.b))] = self.shape.typical
+            self.typical[d:] = 0.0 if design.exact else self.shape.typical
         self.seen: list[tuple[Callable[[Row], tuple[Row, Matrix]], Row, Matrix]] = []
         self.rounds: list[OpenedRound] = []
         self.setting = self.typed.setting(self.b)
@@ -92,11 +112,41 @@ class PullFit:
         #: Without noise, the length of the last step in standard errors.
         self.left = math.inf
         # The products of columns with responses less their mean are the score at the base rate of pulls that nothing weights.
-        top = design.form.top(self.mean)
-        typical = self.typed.scatter(self.mean, top) * self.gram
+        mean = self.begun.mean
+        typical = self.typed.scatter(mean, top) * self.second
         noise = math.sqrt(float(self.variance[0, d + 1]))
-        self._saw(lambda truth: self.typed.excess(self.mean, top, truth), self.moments[: d + 1, d + 1], typical, noise)
+        self._saw(lambda truth: self.typed.excess(mean, top, truth), self.moments[: d + 1, d + 1], typical, noise)
         self.setting = self.typed.setting(self.b)
+
+    def _centre(self, top: float) -> Row:
+        """Return what rounds take off standardised columns: of times the mean column of events less that of the hazards, as far as it is more than noise.
+
+        Pulls of pieces then hardly move with slopes, and the noise of a piece of few events leaves slopes alone.
+        """
+        d, life = self.design.columns, self.begun.life
+        if life is None:
+            return np.zeros(d)
+        events = max(sum(life.events), 1.0 + life.noise)
+        found = top * self.moments[:d, d + 1] / events
+        noise = d * float(self.variance[0, d + 1]) * (top / events) ** 2
+        return np.asarray(np.clip(found, -1.0, 1.0) * max(1 - noise / max(float(found @ found), 1e-300), 0.0))
+
+    def _about(self, life: LifeTable) -> None:
+        """Go over to centred columns: second moments, the noise in them, and both as they stand with pieces in the place of one constant."""
+        d, pieces = self.design.columns, len(life.edges)
+        self.centred = replace(self.standard, middle=self.standard.middle + self.centre * self.standard.width)
+        moved = np.eye(d + 2)
+        moved[:d, d] = -self.centre / CONSTANT
+        self.moments, self.variance = moved @ self.moments @ moved.T, moved**2 @ self.variance @ (moved**2).T
+        moved = moved[: d + 1, : d + 1]
+        self.second = moved @ self.gram @ moved.T
+        events = np.maximum(np.array(life.events), 1.0)
+        parts = np.zeros((d + 1, d + pieces))
+        parts[:d, :d], parts[d, d:] = np.eye(d), events / events.sum()
+        self.metric = parts.T @ self.second @ parts
+        doubt = (parts**2).T @ self.variance[: d + 1, : d + 1] @ parts**2
+        doubt[d:, d:] = 0.0
+        self.doubt = doubt
 
     def _typed(self) -> TypedRows[Any]:
         """Return public rows with the released moments of the columns and, where there is one, of the offset as one more column."""
@@ -115,10 +165,10 @@ class PullFit:
         else:
             rows = typed_rows(covariance, middle, width, levels)
             offset = np.zeros(len(rows))
-        rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
+        rows = np.column_stack([rows - self.centre, np.full(len(rows), CONSTANT)])
         deviations = np.array([float(design.noise(one.name)[0]) for one in design.rounds[1:]])
         noise = 0.0 if design.exact else float(1 / np.sqrt((1 / deviations**2).sum()))
-        return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise)
+        return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise, self.begun)
 
     @property
     def _held(self) -> NDArray[np.bool_]:
@@ -129,16 +179,18 @@ class PullFit:
 
     @property
     def at(self) -> tuple[float, ...]:
-        """Return the numbers that the request of the next round carries: coefficients in the parties' order, the parts of the constant, and what weighs pulls."""
-        design, found = self.design, np.zeros(self.design.columns)
-        found[design.order] = self.b[:-1]
+        """Return the numbers that the request of the next round carries: slopes in the parties' order, of times centres, constants, and what weighs pulls."""
+        design, numbers = self.design, [self.b[: self.design.columns]]
+        numbers += [self.centre] if design.form.pieces else []
+        found = np.zeros((len(numbers), design.columns))
+        found[:, design.order] = numbers
         holds = tuple(party == design.holder for party in design.parties)
-        return (*found.tolist(), *self.typed.sent(self.b, self.setting, holds))
+        return (*found.ravel().tolist(), *self.typed.sent(self.b, self.setting, holds))
 
     def take(self, values: Row, deviation: float) -> float:
         """Take the released products of a round in squared steps, and go one step; return how long it was, in standard errors."""
         design, unit = self.design, self.typed.unit(self.setting)
-        score = np.append(values[:-1][design.order], values[-1] * CONSTANT) * unit
+        score = design.scored(values) * unit
         told = OpenedRound(self.b, self.setting, score, deviation * unit)
         self.rounds.append(told)
         if design.exact:
@@ -155,7 +207,7 @@ class PullFit:
 
     def _length(self, step: Row) -> float:
         """Return the deviation of the linear predictor that a step makes."""
-        return math.sqrt(max(float(step @ self.gram @ step), 0.0) / self.design.rows)
+        return math.sqrt(max(float(step @ self.metric @ step), 0.0) / self.design.rows)
 
     def _learn(self) -> None:
         """Go to the coefficients that all scores so far and what was believed make likeliest, as typed rows expect the scores there (Gauss and Newton)."""
@@ -164,8 +216,8 @@ class PullFit:
             precision, gradient = self.prior.copy(), -self.prior @ (self.b - start)
             for expected, score, weight in self.seen:
                 there, slope = expected(self.b)
-                precision += slope @ weight @ slope
-                gradient += slope @ weight @ (score - there)
+                precision += slope.T @ weight @ slope
+                gradient += slope.T @ weight @ (score - there)
             self.b = self.b + np.linalg.solve(precision, gradient)
             step = self.b - began
             self.b = began + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
@@ -186,7 +238,7 @@ class PullFit:
             moved, changed = told.at - before.at, before.score - told.score
             went = self._inverse @ changed
             along = moved @ self._inverse
-            if abs(float(along @ changed)) > 1e-12 * float(moved @ moved):
+            if self.left > _TUNED.exact_learns and abs(float(along @ changed)) > 1e-12 * float(moved @ moved):
                 self._inverse = self._inverse + np.outer(moved - went, along) / float(along @ changed)
         step = self._inverse @ told.score
         step *= min(1.0, _TUNED.step / max(self._length(step), 1e-300))
@@ -202,17 +254,17 @@ class PullFit:
 
         ``out``: coefficients that are 0, along whose columns no row is said to vary.
         """
-        nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
+        size, life = len(self.b), self.begun.life
+        nothing = _TUNED.hidden * self.norm * np.diag(np.arange(size) < (size if life is None else self.design.columns))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
-        size = len(self.b)
-        variance, gone = bend.weight**2 * self.variance[:size, :size], list(out)
+        variance, gone = bend.weight**2 * self.doubt, list(out)
         information[gone, :], information[:, gone] = 0.0, 0.0
         information[gone, gone] = np.sqrt(variance[gone, gone])  # no more than the noise hides
-        return curvature(information, variance, np.zeros(len(self.b)), self.still), meat
+        return self.shape.known(information, variance, np.zeros(size), self.still), meat + np.diag(self.typical)
 
     def _told(self, b: Row, out: Sequence[int] = ()) -> tuple[Estimates, Row, Matrix]:
         """Return the estimates that all settled rounds tell from ``b`` on, the last step there, and their covariance; ``out``: coefficients that are 0."""
-        back, bend = self.shape.back(self.standard), self.typed.bend(b, self.setting)
+        back, bend = self.shape.back(self.centred), self.typed.bend(b, self.setting)
         known, meat = self._known(bend, out)
         settled = [
             told
@@ -224,7 +276,8 @@ class PullFit:
         weights = np.array([1 / one**2 if one else 1.0 for one in noises.tolist()])
         weights /= weights.sum()
         left = [told.score - self.typed.pull(told.at, told.setting, b) for told in settled]
-        step = np.zeros(len(b)) if self.design.exact else known.inverse @ ((weights * alike) @ np.array(left))
+        told_there = (weights * alike) @ np.array(left) - self.typical * (b - self.shape.start)
+        step = np.zeros(len(b)) if self.design.exact else known.inverse @ told_there
         noise = math.sqrt(float(np.square(weights * noises).sum()))
         way = weights @ np.array([b + step - told.at for told in settled])
         met = self.shape.met(way, known.variance, np.full(len(b), noise**2))
@@ -237,7 +290,7 @@ class PullFit:
         """Return what all settled rounds tell, the same without the terms that the noise hides (None: it hides none), and whether the rounds found a root."""
         found, step, covariance = self._told(self.b)
         # A step is as long as its noise, too: its expected square is below that of the errors of all coefficients.
-        spread = float((self.gram * covariance).sum()) / self.design.rows
+        spread = float((self.metric * covariance).sum()) / self.design.rows
         near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
         near = self.left < _TUNED.exact_arrived if self.design.exact else near
         near = near and self.typed.bend(self.b, self.setting).weight >= _TUNED.collapsed * self.level.weight
@@ -257,7 +310,7 @@ class PullFit:
 
     def result(self) -> GlmResult:
         """Return the coefficients that predict, where the rounds ended, and the table."""
-        design, own = self.design, self.shape.back(self.standard) @ self.b
+        design, own, life = self.design, self.shape.back(self.centred) @ self.b, self.begun.life
         newton, without, found = self.estimates()
         few = design.untabled or ("" if found else design.form.words.rootless)
         if few:
@@ -267,14 +320,16 @@ class PullFit:
         common = {} if design.exact else commonest_levels(design.layout.terms, shares, self.unsure)
         return GlmResult(
             design.family.name,
-            coefficients_of(design.layout.names, own[:-1], newton if without is None else without, confidence),
-            float(own[-1]),
+            coefficients_of(design.layout.names, own[: design.columns], newton if without is None else without, confidence),
+            0.0 if life is not None else float(own[-1]),
             confidence,
             design.parties,
             design.rows,
             PRODUCTS,
             1.0,
             newton,
+            log_hazards=() if life is None else tuple(own[design.columns :].tolist()),
+            life_table=life,
             common=common,
             few=few,
             without=without,
@@ -285,8 +340,8 @@ class PullFit:
 # From the first releases to a fit that can ask for its rounds.
 
 
-def fit_of(design: PullDesign, rates: tuple[float, float], standards: Mapping[str, Standard], values: Row) -> PullFit:
-    """Return the fit that begins from the mean response and its rate per exposure, means and deviations, and the noisy total of second moments."""
+def fit_of(design: PullDesign, begun: Begun, standards: Mapping[str, Standard], values: Row) -> PullFit:
+    """Return the fit that begins from what the first sums tell, means and deviations, and the noisy total of second moments."""
     shape, order = design.shape, _order(design)
     variance = shape.whole(np.square(design.deviations / GRID**2), 0.0)[np.ix_(order, order)]
     moments = shape.whole(values / GRID**2, design.rows * JOINT_CONSTANT**2)[np.ix_(order, order)]
@@ -300,7 +355,7 @@ def fit_of(design: PullDesign, rates: tuple[float, float], standards: Mapping[st
     noise = [design.constants_release(party).deviations[: design.scales(party).count] for party in design.scaled]
     unsure = max(float(one.max(initial=0.0)) for one in noise) / design.layout.grid / design.rows
     scaled = np.outer(unit, unit)
-    return PullFit(design, *rates, standard, moments * scaled, variance * scaled**2, unsure)
+    return PullFit(design, begun, standard, moments * scaled, variance * scaled**2, unsure)
 
 
 def _order(design: PullDesign) -> list[int]:
@@ -317,9 +372,9 @@ def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, 
     design = plan.design
     members, totals = yield from constants(plan)
     (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
-    rates = design.rate(reply.sums.values.numpy())
+    begun_with = design.rate(reply.sums.values.numpy())
     total = yield from joint_total(plan, members)
-    fit = fit_of(design, rates, standards_of(design, totals), total.values)
+    fit = fit_of(design, begun_with, standards_of(design, totals), total.values)
     for number in range(1, len(design.rounds)):
         total = yield from joint_total(plan, members, fit.at, number)
         if fit.take(total.values, float(total.deviations[0])) < _TUNED.exact_step:
@@ -336,14 +391,13 @@ def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.rand
     times, standards = begun(design, tables, rng)
     release = design.rate_release
     sums = design.base.statistic(tables[design.holder]).astype(float) * times
-    rates = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
+    begun_with = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
     parts = [
-        design.deviation_rows(party, rates[0] if party == design.holder else 0.0).coded(tables[party], _of(standards, party))
-        for party in design.parties
+        design.deviation_rows(party, begun_with).coded(tables[party], _of(standards, party)) for party in design.parties
     ]
     whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
     exact = (whole.T @ whole)[design.shape.pairs] * times
-    fit = fit_of(design, rates, standards, exact + design.deviations * rng.standard_normal(exact.size))
+    fit = fit_of(design, begun_with, standards, exact + design.deviations * rng.standard_normal(exact.size))
     for one in design.rounds[1:]:
         noise = design.noise(one.name)
         exact = added_up(design, tables, standards, fit.at) * times
@@ -366,3 +420,21 @@ def added_up(
         for party in design.parties
     }
     return design.form.added(design.parties, design.holder, made)
+
+
+# --- Either split ----------------------------------------------------------------------------------------------------------
+# A generalised linear model of either split: rows at several parties, or columns of the same people at two.
+
+#: What a party may be asked for, in a study of either split.
+STEPS = (*row_plan.STEPS, *STEPS_OF_COLUMNS)
+
+
+def compile_plan(study: Study) -> Plan:
+    """Return the releases of a study: of products under masks where it says that columns are split, else of totals over rows."""
+    return compile_columns(study) if study.parameters.get("split") == COLUMNS else row_plan.compile_plan(study)
+
+
+def coordinate(compiled: Plan) -> Conversation:
+    """Return the conversation of a study of either split."""
+    by_columns = isinstance(compiled.design, PullDesign)
+    return (yield from coordinate_columns(compiled) if by_columns else row_fit.coordinate(compiled))
