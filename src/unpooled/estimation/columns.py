@@ -89,7 +89,9 @@ def link_rows(
 
 
 def keys_of_study(on: On, normalise: Sequence[str]) -> list[LinkKey]:
-    """Return the keys as a study has them."""
+    """Return the keys as a study has them; of a hidden link none, whose places are known."""
+    if isinstance(on, HiddenLink):
+        return []
     return [_key(one, normalise) for one in ([on] if isinstance(on, str) else on)]
 
 

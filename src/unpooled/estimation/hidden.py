@@ -13,6 +13,7 @@ import numpy as np
 from unpooled.errors import UsageError, listed
 from unpooled.estimation.tables import RESPONSE, columns_of, rows_of, table_of
 from unpooled.linkage.in_process import hidden_run
+from unpooled.privacy.declared import ExpectedPeople
 from unpooled.privacy.places import Places
 from unpooled.privacy.plan import default_delta
 from unpooled.privacy.table import HeldPlaces, PlacedTable, Table
@@ -29,6 +30,18 @@ if TYPE_CHECKING:
 #: Under which attribute an estimator keeps rows at places between linking and the run. No file and no copy has them.
 HIDDEN_ROWS = "_hidden_rows"
 _TWO = 2
+
+
+class PerhapsHidden:
+    """What a call takes that may be of hidden people."""
+
+    expected: ExpectedPeople = 0
+
+
+def refuse_rows(expected: int) -> None:
+    """Refuse a number of expected people where rows are split."""
+    if expected:
+        raise UsageError("expected is of hidden people, with frames of two parties and on=hidden_link(...): leave it out")
 
 
 @dataclass(frozen=True)
@@ -79,8 +92,7 @@ def hidden_link(
     if len(frames) != _TWO:
         msg = f"a hidden link has two parties, and these are {len(frames)}: that somebody is at three is a product of three presences, which no masked product has"
         raise UsageError(msg)
-    options = {"normalise": normalise, "epsilon": epsilon, "delta": delta, "caps": caps, "seed": random_state}
-    plan, places = hidden_run(frames, on, **options)
+    plan, places = hidden_run(frames, on, normalise=normalise, epsilon=epsilon, delta=delta, caps=caps, seed=random_state)
     first = next(iter(places.values()))
     return HiddenLink(first.name, first.total, (on,) if isinstance(on, str) else tuple(on), plan.statement, places)
 

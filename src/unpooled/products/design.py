@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
+    from unpooled.products.placed import PlacedMoments
     from unpooled.products.sums import ProductShape, Side, Spot
     from unpooled.protocol.context import Context
 
@@ -581,7 +582,7 @@ class JointDesign(ColumnsDesign):
         return Limits.of(columns, rows * budget.of_moments)
 
     @cached_property
-    def shape(self) -> JointShape | FlaggedShape:
+    def shape(self) -> JointShape | FlaggedShape | PlacedMoments:
         """Return the parts of a row in the study's order, the response as the last column of its holder's part; with marks where rows may have gaps."""
         parts = []
         for place, party in enumerate(self.parties):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from unpooled.errors import ProtocolError, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, UsageError
 from unpooled.linear.standard import FIRST, Standard, coded_rows, feature_rows
 from unpooled.privacy.declared import PROOF
 from unpooled.privacy.table import PlacedTable
@@ -121,40 +121,60 @@ class HiddenColumns(SeveralSums):
         weights = {}
         for party in self.parties:
             own = self.scales(party)
-            weights[party] = (1.0,) * own.count + ((own.weight,) if own.response else ())
-        return PlacedSums.of(weights, self.rows, FIRST)
+            weights[party] = ((1.0,) * own.count + ((own.weight,) if own.response else ()), self.beside(party))
+        return PlacedSums.of({party: own + more for party, (own, more) in weights.items()}, self.rows, FIRST)
+
+    def beside(self, party: str) -> tuple[float, ...]:
+        """Return the weights of columns that a party adds up beside those that are standardised: none, unless a model has some."""
+        del party
+        return ()
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Return how many columns of each party are standardised."""
+        return {
+            party: len(own) - len(self.beside(party)) for party, own in zip(self.parties, self.sums.weights, strict=True)
+        }
 
     def standards(self, values: Floats, deviations: Floats) -> dict[str, Standard]:
         """Return every party's means and deviations in coded units, from the noisy total of the round of sums."""
         (sums, people), (noises, doubt) = self.sums.split(values), self.sums.split(deviations)
         grid, found = float(self.layout.grid), {}
         for party, (first, second), (of_first, of_second) in zip(self.parties, sums, noises, strict=True):
-            seen = np.concatenate([first * grid, second * grid**2, [people]])
-            noise = np.concatenate([of_first * grid, of_second * grid**2, [doubt]])
+            size = self.sizes[party]
+            if not size:
+                continue
+            seen = np.concatenate([first[:size] * grid, second[:size] * grid**2, [people]])
+            noise = np.concatenate([of_first[:size] * grid, of_second[:size] * grid**2, [doubt]])
             found[party] = self.scales(party).decode(Total(seen, noise, (party,)), self.rows)
         return found
 
     def settings_of(self, standards: Mapping[str, Standard]) -> tuple[float, ...]:
         """Return the numbers by which all parties standardise their rows: of each its means, then its deviations."""
-        return tuple(number for party in self.parties for number in standards[party].settings)
+        return tuple(number for party in self.parties if party in standards for number in standards[party].settings)
 
     @property
     def settings(self) -> int:
         """Return how many these are."""
-        return 2 * sum(len(own) for own in self.sums.weights)
+        return 2 * sum(self.sizes.values())
 
     def standard(self, context: Context[Any]) -> Standard:
         """Return a party's means and deviations, as the request of this round says them: no bound on its rows depends on them."""
-        place = self.parties.index(context.name)
-        sizes = [len(own) for own in self.sums.weights]
-        at = context.kept(f"{AT}_{self._number(JOINT)}")[2 * sum(sizes[:place]) :][: 2 * sizes[place]]
-        middle, width = np.split(np.asarray(at, dtype=float), 2)
+        place, sizes = self.parties.index(context.name), list(self.sizes.values())
+        at = self.asked(context)[2 * sum(sizes[:place]) :][: 2 * sizes[place]]
+        middle, width = np.split(at, 2)
         if not (width >= _NARROWEST).all():
             raise ProtocolError("the deviations by which rows are standardised must be positive")
         return Standard(middle, width, math.inf, (math.nan, math.nan))
 
-    def _number(self, name: str) -> int:
-        return next(number for number, one in enumerate(self.rounds) if one.name == name)
+    def asked(self, context: Context[Any]) -> Floats:
+        """Return the numbers that the request of second moments carried, which this party keeps."""
+        number = next(number for number, one in enumerate(self.rounds) if one.name == JOINT)
+        if not context.has(f"{AT}_{number}"):
+            raise PlanMismatch(
+                "rows are standardised by what the request of second moments says, and that was not asked for yet"
+            )
+        return np.asarray(context.kept(f"{AT}_{number}"), dtype=float)
 
     # --- at a party --------------------------------------------------------------------------------------------------------
 
@@ -169,16 +189,28 @@ class HiddenColumns(SeveralSums):
         for at in range(coded.shape[1]):
             coded[:, at] = scales.in_usual(at, coded[:, at])
         steps = np.rint(coded / float(scales.layout.grid) * GRID).astype(np.int64)
-        return placed(*at_rows(steps, table, left_out), Own.SQUARES)
+        return placed(*at_rows(self.with_beside(party, table, steps), table, left_out), Own.SQUARES)
+
+    def with_beside(self, party: str, table: Table, steps: Ints) -> Ints:
+        """Return coded rows with what the party adds up beside them."""
+        del party, table
+        return steps
 
     def at_places(self, context: Context[Any], spot: Spot, make: Callable[[Table], Ints]) -> Ints:
         """Return a block of rows at their places, of zeros where the party has nobody."""
-        found = np.zeros((spot.last - spot.first, spot.part.columns), dtype=np.int64)
-        assert isinstance(context.table, PlacedTable)
-        table, at = context.table.between(spot.first, spot.last)
-        if at.size:
-            found[at] = make(table)
-        return found
+        return rows_at_places(context, spot, make, spot.part.columns).astype(np.int64)
+
+
+def rows_at_places(
+    context: Context[Any], spot: Spot, make: Callable[[Table], NDArray[Any]], columns: int
+) -> NDArray[np.float64]:
+    """Return what is made of the party's rows, this number of columns, at their places in a block; zeros where it has nobody."""
+    found = np.zeros((spot.last - spot.first, columns))
+    assert isinstance(context.table, PlacedTable)
+    table, at = context.table.between(spot.first, spot.last)
+    if at.size:
+        found[at] = make(table)  # integers are far below 2^53
+    return found
 
 
 def at_rows(steps: Ints, table: Table, left_out: tuple[Any, ...]) -> tuple[Ints, NDArray[np.bool_]]:
@@ -200,7 +232,7 @@ class HiddenDesign(HiddenColumns, JointDesign):
         return self.budget.constants if name == COMMON else 1 - self.budget.constants
 
     @cached_property
-    def shape(self) -> PlacedMoments:  # type: ignore[override]
+    def shape(self) -> PlacedMoments:
         """Return the parts of rows at places, and all second moments."""
         parts = []
         for place, party in enumerate(self.parties):

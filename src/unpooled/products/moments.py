@@ -67,7 +67,7 @@ def moments_of(
     return replace(found, few=few, rows_declared=design.rows) if design.counts else found
 
 
-def counted(design: JointDesign, corner: float, variance: float) -> tuple[int, str]:
+def counted(design: ColumnsDesign, corner: float, variance: float) -> tuple[int, str]:
     """Return how many rows count, and why nothing follows from so few of them; where that is no public number, as the noisy corner of their moments says."""
     if not design.counts:
         return design.rows, ""

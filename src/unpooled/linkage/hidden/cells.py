@@ -115,7 +115,7 @@ class CellNoise(Mechanism):
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
         """Return the sizes with their noise, which nobody computes: it stands among the entries of the lists."""
         self.check(given)
-        sizes: NDArray[np.int64] = given.values + self.pairs(bits)
+        sizes: NDArray[np.int64] = np.asarray(given.values, dtype=np.int64) + np.array(self.pairs(bits), dtype=np.int64)
         return sizes
 
 

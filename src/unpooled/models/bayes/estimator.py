@@ -13,6 +13,7 @@ from unpooled.estimation.base import ALL, Declared, LinearRegressor
 from unpooled.estimation.calls import OfEveryFit, OfNumbers, OverSites, PerhapsOverColumns, Summing, Weighted, takes
 from unpooled.estimation.columns import UnderMasks, joint_tables
 from unpooled.estimation.fitted import Profiled
+from unpooled.estimation.hidden import PerhapsHidden
 from unpooled.estimation.parameters import (
     counts_of,
     row_cards,
@@ -28,7 +29,7 @@ from unpooled.linear.moments import NARROWED, Moments
 from unpooled.models.bayes import MODEL
 from unpooled.models.bayes.declared import NAIVE, SINES, ColumnsParameters, Parameters
 from unpooled.privacy.bounds import Bounds
-from unpooled.privacy.declared import ExpectedPeople, says
+from unpooled.privacy.declared import says
 from unpooled.privacy.plan import AGGREGATION, Plan, Study
 from unpooled.products.design import ColumnsDesign
 from unpooled.totals.weights import WEIGHT, check_weights_bounds, with_weights
@@ -220,7 +221,7 @@ def in_order(moments: Moments, names: Sequence[str]) -> Moments:
 # ``PrivateLinearRegression`` (``PrivateBayesianRegression``): a thin scikit-learn estimator over the Bayes study, run in process.
 
 
-class OfEitherSplit(UnderMasks, PerhapsOverColumns):
+class OfEitherSplit(UnderMasks, PerhapsOverColumns, PerhapsHidden):
     """What a call says otherwise than a study: parties that it may have, and a projection that it may leave to the form."""
 
     projection: Annotated[
@@ -231,7 +232,6 @@ class OfEitherSplit(UnderMasks, PerhapsOverColumns):
             "share of epsilon, and None is the 0.3 of the authors' program."
         ),
     ] = None
-    expected: ExpectedPeople = 0
 
 
 @takes(OfEveryFit, OfNumbers, OverSites, Summing, Parameters, Weighted, OfEitherSplit, DrawnFit)

@@ -20,6 +20,7 @@ MODEL = Model(
     ResultReading(panels=panels, foot=foot, types=(GlmResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
     households=True,
+    places=True,
     gaps=True,
     completeness=True,
     template=TEMPLATE,

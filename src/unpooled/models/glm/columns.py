@@ -30,6 +30,7 @@ from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Unit
 from unpooled.products.conversation import steps_of_release
 from unpooled.products.design import Joined, JointBudget, Limits, PartScales, SeveralSums, holder_of
+from unpooled.products.hidden import refuse_expected
 from unpooled.products.masking import AT, legs_of
 from unpooled.products.plan import STEPS as JOINT_STEPS
 from unpooled.products.plan import plan_of
@@ -46,10 +47,13 @@ if TYPE_CHECKING:
 
     from unpooled.families import Response
     from unpooled.models.glm.rows import BaseRate
+    from unpooled.privacy.table import Table
+    from unpooled.products.placed import PlacedMoments
     from unpooled.products.sums import ProductShape, Spot
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 
 _TUNED = table("glm_columns")
@@ -133,7 +137,7 @@ class PullDesign(SeveralSums):
     @property
     def strength(self) -> float:
         """Return k = n mu / d, with the budget that is left of distributed noise."""
-        return _strength(self.columns, self.rows, self.budget)
+        return _strength(self.columns, self.expected, self.budget)
 
     @property
     def untabled(self) -> str:
@@ -141,11 +145,11 @@ class PullDesign(SeveralSums):
         times = _TUNED.worth_table / self.strength
         if times <= 1:
             return ""
-        remedies = [f"about {math.ceil(self.rows * times):,} people", f"an epsilon about {times:.1f} times as large"]
+        remedies = [f"about {math.ceil(self.expected * times):,} people", f"an epsilon about {times:.1f} times as large"]
         fewer = math.floor(self.columns / times)
         remedies += [f"{fewer} coded columns"] if fewer > 1 else []
         return (
-            f"with {self.rows:,} people, {self.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column "
+            f"with {self.expected:,} people, {self.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column "
             f"are {self.strength:.0f}, and from {_TUNED.worth_table:.0f} on there are lines. What would do: {', or '.join(remedies)}"
         )
 
@@ -177,7 +181,11 @@ class PullDesign(SeveralSums):
         return Limits(tuple(round(length * GRID) for length in lengths), GRID, 1.0)
 
     @cached_property
-    def shape(self) -> JointShape:
+    def shape(self) -> JointShape | PlacedMoments:
+        """Return the products of second moments."""
+        return self.moment_rows()
+
+    def moment_rows(self) -> JointShape:
         """Return the parts of the rows of second moments: the offset and the response less its mean as the last columns of their holder's part."""
         found = []
         for place, party in enumerate(self.parties):
@@ -199,10 +207,19 @@ class PullDesign(SeveralSums):
 
     @cached_property
     def rounds(self) -> tuple[JointRound, ...]:
+        """Return second moments, and then the rounds of pulls."""
+        return self.moments_and_pulls()
+
+    def moments_and_pulls(self) -> tuple[JointRound, ...]:
         """Return second moments, and then the rounds of pulls; without noise there are rounds until the fit converges, up to a most."""
         names = PULLS[:1] * self.pulls.rounds if self.exact else PULLS
         pulls = (JointRound(name, index if self.exact else 0, self.pulls) for index, name in enumerate(names))
         return (JointRound(JOINT, 0, self.shape), *pulls)
+
+    @property
+    def first_pulls(self) -> int:
+        """Return the number of the first round of pulls."""
+        return next(number for number, one in enumerate(self.rounds) if one.name in PULLS)
 
     def share(self, name: str) -> float:
         """Return the share of the squared budget that a joint release has, with all of its repetitions."""
@@ -274,10 +291,19 @@ class PullDesign(SeveralSums):
         """Return what a fit begins from, as noisy sums tell it."""
         return self.form.begun(self.base, Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)
 
+    def unsure(self, people: int) -> float:
+        """Return the largest deviation of a released mean of a coded column, over this many people."""
+        noise = [self.constants_release(party).deviations[: self.scales(party).count] for party in self.scaled]
+        return max(float(one.max(initial=0.0)) for one in noise) / self.layout.grid / people
+
+    def deviation_coded(self, party: str, table: Table, standard: Standard, begun: Begun) -> Ints:
+        """Return a party's part of the rows of second moments."""
+        return self.deviation_rows(party, begun).coded(table, standard)
+
     def deviation_rows(self, party: str, begun: Begun) -> DeviationRows:
         """Return the coding of a party's part of the rows of second moments; the holder of the response takes its own off what it began from."""
         place, holds = self.parties.index(party), party == self.holder
-        about = self.layout_of(party), self.shape.parts[place], self.limits.columns[place], GRID
+        about = self.layout_of(party), self.shape.of_rows.parts[place], self.limits.columns[place], GRID
         return self.form.deviations((*about, float(holds), self.responses), begun if holds else None)
 
     def pull_rows(self, party: str, at: Sequence[float], part: RowPart | None = None) -> RoundRows:
@@ -320,8 +346,8 @@ def _strength(columns: int, rows: int, budget: JointBudget) -> float:
     return rows * budget.mu / math.sqrt(budget.factor) / columns
 
 
-def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
-    """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
+def design_of(study: Study, budget: JointBudget | None = None, kind: type[PullDesign] = PullDesign) -> PullDesign:
+    """Return the checked design of this kind that the study asks for, with the limits that this budget (else the study's) affords."""
     parameters = check_parameters(study, SplitParameters)
     check_split(parameters)
     fit = FORMS[parameters.family].words.fit
@@ -338,7 +364,8 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
                 '"indicator", or leave such people out at every party before'
             )
             raise UsageError(msg).at(column=column.name)
-    design = PullDesign.of(study, parameters, budget, parameters.formula)
+    refuse_expected(study, parameters)
+    design = kind.of(study, parameters, budget, parameters.formula)
     check_coding(parameters.coding, parameters.reference, {f.name: f.levels for f in design.layout.terms.factors})
     if goal_of(parameters.goal) is Goal.TABLE and design.untabled:
         msg = f'goal is "table", and {design.untabled}. Nothing is spent'
@@ -391,13 +418,17 @@ STEPS_OF_COLUMNS = (
 )
 
 
-def compile_columns(study: Study) -> Plan[PullDesign]:
+def compile_columns(study: Study, kind: type[PullDesign] = PullDesign) -> Plan[PullDesign]:
     """Return the releases of a study of columns at two parties."""
-    design = design_of(study)
-    plan = plan_of(study, design, first=(Release(RATE, design.holder, RATE, design.rate_release),))
+    design = design_of(study, kind=kind)
+    first = () if study.hidden else (Release(RATE, design.holder, RATE, design.rate_release),)
+    plan = plan_of(study, design, first=first)
+    begun = (
+        f"{design.form.words.rate} of people in common with means and deviations" if study.hidden else design.form.words.rate
+    )
     shares = (
-        f"of the squared budget the {design.form.words.rate} takes {SHARES['rate']:.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
-        f"about {design.megabytes:,.1f} megabytes of masked rows and proofs travel, {design.megabytes * 1e6 / design.rows:,.0f} bytes for each person",
+        f"of the squared budget the {begun} takes {SHARES['rate'] + (SHARES['scales'] if study.hidden else 0):.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
+        f"about {design.megabytes:,.1f} megabytes of masked rows and proofs travel, {design.megabytes * 1e6 / design.rows:,.0f} bytes for each {'place' if study.hidden else 'person'}",
     )
     said = (f"this study makes no table and is for predictions: {design.untabled}",) if design.untabled else ()
     return replace(plan, notes=(*said, *plan.notes, *shares))

@@ -18,16 +18,19 @@ from unpooled.models.glm import fit as row_fit
 from unpooled.models.glm import plan as row_plan
 from unpooled.models.glm.columns import PRODUCTS, RATE, STEPS_OF_COLUMNS, PullDesign, compile_columns
 from unpooled.models.glm.curvature import GlmShape, Intervals, estimates_of, without_hidden
+from unpooled.models.glm.hidden import HiddenPullDesign
 from unpooled.models.glm.result import GlmResult, coefficients_of
 from unpooled.models.glm.split import TypedTable
 from unpooled.models.glm.typed import levels_of, typed_rows
 from unpooled.privacy.declared import COLUMNS
 from unpooled.products.conversation import joint_total
-from unpooled.products.moments import begun, constants, standards_of
-from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
+from unpooled.products.hidden import COMMON
+from unpooled.products.moments import begun, constants, counted, standards_of
+from unpooled.products.sums import JOINT_CONSTANT
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
 from unpooled.schedules import table
+from unpooled.totals.secure_sum import exchange_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -73,9 +76,13 @@ class PullFit:
     variance: Matrix
     #: The largest deviation of a released mean of a coded column.
     unsure: float = 0.0
+    #: How many people count: a public number, or what a release of hidden people says.
+    people: int = 0
+    #: Why nothing follows from so few people.
+    scarce: str = ""
 
     def __post_init__(self) -> None:
-        design, n, d = self.design, self.design.rows, self.design.columns
+        design, n, d = self.design, self.people, self.design.columns
         one = GlmShape(design, self.begun.rate, (1.0, 1.0))  # type: ignore[arg-type]
         life = self.begun.life
         self.shape = one if life is None else Intervals(design, self.begun.rate, (1.0, 1.0), life)  # type: ignore[arg-type]
@@ -150,7 +157,7 @@ class PullFit:
 
     def _typed(self) -> TypedRows[Any]:
         """Return public rows with the released moments of the columns and, where there is one, of the offset as one more column."""
-        design, d, n = self.design, self.design.columns, self.design.rows
+        design, d, n = self.design, self.design.columns, self.people
         covariance, middle, width = self.gram[:d, :d] / n, self.standard.middle, self.standard.width
         levels, offset = levels_of(design.layout), np.zeros(0)
         if design.responses.shifted:
@@ -207,7 +214,7 @@ class PullFit:
 
     def _length(self, step: Row) -> float:
         """Return the deviation of the linear predictor that a step makes."""
-        return math.sqrt(max(float(step @ self.metric @ step), 0.0) / self.design.rows)
+        return math.sqrt(max(float(step @ self.metric @ step), 0.0) / self.people)
 
     def _learn(self) -> None:
         """Go to the coefficients that all scores so far and what was believed make likeliest, as typed rows expect the scores there (Gauss and Newton)."""
@@ -224,7 +231,7 @@ class PullFit:
 
     def _saw(self, expected: Callable[[Row], tuple[Row, Matrix]], score: Row, meat: Matrix, noise: float) -> None:
         """Take a score of which typed rows expect a value and a derivative at any truth, and whose second moments and noise are these."""
-        firm = (noise**2 + _FIRM * self.design.rows) * np.eye(len(score))
+        firm = (noise**2 + _FIRM * self.people) * np.eye(len(score))
         self.seen.append((expected, score, np.asarray(np.linalg.inv(meat + firm), dtype=np.float64)))
         self._learn()
 
@@ -290,7 +297,7 @@ class PullFit:
         """Return what all settled rounds tell, the same without the terms that the noise hides (None: it hides none), and whether the rounds found a root."""
         found, step, covariance = self._told(self.b)
         # A step is as long as its noise, too: its expected square is below that of the errors of all coefficients.
-        spread = float((self.metric * covariance).sum()) / self.design.rows
+        spread = float((self.metric * covariance).sum()) / self.people
         near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
         near = self.left < _TUNED.exact_arrived if self.design.exact else near
         near = near and self.typed.bend(self.b, self.setting).weight >= _TUNED.collapsed * self.level.weight
@@ -312,7 +319,7 @@ class PullFit:
         """Return the coefficients that predict, where the rounds ended, and the table."""
         design, own, life = self.design, self.shape.back(self.centred) @ self.b, self.begun.life
         newton, without, found = self.estimates()
-        few = design.untabled or ("" if found else design.form.words.rootless)
+        few = design.untabled or self.scarce or ("" if found else design.form.words.rootless)
         if few:
             newton, without = newton.untold(), None
         confidence = design.parameters.confidence
@@ -324,7 +331,7 @@ class PullFit:
             0.0 if life is not None else float(own[-1]),
             confidence,
             design.parties,
-            design.rows,
+            self.people,
             PRODUCTS,
             1.0,
             newton,
@@ -342,25 +349,27 @@ class PullFit:
 
 def fit_of(design: PullDesign, begun: Begun, standards: Mapping[str, Standard], values: Row) -> PullFit:
     """Return the fit that begins from what the first sums tell, means and deviations, and the noisy total of second moments."""
-    shape, order = design.shape, _order(design)
-    variance = shape.whole(np.square(design.deviations / GRID**2), 0.0)[np.ix_(order, order)]
-    moments = shape.whole(values / GRID**2, design.rows * JOINT_CONSTANT**2)[np.ix_(order, order)]
+    order = _order(design)
+    moments, variance = (
+        matrix[np.ix_(order, order)] for matrix in design.shape.decoded(values, design.deviations, design.rows)
+    )
+    d = design.columns
+    people, scarce = counted(design, float(moments[d, d]), float(variance[d, d]))
+    moments[d, d], variance[d, d] = people * JOINT_CONSTANT**2, 0.0
     unit = np.ones(len(order))
-    unit[design.columns] = CONSTANT / JOINT_CONSTANT
+    unit[d] = CONSTANT / JOINT_CONSTANT
     middle, width = (
-        np.concatenate([getattr(standards[party], name) for party in design.scaled])[design.order]
+        np.concatenate([getattr(standards[party], name) for party in design.parties if party in standards])[design.order]
         for name in ("middle", "width")
     )
     standard = Standard(middle, width, math.inf, (math.nan, math.nan))
-    noise = [design.constants_release(party).deviations[: design.scales(party).count] for party in design.scaled]
-    unsure = max(float(one.max(initial=0.0)) for one in noise) / design.layout.grid / design.rows
     scaled = np.outer(unit, unit)
-    return PullFit(design, begun, standard, moments * scaled, variance * scaled**2, unsure)
+    return PullFit(design, begun, standard, moments * scaled, variance * scaled**2, design.unsure(people), people, scarce)
 
 
 def _order(design: PullDesign) -> list[int]:
     """Return the places in a joint row of all columns in the order of the layout, of the constant, of the response and, where there is one, of the offset."""
-    places, last = design.shape.places, design.shape.columns
+    places, last = design.shape.places, design.shape.of_rows.columns
     at = places[design.holder].stop - 1
     beside = [at, at - 1] if design.responses.shifted else [at]
     features = [k for party in design.parties for k in range(places[party].start, places[party].stop) if k not in beside]
@@ -370,12 +379,18 @@ def _order(design: PullDesign) -> list[int]:
 def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, GlmResult]:
     """The mean response, means and deviations, second moments, and the rounds of the plan; without noise until they arrive."""
     design = plan.design
-    members, totals = yield from constants(plan)
-    (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
-    begun_with = design.rate(reply.sums.values.numpy())
-    total = yield from joint_total(plan, members)
-    fit = fit_of(design, begun_with, standards_of(design, totals), total.values)
-    for number in range(1, len(design.rounds)):
+    if isinstance(design, HiddenPullDesign):
+        members = yield from exchange_keys(design.aggregation)
+        sums = yield from joint_total(plan, members)
+        standards, begun_with = design.standards(sums.values, sums.deviations), design.begun(sums.values, sums.deviations)
+        total = yield from joint_total(plan, members, design.settings_from(standards, begun_with), 1)
+    else:
+        members, totals = yield from constants(plan)
+        (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
+        standards, begun_with = standards_of(design, totals), design.rate(reply.sums.values.numpy())
+        total = yield from joint_total(plan, members)
+    fit = fit_of(design, begun_with, standards, total.values)
+    for number in range(design.first_pulls, len(design.rounds)):
         total = yield from joint_total(plan, members, fit.at, number)
         if fit.take(total.values, float(total.deviations[0])) < _TUNED.exact_step:
             break
@@ -388,17 +403,21 @@ def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, 
 
 def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> GlmResult:
     """Return the result of a study over rows like these; sums are scaled to the study's number of rows, and rounding is left out."""
-    times, standards = begun(design, tables, rng)
-    release = design.rate_release
-    sums = design.base.statistic(tables[design.holder]).astype(float) * times
-    begun_with = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
-    parts = [
-        design.deviation_rows(party, begun_with).coded(tables[party], _of(standards, party)) for party in design.parties
-    ]
-    whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
-    exact = (whole.T @ whole)[design.shape.pairs] * times
+    begun_with: Begun
+    if isinstance(design, HiddenPullDesign):
+        times, sums = design.expected / next(iter(tables.values())).n_rows, design.noise(COMMON)
+        exact = design.sums.exact([design.sum_rows(party, tables[party]) for party in design.parties]) * times
+        seen = exact + sums * rng.standard_normal(exact.size)
+        standards, begun_with = design.standards(seen, sums), design.begun(seen, sums)
+    else:
+        times, standards = begun(design, tables, rng)
+        release = design.rate_release
+        own = design.base.statistic(tables[design.holder]).astype(float) * times
+        begun_with = design.rate_of(own + release.deviations * rng.standard_normal(own.size))
+    parts = [design.deviation_coded(party, tables[party], _of(standards, party), begun_with) for party in design.parties]
+    exact = design.shape.exact(parts) * times
     fit = fit_of(design, begun_with, standards, exact + design.deviations * rng.standard_normal(exact.size))
-    for one in design.rounds[1:]:
+    for one in design.rounds[design.first_pulls :]:
         noise = design.noise(one.name)
         exact = added_up(design, tables, standards, fit.at) * times
         if fit.take(exact + noise * rng.standard_normal(exact.size), float(noise[0])) < _TUNED.exact_step:
@@ -431,7 +450,9 @@ STEPS = (*row_plan.STEPS, *STEPS_OF_COLUMNS)
 
 def compile_plan(study: Study) -> Plan:
     """Return the releases of a study: of products under masks where it says that columns are split, else of totals over rows."""
-    return compile_columns(study) if study.parameters.get("split") == COLUMNS else row_plan.compile_plan(study)
+    if study.parameters.get("split") == COLUMNS:
+        return compile_columns(study, HiddenPullDesign if study.hidden else PullDesign)
+    return row_plan.compile_plan(study)
 
 
 def coordinate(compiled: Plan) -> Conversation:

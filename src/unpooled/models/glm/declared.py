@@ -53,6 +53,7 @@ from unpooled.privacy.declared import (
     CheckWord,
     Colluding,
     ExpectedMissing,
+    ExpectedPeople,
     OverParties,
     SplitWord,
     TableConfidence,
@@ -625,6 +626,7 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     split: SplitWord = COLUMNS
     tolerate: Colluding = 0
     check: CheckWord = PROOF
+    expected: ExpectedPeople = 0
     confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT

@@ -24,6 +24,7 @@ from unpooled.estimation.calls import (
 )
 from unpooled.estimation.columns import UnderMasks, joint_tables
 from unpooled.estimation.fitted import Tabled
+from unpooled.estimation.hidden import PerhapsHidden, refuse_rows
 from unpooled.estimation.parameters import (
     counts_of,
     row_cards,
@@ -414,6 +415,7 @@ _BESIDE = {POISSON: ("exposure", "offset"), SURVIVAL: ("event",)}
     Shifted,
     UnderMasks,
     PerhapsOverColumns,
+    PerhapsHidden,
     DrawnFit,
     first="family",
     never={"calibration": ("published",)},
@@ -592,6 +594,7 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
             given = {"sites": sites, "unit_id": unit_id, "weights": weights}
             given |= {"exposure": exposure, "offset": offset, "event": event}
             return self._fit_columns(X, y, on, formula, given)
+        refuse_rows(self.expected)
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         X, y, event = asked.X, asked.y, asked.event if event is None else event
