@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unpooled.protocol.context import Context
 
 
-#: A helper that matches wrongly puts one person's rows at a place for each party: the distance is that many times as large (Theorem H.7).
+#: A helper that matches wrongly puts one person's rows at a place for each party: the distance is that many times as large.
 _ASTRAY = 2
 _PEOPLE = Sentence(
     "hidden.people",

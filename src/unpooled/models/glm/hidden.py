@@ -54,8 +54,6 @@ class HiddenPullDesign(HiddenColumns, PullDesign):
                 'shows), or fit the number by model = "bayes"'
             )
             raise UsageError(msg)
-        if getattr(parameters, "offset", ""):
-            raise UsageError("a fit of hidden people has no offset: make it a column")
         return super()._made(study, parameters, budget, formula)
 
     def scales(self, party: str) -> PartScales:
