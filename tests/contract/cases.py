@@ -10,8 +10,9 @@ import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.places import Places
 from unpooled.privacy.plan import Card, HelperCard, Household, Study
-from unpooled.privacy.table import BoundedTable, NoRows, Table
+from unpooled.privacy.table import BoundedTable, HeldPlaces, NoRows, PlacedTable, Table
 from unpooled.testing.cases import Case
 
 Tables = dict[str, Table]
@@ -244,6 +245,21 @@ def glm_columns_case(epsilon: float = 4.0) -> Case:
     asked = {"response": "ill", "split": "columns"}
     study = Study("glm", cards, epsilon, 1e-5, parameters=asked, simulation_seed=7, derived=(), helpers=helpers)
     return Case("glm", study, tables)
+
+
+def of_hidden_people(case: Case, name: str = "hidden:" + "ab" * 32) -> Case:
+    """The same two parties, of whom each lacks two of the people, at the places of a hidden link; the first twelve are in common."""
+    places, given, tables = 24, {}, {}
+    where = np.random.default_rng(63).permutation(places)
+    for number, card in enumerate(case.study.parties):
+        table = case.tables[card.name]
+        kept = np.delete(np.arange(table.n_rows), table.n_rows - 1 - number)
+        given[card.name] = np.sort(np.concatenate([where[kept], where[16 + 3 * number : 19 + 3 * number]]))
+        tables[card.name] = PlacedTable(table.take(kept), Places(name, places, where[kept], given[card.name]))
+    tables |= {helper.name: HeldPlaces(name, given) for helper in case.study.helpers}
+    cards = tuple(msgspec.structs.replace(card, rows=places, linked=name, capped=True) for card in case.study.parties)
+    asked = case.study.parameters | {"expected": 12}
+    return Case(case.name, msgspec.structs.replace(case.study, parties=cards, ids=name, parameters=asked), tables)
 
 
 def glm_count_columns_case(epsilon: float = 4.0) -> Case:
@@ -739,6 +755,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
     "bayes, prior": lambda: bayes_rounds_case(method="weights", max_passes=4, prior=EARLIER_PRESSURE),
     "bayes, columns": bayes_columns_case,
+    "bayes, hidden": lambda: of_hidden_people(bayes_columns_case()),
     "bayes, sines": lambda: bayes_columns_case("sines"),
     "glm": glm_case,
     "glm, poisson robust": glm_counts_case,

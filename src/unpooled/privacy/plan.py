@@ -118,7 +118,8 @@ class Plan(Releases, Generic[Design]):
             if not all(isinstance(sentence, Sentence) for sentence in getattr(self, name)):
                 msg = f"{name} of a plan holds sentences with a key: Sentence('model.key', 'The words, with {{values}}.', values=..)"
                 raise UsageError(msg)
-        if self.study.ids and (not self.split.shares_people or not all(card.key for card in self.study.parties)):
+        unkeyed = not all(card.key for card in self.study.parties) and not (self.study.hidden and self.study.in_process)
+        if self.study.ids and (not self.split.shares_people or unkeyed):
             msg = (
                 "a card of linked rows is for studies of several parties' columns: for rows that are split use the card of the party's first file"
                 if any(card.linked for card in self.study.parties)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import unicodedata
+from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
 from numbers import Real
@@ -142,6 +143,10 @@ class Table:
             msg = f"sites has labels of shape {given.shape} for {self.n_rows} rows: give one label per row"
             raise UsageError(msg)
         return {name: self.take(np.flatnonzero(labels == name)) for name in sorted(set(labels.tolist()))}
+
+    def holding(self, table: Table) -> Table:
+        """Return the table of these other rows, which stand where the rows of this one do."""
+        return table
 
     def omit(self, row: int) -> Table:
         """Return the neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
@@ -287,6 +292,19 @@ class PlacedTable(Table):
         vars(self).update(vars(table.take(np.flatnonzero(places.rows >= 0))))
         self._source, self.places, self.at = table, places, places.rows[places.rows >= 0]
         self.n_rows, self.linked = places.total, places.name.partition(":")[2]
+
+    def holding(self, table: Table) -> PlacedTable:
+        """Return the table of these other rows at the same places."""
+        return PlacedTable(table, replace(self.places, rows=self.at))
+
+    def omit(self, row: int) -> PlacedTable:
+        """Return the neighbour under zero-out: the list without this row, whose place is nobody's."""
+        kept = np.delete(np.arange(self._held), row)
+        return PlacedTable(self.take(kept), replace(self.places, rows=self.at[kept]))
+
+    def replace(self, row: int, values: Mapping[str, Any]) -> PlacedTable:
+        """Return the neighbour under replace: other values in some columns of one row of the list."""
+        return self.holding(self.take(np.arange(self._held)).replace(row, values))
 
     def between(self, first: int, last: int) -> tuple[Table, NDArray[np.int64]]:
         """Return the rows whose places lie from first to last, and how far behind the first each of them lies."""

@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import budget_mu
@@ -25,7 +27,6 @@ from unpooled.schedules import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.noise import RandomBits
