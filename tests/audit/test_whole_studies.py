@@ -32,6 +32,7 @@ from unpooled.privacy import table as household
 from unpooled.privacy.exposure import NO_COST
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.study import Study, Whole
+from unpooled.products.placed import PlacedMoments
 from unpooled.products.presence import FlaggedShape
 from unpooled.protocol import party
 from unpooled.study.several import Study as Together
@@ -113,6 +114,24 @@ def test_a_number_of_whole_rows_that_costs_nothing_is_caught(monkeypatch: pytest
     monkeypatch.setattr(FlaggedShape, "of", lambda *given: replace(real(*given), quiet=1e-6))
     monkeypatch.setattr(FlaggedShape, "distance", lambda self, how: self.of_rows.distance(how))
     assert gaps_at_two("zero-out").violations
+
+
+@pytest.mark.long_for("replace-hidden odds", "zero-out-hidden odds")
+@pytest.mark.parametrize("kind", ["hidden moments", "hidden odds"])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_hidden_people_keep_every_promise(adjacency: str, kind: str) -> None:
+    """Theorems H.4, H.5 and G.19: the person is at both parties, and changes or vanishes at both at once."""
+    found = odds(adjacency, kind=kind)
+    assert not found.refused
+    assert not found.violations
+    assert found.largest > 0.25
+
+
+def test_a_number_of_people_in_common_that_costs_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PlacedMoments.of
+    monkeypatch.setattr(PlacedMoments, "of", lambda *given: replace(real(*given), quiet=1e-6))
+    monkeypatch.setattr(PlacedMoments, "distance", lambda self, how: self.of_rows.distance(how))
+    assert odds("zero-out", kind="hidden moments").violations
 
 
 @pytest.mark.parametrize("name", ["typical", "typical of classes"])

@@ -206,7 +206,7 @@ class Linkable:
         if isinstance(on, HiddenLink):
             on.check(frames)
             columns = self._columns_of(frames, {*on.columns, *labels})
-            hidden = HiddenRows.of(frames, on, columns, y, seed_of(self.random_state))
+            hidden = HiddenRows.of(frames, on, columns, y)
             vars(self)[HIDDEN_ROWS], self.linkage_ = hidden, hidden.linkage()
             return hidden.features(), *hidden.told(labels, (y, *more))
         columns = self._columns_of(frames, {*key_columns(keys_of_study(on, ())), *labels})
@@ -283,7 +283,8 @@ class Linkable:
         roots: dict[str, bytes] = vars(self).pop(self._roots, {})
         hidden: HiddenRows | None = vars(self).pop(HIDDEN_ROWS, None)
         if hidden is not None:
-            return hidden.applied(study, given=self.delta is not None)
+            study, placed = hidden.applied(study, given=self.delta is not None)
+            return study, {}, placed
         if not roots:
             return study, roots, tables
         # A helper takes no part in linking: it gets a key now, for all members of a study have one, or none has.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +15,6 @@ from unpooled.privacy.declared import ExpectedPeople
 from unpooled.privacy.places import Places
 from unpooled.privacy.plan import default_delta
 from unpooled.privacy.table import HeldPlaces, PlacedTable, Table
-from unpooled.protocol.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,7 +117,6 @@ class HiddenRows:
     columns: dict[str, tuple[str, ...]]
     frames: dict[str, Any]
     response: str
-    seed: int | None
 
     @classmethod
     def of(
@@ -129,10 +125,9 @@ class HiddenRows:
         link: HiddenLink,
         columns: Mapping[str, Sequence[str]],
         response: str,
-        seed: int | None,
     ) -> HiddenRows:
         """Return the rows of these frames, of which these columns are fitted."""
-        return cls(link, {name: tuple(own) for name, own in columns.items()}, dict(frames), response, seed)
+        return cls(link, {name: tuple(own) for name, own in columns.items()}, dict(frames), response)
 
     def linkage(self) -> HiddenLinkage:
         """Return what the estimator keeps."""
@@ -173,18 +168,13 @@ class HiddenRows:
             raise UsageError(msg).at(column=self.response)
         return holders[0]
 
-    def applied(self, study: Study, *, given: bool) -> tuple[Study, dict[str, bytes], dict[str, Table]]:
-        """Return the study as it is of rows at places, its members' root keys, and their tables; ``given``: whether delta was."""
-        roots = {card.name: _root(card.name, study.simulation_seed) for card in study.members}
-        keys = {name: Identity(root).public for name, root in roots.items()}
+    def applied(self, study: Study, *, given: bool) -> tuple[Study, dict[str, Table]]:
+        """Return the study as it is of rows at places, and its members' tables; ``given``: whether delta was."""
         total, ids = self.link.total, self.link.ids
-        cards = tuple(
-            msgspec.structs.replace(card, rows=total, key=keys[card.name], linked=ids, capped=True) for card in study.parties
-        )
-        helpers = tuple(msgspec.structs.replace(card, key=keys[card.name]) for card in study.helpers)
+        cards = tuple(msgspec.structs.replace(card, rows=total, linked=ids, capped=True) for card in study.parties)
         # Neither the number of people in common nor that of a list may decide anything public.
         delta = study.delta if given else default_delta(total)
-        study = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids=ids, delta=delta)
+        study = msgspec.structs.replace(study, parties=cards, ids=ids, delta=delta)
         tables: dict[str, Table] = {}
         for card in cards:
             whole = self.frames[card.name]
@@ -194,9 +184,4 @@ class HiddenRows:
                 Table({name: held[own] for name, own in names.items()}), self.link.places[card.name]
             )
         places = {name: own.given for name, own in self.link.places.items()}
-        return study, roots, tables | {card.name: HeldPlaces(ids, places) for card in helpers}
-
-
-def _root(name: str, seed: int | None) -> bytes:
-    """Return the root key of a member's ledger: nobody's, or that of a simulation, which protects nobody."""
-    return os.urandom(32) if seed is None else hashlib.sha256(f"unpooled places {seed} {name}".encode()).digest()
+        return study, tables | {card.name: HeldPlaces(ids, places) for card in study.helpers}
