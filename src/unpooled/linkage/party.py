@@ -26,7 +26,7 @@ from unpooled.linkage.messages import (
 )
 from unpooled.linkage.plan import CLOSE, FINISH, HELLO, MAP_NAME, MASK, PASS, RETURN, keys_of
 from unpooled.protocol.identity import verify
-from unpooled.protocol.messages import PSEUDONYM, Nothing, Public, Sealed, digest, encode_content
+from unpooled.protocol.messages import PSEUDONYM, Nothing, Public, digest, encode_content
 from unpooled.protocol.registry import Step
 
 if TYPE_CHECKING:

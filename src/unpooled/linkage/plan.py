@@ -259,9 +259,7 @@ def design_of(study: Study) -> LinkDesign:
     asked = check_parameters(study, Parameters)
     keys = asked.keys
     if asked != Parameters(keys, asked.reveal) or asked.reveal != INTERSECTION:
-        msg = (
-            f'reveal is "{INTERSECTION}", which is the default, or "{NOTHING}"; population, holder, hub and several are for reveal = "{NOTHING}" alone'
-        )
+        msg = f'reveal is "{INTERSECTION}", which is the default, or "{NOTHING}"; population, holder, hub and several are for reveal = "{NOTHING}" alone'
         raise UsageError(msg)
     if study.helpers or any(card.capped for card in study.parties):
         msg = (

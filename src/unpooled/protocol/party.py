@@ -210,7 +210,9 @@ class Party:
         self.debit(plan, self.charges(plan), only_check=True)
         if plan.study.ids == ALIGNED:
             self.table.ids_digest(b"")  # blank or repeated ids are refused here, before anything is sent
-        for label in () if plan.hides else card.labels:  # a hidden link reads ids alone, and a blank one is a row without an id
+        for label in (
+            () if plan.hides else card.labels
+        ):  # a hidden link reads ids alone, and a blank one is a row without an id
             if not is_complete(self.table[label]):
                 msg = f"column {label!r} holds a missing value: clean it, or leave those rows out at every party"
                 raise DataError(msg).at(column=label)
@@ -240,7 +242,9 @@ class Party:
             raise PlanMismatch(msg)
         if card.capped and self.table.n_rows > card.rows:
             msg = f"party {self.name!r}: its data have more rows than its card allows (cap = {card.rows}): raise cap under [party], write the card anew (`unpooled party card`), and the study with it"
-            raise RowsError(msg, f"party {self.name!r}: its data have more rows than its card allows: it has to raise its cap")
+            raise RowsError(
+                msg, f"party {self.name!r}: its data have more rows than its card allows: it has to raise its cap"
+            )
         if not card.capped and card.rows != self.table.n_rows:
             msg = f"party {self.name!r}: its card declares {card.rows} rows, its data have {self.table.n_rows}"
             raise DataError(msg)

@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from unpooled.errors import UsageError
 from unpooled.privacy import noise
 from unpooled.privacy.accounting import budget_mu
@@ -25,7 +27,6 @@ from unpooled.schedules import table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from unpooled.privacy.noise import RandomBits
@@ -104,9 +105,7 @@ class CellNoise(Mechanism):
 
     def event(self, unit: Unit) -> Event:
         """Gaussian, mu = sensitivity / scale; what is cut away in any cell is total variation."""
-        return Event(
-            Kind.GAUSSIAN, self.sensitivity(unit) / self.scale, 1, self.cells * (self.lost + noise.TOTAL_VARIATION)
-        )
+        return Event(Kind.GAUSSIAN, self.sensitivity(unit) / self.scale, 1, self.cells * (self.lost + noise.TOTAL_VARIATION))
 
     def pairs(self, bits: RandomBits) -> list[int]:
         """Return the number of noise pairs of every cell: at least none, at most twice :attr:`most`."""
@@ -117,11 +116,11 @@ class CellNoise(Mechanism):
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
         """Return the sizes with their noise, which nobody computes: it stands among the entries of the lists."""
         self.check(given)
-        sizes: NDArray[np.int64] = given.values + self.pairs(bits)
+        sizes: NDArray[np.int64] = given.values.astype(np.int64) + np.array(self.pairs(bits), dtype=np.int64)
         return sizes
 
 
-class Mark(NamedTuple):
+class ListMark(NamedTuple):
     """An entry that is no id and no pad: of which kind, of which cell (of a single one: of which party alone), and its number there."""
 
     kind: bytes
@@ -134,13 +133,13 @@ class Mark(NamedTuple):
         return content(self.kind, hmac.digest(seed, place, "sha256"))
 
 
-def marks_of(party: str, cells: Sequence[Cell], pairs: Sequence[int]) -> Iterator[Mark]:
+def marks_of(party: str, cells: Sequence[Cell], pairs: Sequence[int]) -> Iterator[ListMark]:
     """Yield the planted and the noise entries of a party's list, in an order that all parties know."""
     for cell, many in zip(cells, pairs, strict=True):
         if party in cell:
-            yield from (Mark(PLANTED, cell, number) for number in range(planted()))
-            yield from (Mark(NOISE, cell, number) for number in range(many))
-    yield from (Mark(SINGLE, (party,), number) for number in range(planted()))
+            yield from (ListMark(PLANTED, cell, number) for number in range(planted()))
+            yield from (ListMark(NOISE, cell, number) for number in range(many))
+    yield from (ListMark(SINGLE, (party,), number) for number in range(planted()))
 
 
 def room_of(party: str, cells: Sequence[Cell], most: int) -> int:

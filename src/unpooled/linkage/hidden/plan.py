@@ -140,7 +140,7 @@ def _check_members(study: Study) -> None:
     usual = (study.unit, study.adjacency, study.calibration) == (Unit.RECORD, Adjacency.REPLACE, Calibration.SOUND)
     if not usual or study.trust or study.ids or study.simulation_seed is not None:
         raise UsageError(
-            'a hidden link is about whole records that are replaced, by sound noise: under [privacy] write epsilon (and delta) alone, and leave ids, simulation_seed and '
+            "a hidden link is about whole records that are replaced, by sound noise: under [privacy] write epsilon (and delta) alone, and leave ids, simulation_seed and "
             "all of [trust] but helpers out"
         )
 
@@ -186,7 +186,9 @@ def _check_population(asked: Parameters, names: tuple[str, ...]) -> None:
 def compile_hidden(study: Study) -> Plan[HiddenDesign]:
     """Compile the plan of a hidden link: one release, which every party pays for and which the helper alone sees."""
     design = hidden_design_of(study)
-    releases = tuple(Release(SIZES, name, MASK, design.noise, exposure=Exposure(together=1)) for name in design.names)
+    # One value moves the sizes as much as the person, where an id is made of it.
+    exposure = Exposure(together=1, label=design.noise.event(Unit.RECORD))
+    releases = tuple(Release(SIZES, name, MASK, design.noise, exposure=exposure) for name in design.names)
     return Plan(
         study,
         Split.VERTICAL,
@@ -219,7 +221,9 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
     """Return who learns what, and with whom."""
     who = design.helper
     told = [
-        Sentence("hidden.party", "A party alone, and the coordinator, learn nothing: lengths and steps follow from the caps."),
+        Sentence(
+            "hidden.party", "A party alone, and the coordinator, learn nothing: lengths and steps follow from the caps."
+        ),
         Sentence(
             "hidden.helper",
             "Helper {helper}, also together with the coordinator, learns under pseudonyms of this plan alone how many ids are held by exactly which parties, for "
