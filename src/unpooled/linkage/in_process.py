@@ -14,11 +14,12 @@ from unpooled.errors import UsageError
 from unpooled.linkage.hidden.places import places_of
 from unpooled.linkage.hidden.plan import ONE
 from unpooled.linkage.model import MODEL
-from unpooled.linkage.plan import BOTH, NOTHING, LinkKey
+from unpooled.linkage.plan import BOTH, LinkKey
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, HelperCard, Study, default_delta
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.study import NOTHING
 from unpooled.privacy.table import NoRows, Table
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
