@@ -145,6 +145,26 @@ def test_an_id_of_several_hospitals_is_one_person() -> None:
     assert chosen == {"a", "b"}  # by the helper's key
 
 
+def places_touched(hospitals: int, holders: int, rng: np.random.Generator) -> int:
+    """The places at which a row of person 0 lies, in arrays whose places a helper drew in any way that parties accept: distinct in each list."""
+    touched = 0
+    for hospital in range(hospitals):
+        hub, own = (rng.permutation(6)[:3] for _ in range(2))  # 3 rows of each, the first of which is person 0's
+        touched += len({int(hub[0]), *([int(own[0])] if hospital < holders else [])})
+    return touched
+
+
+@pytest.mark.parametrize(("hospitals", "holders"), [(1, 1), (3, 1), (3, 3)])
+def test_a_lying_helper_splits_a_person_s_rows_and_no_more(hospitals: int, holders: int) -> None:
+    """Theorem K.7 by drawing all kinds of lies: its number is attained, and never exceeded. With two parties (one hospital) it is 2."""
+    rng = np.random.default_rng(2)
+    found = [places_touched(hospitals, holders, rng) for _ in range(400)]
+    assert max(found) == hospitals + holders
+    # An honest helper puts both rows at one place of the array of the match that it keeps: Theorem K.2.
+    lists = {"r": [b"0", b"1"], **{f"h{k}": [b"0"] if k < holders else [b"7"] for k in range(hospitals)}}
+    assert [one for one, _ in pairs_of_arrays(lists, "r")] == [b"0"]
+
+
 # --- several keys, which a plan refuses --------------------------------------------------------------------------------------
 
 

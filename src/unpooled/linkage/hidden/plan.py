@@ -288,9 +288,9 @@ def _assumed(design: HiddenDesign) -> tuple[Sentence, ...]:
         ),
         Sentence(
             "hidden.matches",
-            "The helper matches and draws places as written; one that does not puts one person at up to {times} places, and later studies cost that person up to {times} "
-            "times what they plan.",
-            times=len(design.names),
+            "The helper matches and draws places as written; one that does not splits the rows of a person, and later studies cost that person up to {times} times what "
+            "they plan (Theorem K.7).",
+            times=2 * len(design.arrays),
         ),
         Sentence("hidden.one-person", "One id is one person everywhere, and stands once in a list."),
         Sentence(
