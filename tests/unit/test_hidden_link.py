@@ -118,6 +118,8 @@ def test_frames_are_linked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(hub["lab"]) == {"clinic", "matcher"}
     with pytest.raises(UsageError, match="none of the frames"):
         hidden_places({"clinic": clinic, "lab": lab}, "id", caps={"elsewhere": 3})
+    with pytest.raises(UsageError, match="more rows than its cap of 3"):
+        hidden_places({"clinic": clinic, "lab": lab}, "id", caps={"lab": 3})
     with pytest.raises(UsageError, match="no column"):
         hidden_places({"clinic": clinic, "lab": lab}, "name")
     with pytest.raises(UsageError, match="a frame is"):

@@ -59,6 +59,9 @@ def hidden_places(
     if unknown := sorted(set(held) - set(tables)):
         msg = f"caps names {unknown[0]!r}, which is none of the frames: correct it"
         raise UsageError(msg)
+    if longer := [name for name, table in tables.items() if table.n_rows > held[name]]:
+        msg = f"frame {longer[0]!r} has more rows than its cap of {held[longer[0]]}: raise it"
+        raise UsageError(msg)
     helper = _HELPER
     while helper in tables:
         helper += "'"
