@@ -191,7 +191,7 @@ def test_no_parameter_list_is_too_long() -> None:
 #: Files of generic rooms that hold a word that is a model's name too, each with the words and the reason.
 WORDS: dict[str, tuple[set[str], str]] = {
     "protocol/registry.py": ({*OWN, LINK}, "the list of our own rows, and the name of the study that links rows"),
-    "linkage/__init__.py": ({LINK}, "the row of the study that links rows"),
+    "linkage/model.py": ({LINK}, "the row of the study that links rows"),
     "privacy/study.py": (
         {ANALYSES, "lasso"},
         "the name of several analyses; and a parameter of files that version 0.2.0 wrote",

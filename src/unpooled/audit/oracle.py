@@ -355,7 +355,14 @@ class _Ledgers:
 
 def must_release(model: Model, asked: Study) -> None:
     """Refuse to audit a study that releases nothing."""
-    if not model.compile(asked).releases:
+    plan = model.compile(asked)
+    if plan.hides:
+        msg = (
+            "a hidden link releases noisy sizes to its helper alone, so there is nothing published to attack: `unpooled plan` says who learns what, and docs/linkage.md "
+            "which attacks its tests make"
+        )
+        raise UsageError(msg)
+    if not plan.releases:
         msg = "this study releases nothing with noise, so there is no claim to attack: `unpooled plan` says who learns what without noise"
         raise UsageError(msg)
 

@@ -84,7 +84,8 @@ def ledger(
         typer.echo(f"       {alone.words} of it was released by this party itself")
     if guesses:
         typer.echo(
-            f"rows were linked: other parties could test {guesses} ids against this party's set, which no epsilon bounds"
+            f"rows were linked: other parties could test {guesses} ids against this party's set, which no epsilon bounds (after a hidden link: one that works "
+            "with the helper)"
         )
     typer.echo(f"head {head} (write it down elsewhere: it shows later whether an older copy of the ledger was put back)")
 

@@ -58,6 +58,11 @@ def init(
     ),
     household: str | None = typer.Option(None, "--household", help="The column whose ids say which rows belong together."),
     household_rows: int = typer.Option(1, "--household-rows", help="So many rows of each of those ids count in any study."),
+    cap: int | None = typer.Option(
+        None,
+        "--cap",
+        help="For hidden links: the most rows that the data may ever have, which the card tells in the place of their number.",
+    ),
     folder: Path = typer.Option(Path(), "--folder", help="Where to write party.toml, the card and the ledger."),
     helper: str | None = typer.Option(
         None,
@@ -115,7 +120,7 @@ def init(
 
     rows = household_rows if household else 1
     ledger, place = f"{name}.ledger", written_in(data, folder)
-    party = PartySection(name, place, ledger, id_column, tuple(label), household, rows, household_elsewhere)
+    party = PartySection(name, place, ledger, id_column, tuple(label), household, rows, household_elsewhere, cap)
     asked = _Total(epsilon, delta, unit or ("household" if household else "record"))
     if template:
         _template(folder, data, sniffed, asked, party, as_json=as_json)
@@ -130,8 +135,9 @@ def init(
 
     columns = declared(column, [kind for kind in sniffed.kinds if kind not in {id_column, household, *label}])
     findings, people = _inspected(data, columns, party, sniffed.form, as_json=as_json)
-    budget = asked.target(people["ids" if household else "rows"])
+    budget = asked.target(people["ids" if household else "rows"] if cap is None else cap)
     together: dict[str, Any] = {
+        "cap": cap,
         "household": household,
         "household_rows": rows,
         "household_elsewhere": household_elsewhere,

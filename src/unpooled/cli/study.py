@@ -40,6 +40,9 @@ def new(
         "--formula",
         help='bayes, glm or stacking: what the model is a function of, as "age * ward + log(dose)"; checked against the cards.',
     ),
+    hidden: bool = typer.Option(
+        False, "--hidden", help="link: no party and no coordinator learns who is on another list; with the card of a helper."
+    ),
     out: Path = typer.Option(Path("study.toml"), "--out", help="The new study file."),
     as_json: bool = typer.Option(False, "--json", help="Print data for machines."),
 ) -> None:
@@ -48,9 +51,12 @@ def new(
 
     from unpooled.cli.say import say_json
     from unpooled.errors import UsageError, listed
+    from unpooled.models import LINK
     from unpooled.study.files import helpers_of
-    from unpooled.study.templates import checked_formula, predicted, prediction, right_side, template
+    from unpooled.study.templates import checked_formula, hidden_link, predicted, prediction, right_side, template
 
+    if hidden and (model != [LINK] or formula is not None or fitted is not None or calibration != "sound"):
+        raise UsageError("--hidden is for a study that links rows, alone: unpooled new link --hidden")
     if len(model) > 1:
         _several(model, card, epsilon, out, as_json=as_json, others=(fitted, formula), calibration=calibration)
         return
@@ -62,7 +68,9 @@ def new(
     if fitted is not None and formula is not None:
         raise UsageError("new rows are predicted by the model that was fitted: leave --formula out")
     said = None if formula is None else checked_formula(formula, card)
-    if fitted is None:
+    if hidden:
+        text = hidden_link(cards, 0.1 if epsilon is None else epsilon, helpers_of(card))
+    elif fitted is None:
         text = template(only, cards, 1.0 if epsilon is None else epsilon, calibration, said, helpers_of(card))
     elif calibration == "sound":
         text = prediction(fitted, cards, epsilon)
@@ -367,13 +375,13 @@ def worth_it(study: Path, *, asks: bool) -> None:
 
 
 def needed(study: Path) -> str:
-    """Return the members of a study of joint moments, all of whom must take part to the end; empty for other studies."""
+    """Return the members of a study of joint moments, or of a hidden link, all of whom must take part to the end; empty for other studies."""
     from unpooled.errors import listed
     from unpooled.study.files import read_study
     from unpooled.study.run import compile_study
 
     plan = compile_study(read_study(study))
-    return listed([card.name for card in plan.study.members]) if plan.joint else ""
+    return listed([card.name for card in plan.study.members]) if plan.joint or plan.hides else ""
 
 
 # --- Propose ---------------------------------------------------------------------------------------------------------------
@@ -435,13 +443,14 @@ def link(
 ) -> None:
     """Link rows, and write for each party the party file and card of the people whom all have. A run that was cut short is continued.
 
-    The policy of linked rows is that of the party's own file. Nothing is overwritten.
+    After a hidden link (reveal = "nothing"), in which the helper takes part as well, file and card name the places of all rows. The policy of linked rows is that of the
+    party's own file. Nothing is overwritten.
     """
     from unpooled.cli.say import say_json
     from unpooled.errors import UsageError
-    from unpooled.study.files import read_study
+    from unpooled.study.files import is_helper, read_study
     from unpooled.study.finished import write_about
-    from unpooled.study.link import check_same_data, folder_of, linked_party, map_of
+    from unpooled.study.link import check_same_data, folder_of, ids_of, linked_party
     from unpooled.study.run import compile_study, run_study
 
     plan = compile_study(read_study(study))
@@ -452,7 +461,9 @@ def link(
         raise UsageError(
             "say where the parties are: --party PATH/TO/party.toml for each of them; or, after `unpooled run --network`, --config party.toml"
         )
-    configs = party or ([] if config is None else [config])
+    configs = [one for one in (party or ([] if config is None else [config])) if not is_helper(one)]
+    if not configs:
+        raise UsageError("a helper has no rows: `unpooled link` writes the files of parties")
     for one in configs:
         check_same_data(one, plan)
         folder_of(one, plan, folder)
@@ -468,7 +479,7 @@ def link(
     for one in configs:
         target, there = folder_of(one, plan, folder)
         written.append((target / "party.toml" if there else linked_party(one, study, target)[0], there))
-    ids = f"psi:{map_of(configs[0], plan)}"
+    ids = ids_of(configs[0], plan)
     if as_json:
         say_json(
             "link",

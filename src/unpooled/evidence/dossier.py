@@ -114,7 +114,9 @@ def _described(facts: Facts) -> Chapter:
             if len(facts.parties) > 1
             else "No other organisation takes part.",
             *(
-                f"{card.name}, a helper without data: it knows masks and the size of the study, and the released totals."
+                f"{card.name}, a helper without data: it sees pseudonyms, and the numbers of people in common, with noise."
+                if facts.plan.hides
+                else f"{card.name}, a helper without data: it knows masks and the size of the study, and the released totals."
                 for card in study.helpers
             ),
             *_under_masks(facts),

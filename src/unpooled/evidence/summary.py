@@ -87,6 +87,12 @@ def leaving(facts: Facts) -> tuple[str, ...]:
     plan, statement = facts.plan, facts.statement
     if statement.links:
         return ("Lists of ids leave each organisation under secret masks. No name and no id leaves it in clear.",)
+    if plan.hides:
+        return (
+            "Lists of ids leave each organisation under secret masks. No name and no id leaves it in clear.",
+            f"{_helpers(facts)} matches pseudonyms, and learns how many people are in common, with noise.",
+            "No other organisation learns who is on another list, or how many.",
+        )
     said = ["No row of data leaves an organisation."] if _stay(facts) else list(_clear(facts))
     if plan.joint:
         said.append(
@@ -101,6 +107,10 @@ def leaving(facts: Facts) -> tuple[str, ...]:
             "by a method that the plan fixes before anybody reads data."
         )
     return tuple(said)
+
+
+def _helpers(facts: Facts) -> str:
+    return counted([card.name for card in facts.study.helpers])
 
 
 def _clear(facts: Facts) -> Iterator[str]:
@@ -149,6 +159,14 @@ def _happens(facts: Facts) -> tuple[str, ...]:
             "The places want to know which people all of them have.",
             "They compare lists. The names on the lists are hidden by secret codes.",
             "Each place learns which of its own people all places have. It learns this exactly.",
+        )
+    if plan.hides:
+        return (
+            "The places compare lists. The names on the lists are hidden by secret codes.",
+            "No place learns who is on the list of another place.",
+            f"{_helpers(facts)}, which has no data of these people, compares the codes.",
+            "It learns about how many people are on several lists, and not exactly.",
+            *filter(None, [_limit(facts)]),
         )
     where = ["Your data stay where they are now."] if _stay(facts) else list(_clear(facts))
     if plan.joint:
@@ -250,7 +268,7 @@ def roles(facts: Facts) -> Chapter:
         "The coordinator combines what the organisations release. It has no data of its own, and the plan does not give it rows."
         if not (facts.plan.trusted or facts.plan.voids)
         else "The coordinator combines what the organisations send. The guarantee at the top says who is trusted with more than releases.",
-        f"{counted(helpers)}: has no data of this study, and knows masks. The guarantee needs that it works together with no other participant."
+        f"{counted(helpers)}: has no data of this study, and {'matches pseudonyms' if facts.plan.hides else 'knows masks'}. The guarantee needs that it works together with no other participant."
         if helpers
         else "",
         "The analyst writes the study file: purpose, columns, model and strength of protection. The organisations accept it or refuse it.",

@@ -14,11 +14,12 @@ from unpooled.errors import UsageError
 from unpooled.linkage.hidden.places import places_of
 from unpooled.linkage.hidden.plan import ONE
 from unpooled.linkage.model import MODEL
-from unpooled.linkage.plan import BOTH, NOTHING, LinkKey
+from unpooled.linkage.plan import BOTH, LinkKey
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import Card, HelperCard, Study, default_delta
 from unpooled.privacy.policy import Policy
+from unpooled.privacy.study import NOTHING
 from unpooled.privacy.table import NoRows, Table
 from unpooled.protocol.identity import Identity
 from unpooled.protocol.local import drive, in_process
@@ -63,6 +64,9 @@ def hidden_run(
     held = {name: table.n_rows for name, table in tables.items()} | dict(caps or {})
     if unknown := sorted(set(held) - set(tables)):
         msg = f"caps names {unknown[0]!r}, which is none of the frames: correct it"
+        raise UsageError(msg)
+    if longer := [name for name, table in tables.items() if table.n_rows > held[name]]:
+        msg = f"frame {longer[0]!r} has more rows than its cap of {held[longer[0]]}: raise it"
         raise UsageError(msg)
     helper = _HELPER
     while helper in tables:

@@ -15,6 +15,7 @@ import msgspec
 from unpooled.errors import RowsError, UsageError, listed
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
+from unpooled.privacy.study import NOTHING
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ HELLO, MASK, PASS, FINISH, RETURN, CLOSE = "link-hello", "link-mask", "link-pass
 MAP_NAME = "map"
 _FEWEST, MOST_PARTIES, _MOST_KEYS = 2, 10, 10
 #: What is revealed, and whose people later studies of a hidden link are about.
-INTERSECTION, NOTHING, BOTH, HOLDER = "intersection", "nothing", "both", "holder"
+INTERSECTION, BOTH, HOLDER = "intersection", "both", "holder"
 #: From so many parties on, all multiply a list at the same time and its owner adds: two rounds whatever their number.
 _SUM = 4
 

@@ -283,7 +283,7 @@ def _cards(study: Study) -> str:
         listed = ", ".join(f"{name} {n}" for name, n in rows.items())
         msg = f"the parties of a column-split study declare different numbers of rows ({listed}): link their rows first (docs/linkage.md), or align their files and renew the cards"
         raise UsageError(msg)
-    return f"plan {plan.hash[:16]} for {', '.join(f'{name} ({n} rows)' for name, n in rows.items())}"
+    return f"plan {plan.hash[:16]} for {', '.join(f'{card.name} ({card.size} rows)' for card in study.parties)}"
 
 
 def _coordinator(kit: Kit | None, study: Study) -> str:

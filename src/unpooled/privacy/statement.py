@@ -87,7 +87,8 @@ def _who(study: Study, split: Split) -> str:
     if study.hidden:
         return _HIDDEN_PERSON
     if study.unit != Unit.HOUSEHOLD:
-        return _PERSON_WORDS[split]
+        capped = all(card.capped for card in study.parties)
+        return "Each person is in at most one row of every party." if capped else _PERSON_WORDS[split]
     most, anywhere = study.household_rows, any(card.household and card.household.elsewhere for card in study.parties)
     anywhere = anywhere or study.whole.household_rows > 1
     where = (

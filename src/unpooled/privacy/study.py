@@ -38,6 +38,8 @@ BOUNDS, CLASSES = "bounds", "classes"
 DERIVABLE = frozenset({BOUNDS, CLASSES})
 #: The ways of :attr:`Study.ids`: the same people in the same order already, by the row map of an earlier study that linked them, or by places of a hidden link.
 ALIGNED, LINKED, HIDDEN = "aligned", "psi:", "hidden:"
+#: What a hidden link reveals to parties and coordinator (``reveal`` under [parameters] of a study that links rows).
+NOTHING = "nothing"
 #: The model of a study that contains several analyses, and the parameter that lists them (:mod:`unpooled.privacy.study`).
 ANALYSES = "analyses"
 #: The role of a card whose organisation has no data.

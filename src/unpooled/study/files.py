@@ -19,8 +19,8 @@ from unpooled.models import LINK, check_runnable, load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.declared import says
 from unpooled.privacy.plan import Card, HelperCard, Household, Study, default_delta
-from unpooled.privacy.policy import BELIEVED, COUNTED, INTERSECTION, NO, Policy
-from unpooled.privacy.study import ALLOWED, ANALYSES, CIRCUMSTANCES, LINKED, TRUSTING, Analysis, cards_of
+from unpooled.privacy.policy import BELIEVED, COUNTED, HIDDEN_LINK, INTERSECTION, NO, Policy
+from unpooled.privacy.study import ALLOWED, ANALYSES, CIRCUMSTANCES, HIDDEN, LINKED, NOTHING, TRUSTING, Analysis, cards_of
 from unpooled.privacy.unit import Adjacency, Calibration, Scope, Target, Unit
 from unpooled.study.cluster.section import EngineSection
 from unpooled.study.earlier import with_cited
@@ -137,7 +137,8 @@ class PolicySection(FileSection, frozen=True):
     psi: Annotated[
         str,
         says(
-            '"intersection": others may learn, by linking rows, whom this party shares with all of them. "no": they may not.'
+            '"intersection": others may learn, by linking rows, whom this party shares with all of them. "hidden": rows may be linked where no party and no '
+            'coordinator learns it. "no": they may not.'
         ),
     ] = NO
     psi_runs: Annotated[
@@ -182,8 +183,8 @@ class HelperPolicy(FileSection, frozen=True):
 def policy_of(policy: PolicySection) -> Policy:
     """Return the policy that a party file declares."""
     limits = (policy.psi_runs, *(limit for limit in (policy.psi_max_rows, policy.psi_max_guesses) if limit is not None))
-    if policy.psi not in {NO, INTERSECTION} or min(limits) < 1:
-        msg = f'psi is "{INTERSECTION}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
+    if policy.psi not in {NO, INTERSECTION, HIDDEN_LINK} or min(limits) < 1:
+        msg = f'psi is "{INTERSECTION}", "{HIDDEN_LINK}" or "{NO}", and psi_runs, psi_max_rows and psi_max_guesses are at least 1'
         raise UsageError(msg)
     if policy.models is not None:
         check_runnable(policy.models)
@@ -357,10 +358,16 @@ class PartySection(FileSection, frozen=True):
     household: str | None = None
     household_rows: int = 1
     household_elsewhere: Annotated[bool, says("false: no other party holds rows of the same ids.")] = True
+    cap: Annotated[
+        int | None,
+        says(
+            "For hidden links: the most rows that the data may ever have. The card tells it in the place of the number of rows, which stays secret."
+        ),
+    ] = None
     linked: Annotated[
         str,
         says(
-            "The name of a row map: the rows are those that every party of an earlier study has, in the order that all share."
+            'The name of a row map: the rows are those that every party of an earlier study has, in the order that all share; or "hidden:" and the name of places.'
         ),
     ] = ""
     policy_of: Annotated[
@@ -419,13 +426,16 @@ def read_study(path: str | Path, admit: Callable[[Study], None] = lambda _: None
         msg = f'{path.name}: no party; add a [[party]] table with card = "..." for each participant'
         raise StudyError(msg)
     model = _model_of(text, path.name)
-    linking = model == LINK
+    hides = model == LINK and text.parameters.get("reveal") == NOTHING
+    linking = model == LINK and not hides
     if (text.privacy is None) != linking:
-        what = "takes no [privacy]: membership is told exactly" if linking else "needs a [privacy] table with epsilon = ..."
+        exactly = f'takes no [privacy]: membership is told exactly, unless reveal = "{NOTHING}" under [parameters]'
+        what = exactly if linking else "needs a [privacy] table with epsilon = ..."
         msg = f"{path.name}: a study of model {model!r} {what}"
         raise StudyError(msg)
     privacy = text.privacy or PrivacySection(math.inf, 0.0)
-    delta = default_delta(min(card.people for card in cards)) if privacy.delta is None else privacy.delta
+    people = [card.people for card in cards]
+    delta = default_delta(sum(people) if hides else min(people)) if privacy.delta is None else privacy.delta
     parameters, origins = _asked(text, cards, path.parent)
     try:
         study = Study(
@@ -452,7 +462,7 @@ def read_study(path: str | Path, admit: Callable[[Study], None] = lambda _: None
         msg = f"{path.name}: {error}"
         raise StudyError(msg) from None
     admit(study)
-    return study if text.study.ids or linking else _aligned(study)
+    return study if text.study.ids or linking or hides else _aligned(study)
 
 
 def _model_of(text: StudyFile, name: str) -> str:
@@ -510,7 +520,8 @@ def _aligned(study: Study) -> Study:
             raise StudyError(
                 "the rows of these cards were not all linked by one study: take the cards that `unpooled link` wrote for the same study"
             )
-        return msgspec.structs.replace(study, ids=LINKED + maps.pop())
+        name = maps.pop()
+        return msgspec.structs.replace(study, ids=name if name.startswith(HIDDEN) else LINKED + name)
     if len(study.parties) < 2 or not all(card.id for card in study.parties):  # noqa: PLR2004 - one cannot disagree
         return study
     try:
@@ -593,8 +604,12 @@ def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str,
     if own.household is not None:
         together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
     said = {name: getattr(own, name) for name in CIRCUMSTANCES}
-    word = "" if joint == NO else joint
-    return Card(own.name, rows, columns, own.labels, key, own.id or "", together, own.linked, word, **said)
+    word, capped = "" if joint == NO else joint, own.cap is not None
+    if own.cap is not None and rows > own.cap:
+        msg = f"the data of {own.name!r} have more rows than cap = {own.cap} under [party] allows: raise it, to the most rows that they may ever have"
+        raise StudyError(msg)
+    told = rows if own.cap is None else own.cap
+    return Card(own.name, told, columns, own.labels, key, own.id or "", together, own.linked, word, capped, **said)
 
 
 def write_card(card: Card) -> str:
@@ -603,6 +618,8 @@ def write_card(card: Card) -> str:
         "# Public schema card: names, kinds and declared bounds. It holds nothing that was read off the data\n"
         "# but the number of rows (or of ids).\n"
     )
+    if card.capped:
+        comment = "# Public schema card: names, kinds, declared bounds, and the most rows that there may be. It holds nothing that was read off the data.\n"
     told = {
         "name": card.name,
         "rows": card.rows,
@@ -611,6 +628,7 @@ def write_card(card: Card) -> str:
         "id": card.id,
         "linked": card.linked,
         "joint": card.joint,
+        "capped": card.capped,
     }
     told |= {name: getattr(card, name) for name in CIRCUMSTANCES}
     together = "" if card.household is None else f"\n[household]\n{tomli_w.dumps(msgspec.to_builtins(card.household))}"
@@ -672,7 +690,7 @@ approval = "ask"
 allow_simulation = false
 # "allowed": masked rows of this party may travel in studies of joint moments, where every party proves that its rows are short (docs/joint.md).
 joint = "no"
-# "intersection": parties of a study that links rows may learn whom this one shares with all of them (docs/linkage.md).
+# "hidden": rows may be linked where nobody learns whom this party shares with others; "intersection": the others may learn it (docs/linkage.md).
 psi = "no"
 """
 

@@ -13,6 +13,7 @@ from unpooled.errors import StudyError
 from unpooled.estimation.columns import link_rows
 from unpooled.estimation.tables import rows_of
 from unpooled.linkage.plan import MAP_NAME
+from unpooled.privacy.study import HIDDEN, LINKED
 from unpooled.protocol.identity import MAP_DATA
 from unpooled.study.files import policy_home, read_party, read_study, write_card, write_party
 from unpooled.study.party import keeper_of, open_party, place_in, section_in
@@ -83,9 +84,23 @@ def map_of(config: Path, plan: Plan) -> str:
     return keeper.kept(plan.hash, MAP_NAME).tobytes().hex()
 
 
+def linked_name(config: Path, plan: Plan) -> str:
+    """Return what party files and cards of the linked rows call them: the row map by its digits, places of a hidden link behind a word that says so."""
+    return f"{HIDDEN if plan.hides else ''}{map_of(config, plan)}"
+
+
+def ids_of(config: Path, plan: Plan) -> str:
+    """Return what later studies of the linked rows say under ``ids``."""
+    name = linked_name(config, plan)
+    return name if plan.hides else f"{LINKED}{name}"
+
+
 def linked_party(config: Path, study: Path, folder: Path) -> tuple[Path, Path]:
-    """Write a party file and a card of the linked rows: the same data, ledger, key and policy, fewer rows in another order."""
-    text, name = read_party(config), map_of(config, compile_study(read_study(study)))
+    """Write a party file and a card of the linked rows: the same data, ledger, key and policy, fewer rows in another order.
+
+    After a hidden link they are all rows as they stand, with the name of their places.
+    """
+    text, name = read_party(config), linked_name(config, compile_study(read_study(study)))
     own, new, card = text.party, folder / "party.toml", folder / f"{text.party.name}.card.toml"
     if new.exists():
         msg = f"{new} exists already: choose another folder"
@@ -121,7 +136,7 @@ def folder_of(config: Path, plan: Plan, folder: str | None) -> tuple[Path, bool]
     Without a name the folder is the first of linked, linked-2, linked-3 and so on that holds no rows of another linking.
     """
     keeper = keeper_of(config)
-    name = map_of(config, plan) if keeper.has(plan.hash, MAP_NAME) else ""
+    name = linked_name(config, plan) if keeper.has(plan.hash, MAP_NAME) else ""
     for word in ("linked", *(f"linked-{k}" for k in range(2, _MOST))) if folder is None else (folder,):
         target = config.parent / word
         there = target / "party.toml"

@@ -18,6 +18,7 @@ from unpooled.models import load
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import HelperCard
+from unpooled.privacy.study import HIDDEN
 from unpooled.privacy.table import BoundedTable, NoRows, Table
 from unpooled.protocol.identity import MAP_DATA, ROW_MAP, Identity
 from unpooled.protocol.party import Party
@@ -164,6 +165,20 @@ def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
     return LinkedTable(source, rows.astype(np.int64), name)
 
 
+def check_places(source: Table, keeper: Keeper, name: str) -> None:
+    """Refuse places of a hidden link that this party does not keep, or that are those of other data."""
+    from unpooled.linkage.hidden.places import has_places
+
+    if not has_places(keeper, name):
+        msg = f"this party keeps no places {name[:24]}: only a hidden link of its own rows makes them"
+        raise StudyError(msg)
+    if keeper.kept(name.removeprefix(HIDDEN), MAP_DATA).tobytes() != source.digest:
+        raise DataError(
+            "the data have changed since a hidden link gave their rows places: put the old file back, or link the new data as another run of the study "
+            "that linked them (run = 2 under its [study])"
+        )
+
+
 # --- Party -----------------------------------------------------------------------------------------------------------------
 # A party on disk: from its party.toml to a :class:`~unpooled.protocol.party.Party` with data, ledger, key and policy.
 
@@ -185,7 +200,9 @@ def open_party(path: str | Path) -> Iterator[Party]:
     with ExitStack() as opened:
         table = table_of(path.parent, text, names)
         opened.callback(table.close)
-        if text.party.linked:
+        if text.party.linked.startswith(HIDDEN):
+            check_places(table, keeper, text.party.linked)
+        elif text.party.linked:
             table = linked_table(table, keeper, text.party.linked)
         ledger = opened.enter_context(Ledger.open(path.parent / text.party.ledger))
         yield Party(
@@ -318,6 +335,7 @@ def create_party(
     household_rows: int = 1,
     household_elsewhere: bool = True,
     new_budget: bool = False,
+    **more: Any,  # noqa: ANN401 - other fields of the party section
 ) -> tuple[Path, Path]:
     """Write party.toml and the public card, and create the ledger and its key; nothing that exists is overwritten.
 
@@ -337,6 +355,7 @@ def create_party(
         household,
         1 if household is None else household_rows,
         household_elsewhere,
+        **more,
     )
     text = write_party(party, columns, budget, form, source=section_in(data, folder))
     _establish(party, data, folder, columns, form, new_budget=new_budget)
@@ -379,6 +398,7 @@ def party_of_rows(config: Path, data: Path, folder: Path) -> tuple[Path, Path]:
         data=os.path.relpath(data, folder),
         ledger=os.path.relpath(config.parent / own.ledger, folder),
         labels=(),
+        cap=None,
         linked="",  # other people than those whose rows were linked
         policy_of=os.path.relpath(policy_home(config), folder),
     )

@@ -191,7 +191,8 @@ def costs_in_words(party: Party, plan: Plan, costs: Costs | None) -> str:
     """Return the costs as one line, and a line for each card that tells how its data came about."""
     budget = party.policy.budget
     if costs is None or budget is None:
-        return f"{party.name} is a helper: it has no data, and nothing is debited here. It knows masks, and learns the study's size and shape"
+        knows = "matches pseudonyms, learns how many are in common with noise" if plan.hides else "knows masks"
+        return f"{party.name} is a helper: it has no data, and nothing is debited here. It {knows}, and learns the study's size and shape"
     said = (
         f"{party.name}'s ledger, per {budget.unit} at delta = {budget.delta:g}, {counted_in(party.ledger, party.policy.scope, plan)}: spent {costs.spent.words}; "
         f"after this plan {costs.after.words}; allowed {budget.epsilon:g}"

@@ -155,6 +155,49 @@ normalise = ["strip"]               # in this order, of: "nfc", "casefold", "str
 # One table for every party: the public card that its `unpooled party init` wrote.
 """
 
+_HIDDEN_LINK = """\
+# A hidden link: rows of two parties get places, and no party and no coordinator learns who is on another list. A helper without data matches pseudonyms.
+# `unpooled plan` says in words who learns what, with whom. Every party's policy must say psi = "hidden", and its card a cap (cap = ... under [party]).
+
+[study]
+model = "link"
+# purpose = "..."                   # what it is for: shown to those who approve it
+# run = 1                           # another run costs again: policies count them (psi_runs)
+# coordinator = "..."               # over a network: the coordinator's public key
+
+[parameters]
+reveal = "nothing"
+population = "both"                 # later studies: of the people whom both parties hold; or "holder": of all people of the party that holder names
+# holder = "..."
+# hub = "..."                       # more than two parties: the registry whose people are matched with those of all the others
+# several = "one"                   # with a hub: an id that several hospitals hold is one person
+
+# One key, of one column or several.
+[[parameters.keys]]
+name = "id"
+columns = []                        # none: the id column of every card; else columns or labels of all cards
+normalise = ["strip"]               # in this order, of: "nfc", "casefold", "strip", "digits", "soundex"
+
+# What it costs everybody on a list, once: the helper sees how many people are in common with this noise.
+[privacy]
+epsilon = {epsilon}
+# delta = 1e-6                      # default: min(1e-5, 0.1 / the sum of all caps)
+
+[trust]
+helpers = {helpers}
+
+# One table for every party, and for the helper: the public card that its `unpooled party init` wrote.
+"""
+
+
+def hidden_link(cards: Sequence[str], epsilon: float, helpers: Sequence[str]) -> str:
+    """Return a commented study of a hidden link over these cards (paths relative to the study file), of which one is that of a helper."""
+    if cards and len(helpers) != 1:
+        msg = f"a hidden link has one helper, and {len(helpers)} of these cards are a helper's: add --card of the one that `unpooled party init --helper` wrote"
+        raise UsageError(msg)
+    text = _HIDDEN_LINK.replace("{epsilon}", repr(epsilon)).replace("{helpers}", json.dumps(list(helpers or ("helper",))))
+    return f"{text}{_parties(cards or (*DEFAULT_CARDS, 'helper.card.toml'))}"
+
 
 def template(
     model: str,

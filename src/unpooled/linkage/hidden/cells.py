@@ -116,11 +116,11 @@ class CellNoise(Mechanism):
     def draw(self, given: Summand, bits: RandomBits) -> NDArray[np.int64]:
         """Return the sizes with their noise, which nobody computes: it stands among the entries of the lists."""
         self.check(given)
-        sizes: NDArray[np.int64] = np.asarray(given.values, dtype=np.int64) + np.array(self.pairs(bits), dtype=np.int64)
+        sizes: NDArray[np.int64] = given.values.astype(np.int64) + np.array(self.pairs(bits), dtype=np.int64)
         return sizes
 
 
-class Mark(NamedTuple):
+class ListMark(NamedTuple):
     """An entry that is no id and no pad: of which kind, of which cell (of a single one: of which party alone), and its number there."""
 
     kind: bytes
@@ -133,13 +133,13 @@ class Mark(NamedTuple):
         return content(self.kind, hmac.digest(seed, place, "sha256"))
 
 
-def marks_of(party: str, cells: Sequence[Cell], pairs: Sequence[int]) -> Iterator[Mark]:
+def marks_of(party: str, cells: Sequence[Cell], pairs: Sequence[int]) -> Iterator[ListMark]:
     """Yield the planted and the noise entries of a party's list, in an order that all parties know."""
     for cell, many in zip(cells, pairs, strict=True):
         if party in cell:
-            yield from (Mark(PLANTED, cell, number) for number in range(planted()))
-            yield from (Mark(NOISE, cell, number) for number in range(many))
-    yield from (Mark(SINGLE, (party,), number) for number in range(planted()))
+            yield from (ListMark(PLANTED, cell, number) for number in range(planted()))
+            yield from (ListMark(NOISE, cell, number) for number in range(many))
+    yield from (ListMark(SINGLE, (party,), number) for number in range(planted()))
 
 
 def room_of(party: str, cells: Sequence[Cell], most: int) -> int:

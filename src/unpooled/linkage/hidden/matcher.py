@@ -91,11 +91,11 @@ def _match(context: Context[HiddenDesign], request: MatchRequest) -> SealedReply
     name = name_of(context.plan, digests)
     _keep(context, name, digests, places)
     signature = context.attest(*matched_parts(context.plan.hash, name))
-    sealed = []
+    answers = []
     for party in design.names:
         own = tuple(places[party, array].astype("<u4").tobytes() for array in design.arrays_of(party))
-        sealed.append(letters.seal(party, "places", context.name, encode_content(Matched(own, digests, signature))))
-    return SealedReply(tuple(sealed))
+        answers.append(letters.seal(party, "places", context.name, encode_content(Matched(own, digests, signature))))
+    return SealedReply(tuple(answers))
 
 
 def _placed(

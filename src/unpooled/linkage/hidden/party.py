@@ -6,6 +6,7 @@ no refusal depends on two lists: what is compared are entries that the parties p
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ import numpy as np
 from unpooled.errors import PlanMismatch, ProtocolError
 from unpooled.linkage import masking as group
 from unpooled.linkage.hidden import cells
-from unpooled.linkage.hidden.cells import ID, PAD, Mark, content
+from unpooled.linkage.hidden.cells import ID, PAD, ListMark, content
 from unpooled.linkage.hidden.matcher import ABOUT, check_hellos, hello_of, list_digest, matched_parts, name_of
 from unpooled.linkage.hidden.messages import (
     Committed,
@@ -121,18 +122,18 @@ class _Hiding(ListPass):
         """Return the digest by which a party commits itself to its share of the seed."""
         return digest(_SHARE, self.plan.encode(), party.encode(), share).hex()
 
-    @property
+    @cached_property
     def usable(self) -> list[tuple[int, bytes]]:
         """Return the rows that have an id, each with its key."""
         found = enumerate(_keys(self.context.table, self.key))
         return [(row, one) for row, one in found if one is not None]
 
-    @property
-    def marks(self) -> list[Mark]:
+    @cached_property
+    def marks(self) -> list[ListMark]:
         """Return the own planted and noise entries."""
         return self.marks_of(self.context.name)
 
-    def marks_of(self, party: str) -> list[Mark]:
+    def marks_of(self, party: str) -> list[ListMark]:
         """Return the planted and noise entries of a party, in an order that all know."""
         pairs = cells.pairs_of(self.design.noise, self.kept("seed"))
         return list(cells.marks_of(party, self.design.cells, pairs))
@@ -281,7 +282,7 @@ def _verdict(context: Context[HiddenDesign], request: RelayedRequest) -> LinkVer
     own = state.design.arrays_of(context.name)
     if len(request.relayed) != len(own):
         raise ProtocolError("another number of lists than this step takes")
-    met: dict[Mark, int] = {}
+    met: dict[ListMark, int] = {}
     for relayed, array in zip(request.relayed, own, strict=True):
         other = state.other(array)
         try:
@@ -305,7 +306,7 @@ def _verdict(context: Context[HiddenDesign], request: RelayedRequest) -> LinkVer
     return LinkVerdictReply(Public(name), Public(context.attest(*verdict_parts(state.plan, name))))
 
 
-def agreeing(here: Mapping[Mark, int], there: Mapping[Mark, int], own: str, other: str) -> list[Mark]:
+def agreeing(here: Mapping[ListMark, int], there: Mapping[ListMark, int], own: str, other: str) -> list[ListMark]:
     """Return the marked entries that two parties have at one place; refused where a pair of theirs has not, or where two different entries have.
 
     It looks at marked entries alone: whatever a party shows in their place, no answer depends on where an id of the other one lies.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,11 @@ import msgspec
 from unpooled.errors import UsageError, listed
 from unpooled.linkage.hidden.cells import CellNoise, cells_of, check_budget, planted, room_of
 from unpooled.linkage.masking import SIZE
-from unpooled.linkage.plan import BOTH, HOLDER, MOST_PARTIES, NOTHING, LinkDesign, Parameters, check_key
+from unpooled.linkage.plan import BOTH, HOLDER, MOST_PARTIES, LinkDesign, Parameters, check_key
 from unpooled.privacy.exposure import Exposure, Release
 from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
-from unpooled.privacy.study import HIDDEN
+from unpooled.privacy.study import HIDDEN, NOTHING
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
 from unpooled.protocol.messages import PSEUDONYM
 
@@ -186,7 +187,9 @@ def _check_population(asked: Parameters, names: tuple[str, ...]) -> None:
 def compile_hidden(study: Study) -> Plan[HiddenDesign]:
     """Compile the plan of a hidden link: one release, which every party pays for and which the helper alone sees."""
     design = hidden_design_of(study)
-    releases = tuple(Release(SIZES, name, MASK, design.noise, exposure=Exposure(together=1)) for name in design.names)
+    # One value moves the sizes as much as the person, where an id is made of it.
+    exposure = Exposure(together=1, label=design.noise.event(Unit.RECORD))
+    releases = tuple(Release(SIZES, name, MASK, design.noise, exposure=exposure) for name in design.names)
     return Plan(
         study,
         Split.VERTICAL,
@@ -194,12 +197,7 @@ def compile_hidden(study: Study) -> Plan[HiddenDesign]:
         public=_learned(design),
         not_protected=_open(design),
         assumptions=_assumed(design),
-        hidden=(
-            Sentence(
-                "hidden.kept",
-                "Whether a person is on any list but your own, whom two organisations share, how many these are, and every value of a person.",
-            ),
-        ),
+        hidden=_kept(design),
         notes=_notes(design),
         design=design,
         links=True,
@@ -220,12 +218,9 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
     who = design.helper
     told = [
         Sentence(
-            "hidden.party", "A party alone, and the coordinator, learn nothing: lengths and steps follow from the caps."
-        ),
-        Sentence(
             "hidden.helper",
             "Helper {helper}, also together with the coordinator, learns under pseudonyms of this plan alone how many ids are held by exactly which parties, for "
-            "each of {cells} cell(s) with noise of deviation {deviation:.3g} (at most {most} pairs, at delta = the one above).",
+            "each of {cells} cell(s) with noise of deviation {deviation:.3g} (0 to {most} noise pairs).",
             helper=who,
             cells=len(design.cells),
             deviation=design.noise.scale,
@@ -244,7 +239,6 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
                 "Helper {helper} learns exactly, without noise, how many ids three or more hospitals hold.",
                 helper=who,
             ),
-            Sentence("hidden.hospitals", "Hospitals together learn nothing."),
             Sentence(
                 "hidden.hub-and-hospital",
                 "{hub} together with a hospital learns of the people whom both hold which ones another hospital holds as well.",
@@ -252,6 +246,20 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
             ),
         ]
     return tuple(told)
+
+
+def _kept(design: HiddenDesign) -> tuple[Sentence, ...]:
+    """Return what stays hidden, and from whom altogether."""
+    found = [
+        Sentence(
+            "hidden.kept",
+            "Whether a person is on any list but your own, whom two organisations share, how many these are, and every value of a person.",
+        ),
+        Sentence(
+            "hidden.party", "A party alone, and the coordinator, learn nothing: lengths and steps follow from the caps."
+        ),
+    ]
+    return (*found, *([Sentence("hidden.hospitals", "Hospitals together learn nothing.")] if design.hub else []))
 
 
 def _open(design: HiddenDesign) -> tuple[Sentence, ...]:
@@ -280,9 +288,9 @@ def _assumed(design: HiddenDesign) -> tuple[Sentence, ...]:
         ),
         Sentence(
             "hidden.matches",
-            "The helper matches and draws places as written; one that does not puts one person at up to {times} places, and later studies cost that person up to {times} "
-            "times what they plan.",
-            times=len(design.names),
+            "The helper matches and draws places as written; one that does not splits the rows of a person, and later studies cost that person up to {times} times what "
+            "they plan (Theorem K.7).",
+            times=2 * len(design.arrays),
         ),
         Sentence("hidden.one-person", "One id is one person everywhere, and stands once in a list."),
         Sentence(
@@ -329,7 +337,7 @@ def _notes(design: HiddenDesign) -> tuple[str, ...]:
         sent, received = bytes_of(design, name)
         seconds = multiplications(design, name) * _MULTIPLICATION
         found.append(
-            f"{name}: cap {cap:,}, a list of {design.length(name):,} entries; sends {_size(sent)}, receives {_size(received)}, about {seconds:,.0f} s on one core"
+            f"{name}: cap {cap:,}, a list of {design.length(name):,} entries; sends {_size(sent)}, receives {_size(received)}, about {math.ceil(seconds):,} s on one core"
         )
     found.append(
         f"helper {design.helper}: receives {_size(PSEUDONYM * sum(map(design.length, design.names)))} of pseudonyms, which it deletes, and keeps sets of places"

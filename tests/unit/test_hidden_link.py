@@ -1,0 +1,783 @@
+"""Hidden linking by the whole protocol: what it finds, what every member sees of it, what somebody could try, and each defence broken on purpose."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from tests.hidden_world import FEW, HELPER, MODEL, HiddenWorld, altered, hidden, plant_few, words
+from tests.linkage_world import world
+
+from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, ReleaseConflict, RowsError, UsageError
+from unpooled.linkage import hidden_places, masking
+from unpooled.linkage.hidden import matcher, matching
+from unpooled.linkage.hidden.cells import ID, SINGLE, ListMark, content
+from unpooled.linkage.hidden.messages import CommittedRequest, Matched, MatchRequest
+from unpooled.linkage.hidden.party import agreeing
+from unpooled.linkage.letters import Letters
+from unpooled.linkage.masking import Mask, pseudonym
+from unpooled.linkage.plan import keys_of
+from unpooled.privacy.ledger import Ledger
+from unpooled.privacy.places import Places
+from unpooled.privacy.plan import Card, HelperCard, Study
+from unpooled.privacy.policy import Policy
+from unpooled.privacy.unit import Scope
+from unpooled.protocol.conversation import OpenRequest
+from unpooled.protocol.local import in_process
+from unpooled.protocol.messages import encode, open_body, open_envelope
+from unpooled.protocol.transcript import Transcript
+from unpooled.study.party import DiskKeeper
+
+pytest.importorskip("rbcl", reason="record linkage needs unpooled[psi]")
+pytestmark = pytest.mark.guarantee
+
+
+@pytest.fixture(autouse=True)
+def _few_planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_few(monkeypatch)
+
+
+TWO = (words(*range(8)), words(*range(5, 12)))
+THREE = (words(*range(10)), words(1, 2, 3, 20, 21), words(3, 4, 21, 22))
+
+
+# --- what it finds ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lists", [TWO, (TWO[0], TWO[0]), (TWO[0], words(90, 91)), (words(1), words(1))])
+def test_rows_share_a_place_where_they_are_one_person_s_and_nowhere_else(lists: tuple[list[str], ...]) -> None:
+    made = hidden(*lists)
+    result = made.link()
+    at = {name: made.at(result, name, other) for name, other in (("p0", "p1"), ("p1", "p0"))}
+    common = at["p0"].keys() & at["p1"].keys()
+    assert len(common) == len(set(lists[0]) & set(lists[1]))
+    assert all(at["p0"][one] == at["p1"][one] for one in common)
+    assert len({*at["p0"].values()} & {*at["p1"].values()}) == len(common)
+    for name, other in (("p0", "p1"), ("p1", "p0")):
+        places = made.places(result)[name][other]
+        assert isinstance(places, Places)
+        assert (places.name, places.total) == (result.ids, result.places[0])
+        assert places.total == sum(made.plan.design.length(one) for one in made.ids)
+        assert (np.diff(places.given) > 0).all()
+        assert places.given.size == made.plan.design.length(name)
+        assert 0 <= places.given[0] <= places.given[-1] < places.total
+        assert set(places.rows.tolist()) <= set(places.given.tolist())
+    assert result.ids.startswith("hidden:")
+
+
+@pytest.mark.parametrize("hub", ["p0", "p2"])
+def test_rows_of_a_hub_share_a_place_with_one_hospital_s(hub: str) -> None:
+    lists = THREE if hub == "p0" else (THREE[1], THREE[2], THREE[0])
+    made = hidden(*lists, hub=hub)
+    result = made.link()
+    found = Counter[bytes]()
+    for name in made.ids:
+        if name != hub:
+            mine, theirs = made.at(result, name, hub), made.at(result, hub, name)
+            shared = {*mine.values()} & {*theirs.values()}
+            assert {one for one, place in mine.items() if place in shared} == {
+                one for one, place in theirs.items() if place in shared
+            }
+            found.update(one for one, place in mine.items() if place in shared)
+    both = (set(THREE[1]) | set(THREE[2])) & set(THREE[0])
+    assert found == Counter(keys_of([sorted(both)], ("strip",), "id"))  # each once: also person 3, whom two hospitals hold
+    assert set(made.places(result)[hub]) == set(made.ids) - {hub}
+
+
+def test_four_hospitals_and_a_registry_link_by_sums() -> None:
+    made = hidden(words(*range(9)), *(words(k, k + 1, 30) for k in range(4)), hub="p0")
+    assert not made.plan.design.ring
+    result = made.link()
+    met = Counter[bytes]()
+    for k in range(1, 5):
+        mine, theirs = made.at(result, f"p{k}", "p0"), made.at(result, "p0", f"p{k}")
+        met.update(one for one, place in mine.items() if theirs.get(one) == place)
+    assert met == Counter(keys_of([words(*range(5))], ("strip",), "id"))
+
+
+def test_frames_are_linked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pandas as pd
+
+    clinic = {"id": ["ada", "ben", "", "cleo"], "born": [1, 2, 3, 4]}
+    lab = pd.DataFrame({"id": ["cleo ", None, "dan", "ada"], "born": [4, 7, 9, 2]})
+    more = {"epsilon": 8.0, "caps": {"clinic": 6}, "seed": 1}
+    found = hidden_places({"clinic": clinic, "lab": lab}, "id", **more)
+    one, other = found["clinic"], found["lab"]
+    assert (one.rows[0], one.rows[3]) == (other.rows[3], other.rows[0])
+    assert (one.rows[2], other.rows[1]) == (-1, -1)
+    again = hidden_places({"clinic": clinic, "lab": lab}, "id", **more)["lab"]
+    assert (again.name, again.rows.tolist()) == (other.name, other.rows.tolist())
+    both = hidden_places({"clinic": clinic, "lab": lab}, ("id", "born"), **more)
+    assert len({*both["clinic"].rows.tolist()} & {*both["lab"].rows.tolist()} - {-1}) == 1  # cleo alone was born alike
+    hub = hidden_places({"clinic": clinic, "lab": lab, "matcher": clinic}, "id", hub="lab", **more)
+    assert set(hub["lab"]) == {"clinic", "matcher"}
+    with pytest.raises(UsageError, match="none of the frames"):
+        hidden_places({"clinic": clinic, "lab": lab}, "id", caps={"elsewhere": 3})
+    with pytest.raises(UsageError, match="more rows than its cap of 3"):
+        hidden_places({"clinic": clinic, "lab": lab}, "id", caps={"lab": 3})
+    with pytest.raises(UsageError, match="no column"):
+        hidden_places({"clinic": clinic, "lab": lab}, "name")
+    with pytest.raises(UsageError, match="a frame is"):
+        hidden_places({"clinic": [1, 2], "lab": lab}, "id")
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_party_pays_once_for_everybody_on_its_list_and_the_helper_for_nobody() -> None:
+    made = hidden(*TWO, epsilon=0.5)
+    plan = made.plan
+    assert plan.statement.holds
+    assert plan.statement.epsilon_per_unit["record"] == pytest.approx(0.5, rel=1e-6)
+    assert plan.statement.epsilon_per_unit["record"] <= 0.5
+    made.link()
+    made.link()  # a second time the same: nothing more
+    for name in made.ids:
+        for scope in Scope:
+            assert made.ledgers[name].composition("record", scope).epsilon(1e-6) == pytest.approx(0.5, rel=1e-6)
+    assert not [entry for entry in made.ledgers[HELPER].entries() if entry.kind == "charge"]
+    later = HiddenWorld(made.ids, run=2, epsilon=0.5, ledgers=made.ledgers, keepers=made.keepers, policy=made.policy)
+    with pytest.raises(PolicyRefusal, match="psi_runs"):
+        later.link()
+    later.policy = msgspec_replace(made.policy, psi_runs=2)
+    later.link()
+    assert made.ledgers["p0"].composition("record", Scope.PERSON).epsilon(1e-6) > 0.6
+
+
+def msgspec_replace(policy: Policy, **more: Any) -> Policy:
+    from dataclasses import replace
+
+    return replace(policy, **more)
+
+
+@pytest.mark.parametrize(("psi", "match"), [("no", 'psi = "hidden"'), ("hidden", ""), ("intersection", "")])
+def test_a_policy_says_whether_rows_are_linked_hidden(psi: str, match: str) -> None:
+    made = hidden(*TWO, policy=msgspec_replace(Policy.in_process(), psi=psi))
+    if match:
+        with pytest.raises(PolicyRefusal, match=match):
+            made.link()
+        assert not made.ledgers["p0"].entries()
+    else:
+        made.link()
+        assert made.ledgers["p0"].guesses == made.cap
+
+
+def test_a_policy_for_hidden_links_refuses_open_ones_and_too_many_guesses() -> None:
+    rules = msgspec_replace(Policy.in_process(), psi="hidden")
+    with pytest.raises(PolicyRefusal, match='psi = "intersection"'):
+        world(*TWO, policy=rules).link()
+    for limits, match in (({"psi_max_rows": 11}, "psi_max_rows"), ({"psi_max_guesses": 11}, "psi_max_guesses")):
+        with pytest.raises(PolicyRefusal, match=match):
+            hidden(*TWO, policy=msgspec_replace(rules, **limits)).link()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------------
+
+
+def asked(made: HiddenWorld, **changes: Any) -> Study:
+    return msgspec.structs.replace(made.study, **changes)
+
+
+def parameters(made: HiddenWorld, **changes: Any) -> Study:
+    return asked(made, parameters={**made.study.parameters, **changes})
+
+
+def test_members_who_could_be_one_organisation_are_refused_under_every_policy() -> None:
+    """Attack 9: a helper without a key, with a party's key, that is a party, that runs the study; two helpers. The controls are FINDINGS P3 and P4."""
+    made = hidden(*TWO)
+    (helper,) = made.study.helpers
+    wrong = {
+        "holds no public key": {"helpers": (HelperCard(HELPER),)},
+        "one public key": {"helpers": (HelperCard(HELPER, made.key_of("p0")),)},
+        "each name once": {"helpers": (HelperCard("p0", helper.key),)},
+        "key of the coordinator": {"coordinator": helper.key},
+        "2 helpers": {"helpers": (helper, HelperCard("other", "ab" * 32))},
+        "no helper": {"helpers": ()},
+        "with keys": {
+            "parties": tuple(msgspec.structs.replace(card, key="") for card in made.study.parties),
+            "helpers": (HelperCard(HELPER),),
+        },
+        "tells its number of rows": {
+            "parties": tuple(msgspec.structs.replace(card, capped=False) for card in made.study.parties)
+        },
+    }
+    for match, changes in wrong.items():
+        with pytest.raises(UsageError, match=match):
+            MODEL.compile(asked(made, **changes))
+    assert MODEL.compile(asked(made)).hides
+
+
+def test_studies_that_ask_for_something_else_are_refused_in_words() -> None:
+    made, three = hidden(*TWO), hidden(*THREE)
+    wrong = {
+        "one key, and this study has 2": parameters(
+            made, keys=[{"name": "a", "columns": ["id"]}, {"name": "b", "columns": ["id"]}]
+        ),
+        "no column 'name'": parameters(made, keys=[{"name": "a", "columns": ["name"]}]),
+        "between two parties, and this study has 3": asked(three),
+        "several is for": parameters(made, several="one"),
+        "at least two hospitals": parameters(made, hub="p0", several="one"),
+        'several = "one"': parameters(three, hub="p0"),
+        "hub names": parameters(three, hub="p9", several="one"),
+        'population is "both"': parameters(made, population="left"),
+        "needs holder": parameters(made, population="holder"),
+        "holders are the hospitals": parameters(three, hub="p0", several="one", population="holder", holder="p1"),
+        "unknown field `check`": parameters(made, check="none"),
+        "finite epsilon": asked(made, epsilon=float("inf")),
+        "epsilon .and delta. alone": asked(made, adjacency="zero-out"),
+        "all of .trust. but helpers": asked(made, trust={"aggregation": "trusted"}),
+        "ids, simulation_seed": asked(made, simulation_seed=1),
+    }
+    for match, study in wrong.items():
+        with pytest.raises(UsageError, match=match):
+            MODEL.compile(study)
+    for population in ({"population": "holder", "holder": "p1"}, {"population": "both"}):
+        assert MODEL.compile(parameters(made, **population)).hash != made.plan.hash
+    open_study = world(*TWO).study
+    for changes in ({"population": "holder"}, {"reveal": "all"}, {"hub": "p0"}):
+        with pytest.raises(UsageError, match="reveal"):
+            MODEL.compile(msgspec.structs.replace(open_study, parameters={**open_study.parameters, **changes}))
+    with pytest.raises(UsageError, match="needs no helper"):
+        MODEL.compile(msgspec.structs.replace(open_study, helpers=made.study.helpers))
+    with pytest.raises(UsageError, match="a cap goes with"):
+        from unpooled.privacy.plan import Household
+
+        Card("a", 6, (), ("x",), household=Household("h", 3, 2), capped=True)
+
+
+def test_steps_of_the_other_protocol_are_not_answered() -> None:
+    """Who could ask a party of a hidden link for the open one's steps would learn the intersection for the price of nothing."""
+    made, other = hidden(*TWO), world(*TWO)
+    for one, steps in ((made, "link-"), (other, "hide-")):
+        parties, plan = one.parties(), one.plan
+        for party in parties.values():
+            party.answer(encode(plan.hash, "open", 0, OpenRequest(plan.study)))
+        for step in MODEL.steps:
+            if step.name.startswith(steps):
+                with pytest.raises(PlanMismatch, match="planned 0 times"):
+                    parties["p0"].answer(encode(plan.hash, step.name, 0, HELLO_OF_NOBODY))
+    parties = made.parties()
+    for name in (HELPER, "p0"):
+        parties[name].answer(encode(made.plan.hash, "open", 0, OpenRequest(made.plan.study)))
+    with pytest.raises(PlanMismatch, match="by the helper"):
+        parties["p0"].answer(encode(made.plan.hash, "hide-match", 0, MatchRequest((), ())))
+    with pytest.raises((PlanMismatch, ProtocolError)):
+        parties[HELPER].answer(encode(made.plan.hash, "hide-mask", 0, CommittedRequest(())))
+
+
+HELLO_OF_NOBODY = CommittedRequest(())
+
+
+def test_a_list_longer_than_its_cap_and_a_repeated_id_are_refused_at_home() -> None:
+    """Attack 6 at the own door: others are told nothing but that there is such a row."""
+    made = hidden(words(*range(13)), TWO[1])
+    with pytest.raises(DataError, match="raise its cap"):
+        made.link()
+    twice = hidden([*words(1, 2), " person-1"], TWO[1])
+    with pytest.raises(RowsError, match="row 3"):
+        MODEL.check(twice.plan, "p0", twice.tables["p0"])
+    with pytest.raises(DataError, match="which is told which one"):
+        twice.link()
+    assert not any(ledger.guesses for ledger in twice.ledgers.values())
+
+
+# --- what members see -------------------------------------------------------------------------------------------------------
+
+
+def shape(made: HiddenWorld) -> list[tuple[str, str, int, int]]:
+    """What the coordinator carries: where to, which step, and both lengths."""
+    transcript = Transcript()
+    made.link(transcript=transcript)
+    return [(entry.to, open_envelope(entry.reply).step, *lengths_of(entry)) for entry in transcript.entries]
+
+
+def lengths_of(entry: Any) -> tuple[int, int]:
+    from unpooled.protocol.local import lengths
+
+    return lengths(entry.request, entry.reply)
+
+
+WORLDS = {
+    "none in common": (words(*range(6)), words(*range(50, 56))),
+    "all in common": (words(*range(6)), words(*range(6))),
+    "one row": (words(1), words(*range(6))),
+    "as many as the cap": (words(*range(12)), words(*range(12))),
+    "blank ids": ([None, "", " "] * 4, words(*range(6))),
+    "some blank ids": ([*words(1, 2, 3), None, "", "\u0007"], words(*range(6))),
+}
+
+
+def test_lengths_and_steps_are_those_of_the_caps_whatever_the_lists_are() -> None:
+    """Attack 13, and the simulator of the coordinator: lengths alone, which the plan gives; and the bytes of ciphertext, of which none comes twice."""
+    shapes = {name: shape(hidden(*lists)) for name, lists in WORLDS.items()}
+    assert len({str(one) for one in shapes.values()}) == 1
+    assert {step for _, step, *_ in shapes["one row"]} == {
+        "open",
+        *(s.name for s in MODEL.steps if s.name.startswith("hide-")),
+    }
+    # The control: the open protocol refuses blank ids, and its lengths are those of the lists.
+    with pytest.raises(DataError, match="missing"):
+        world(*WORLDS["blank ids"]).link()
+    transcripts = [Transcript(), Transcript()]
+    for transcript, name in zip(transcripts, ("none in common", "one row"), strict=True):
+        world(*WORLDS[name]).link(transcript=transcript)
+    assert [lengths_of(e) for e in transcripts[0].entries] != [lengths_of(e) for e in transcripts[1].entries]
+
+
+def opaque(made: HiddenWorld) -> list[bytes]:
+    """Every ciphertext and salt that the coordinator carries."""
+    transcript = Transcript()
+    made.link(transcript=transcript)
+    replies, found = {step.name: step.reply for step in MODEL.steps}, []
+    for entry in transcript.entries:
+        envelope = open_envelope(entry.reply)
+        if envelope.step in replies:
+            body = open_body(envelope, replies[envelope.step])
+            found += [part for one in getattr(body, "sealed", ()) for part in (one.ciphertext, one.salt)]
+    return found
+
+
+def test_no_string_that_the_coordinator_carries_comes_twice() -> None:
+    strings = [one for seed in range(3) for run in (1, 2) for one in opaque(hidden(*TWO, seed=seed, run=run))]
+    assert len(set(strings)) == len(strings)
+
+
+class _Helper:
+    """A helper who writes down what it is given."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.lists: list[dict[str, list[bytes]]] = []
+        kept = matcher._placed
+
+        def listening(design: Any, lists: Any, secret: Any) -> Any:
+            self.lists.append({name: list(own) for name, own in lists.items()})
+            return kept(design, lists, secret)
+
+        patch.setattr(matcher, "_placed", listening)
+
+
+def test_the_helper_sees_distinct_strings_in_cells_whose_sizes_have_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator of the helper alone: lengths, and the size with its noise; no string is seen in two runs."""
+    helper, sizes = _Helper(monkeypatch), {0: list[int](), 5: list[int]()}
+    for seed in range(16):
+        for many, found in sizes.items():
+            made = hidden(words(*range(6)), words(*range(many), *range(50, 55)), seed=2 * seed + bool(many), epsilon=2.0)
+            made.link()  # other root keys than those of any other run
+            one, two = helper.lists[-1].values()
+            found.append(len({*one} & {*two}) - FEW - made.plan.design.noise.most)
+            assert len(one) == len(set(one)) == made.plan.design.length("p0")
+    every = [one for lists in helper.lists for own in lists.values() for one in set(own)]
+    shared = sum(len(set(a) & set(b)) for a, b in (lists.values() for lists in helper.lists))
+    assert len(set(every)) == len(every) - shared
+    scale = hidden(*TWO, epsilon=2.0).plan.design.noise.scale
+    for many, found in sizes.items():
+        assert abs(np.mean(found) - many) < 5 * scale / 4
+        assert 0.3 * scale < np.std(found) < 2 * scale
+
+
+def test_a_dictionary_of_helper_and_party_holds_that_party_s_ids_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 14: a tries all ids with everything that it knows; the control is a list whose mask all parties know."""
+    helper = _Helper(monkeypatch)
+
+    def read(made: HiddenWorld) -> set[int]:
+        made.link()
+        party, plan = made.parties()["p0"], made.plan
+        mask = Mask.of(
+            plan.hash, plan.study.run, "id", lambda purpose: party.fingerprint(purpose + b" " + plan.hash.encode())
+        )
+        one = masking.quotient(mask.a, mask.a)
+        factors = [one, mask.a, mask.r, masking.quotient(mask.a, mask.r), masking.quotient(mask.r, mask.a)]
+        theirs, found = set(helper.lists[-1]["p1"]), set()
+        for number in range(30):
+            (key,) = keys_of([words(number)], ("strip",), "id")
+            (point,) = mask.hashes([content(ID, key)])
+            tried = {pseudonym(plan.hash, "id", other) for factor in factors for other in masking.times(factor, [point])}
+            found |= {number} if tried & theirs else set()
+        return found
+
+    made = hidden(words(1, 2, 3), words(3, 4, 5))
+    assert read(made) == set()
+    # With p1's answer to its own list, p0 knows which of its own ids p1 has: that is the assumption about the helper, and all there is.
+    own = {one for one in helper.lists[-1]["p0"] if one in helper.lists[-1]["p1"]}
+    assert len(own) >= 1 + FEW
+    of = Mask.of
+
+    def known(*given: Any) -> Mask:
+        mask = of(*given)
+        return Mask(mask.domain, masking.quotient(mask.a, mask.a), mask.r, mask.order)
+
+    monkeypatch.setattr(Mask, "of", known)
+    assert read(hidden(words(1, 2, 3), words(3, 4, 5))) == {3, 4, 5}
+
+
+def test_no_pseudonym_is_left_on_the_helper_s_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 15; the control keeps them."""
+    helper = _Helper(monkeypatch)
+
+    def left(folder: Path) -> tuple[int, HiddenWorld]:
+        folder.mkdir()
+        made = hidden(*TWO)
+        with Ledger.create(folder / "ledger") as made.ledgers[HELPER]:
+            made.keepers[HELPER] = DiskKeeper(folder / "kept")  # type: ignore[assignment]
+            result = made.link()
+        held = b"".join(file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file())
+        kept, places = made.keepers[HELPER], made.places(result)["p0"]["p1"]
+        names = {"hidden_set_0_0", "hidden_set_1_0", "hidden_lists", "hidden_plan", "hidden_run_and_caps"}
+        assert all(kept.has(places.name[7:], name) for name in names)
+        assert kept.kept(places.name[7:], "hidden_set_0_0").tolist() == places.given.tolist()
+        assert kept.kept(places.name[7:], "hidden_run_and_caps").tolist() == [1, 12, 12]
+        assert len(held) > 1000
+        return sum(one in held for own in helper.lists[-1].values() for one in own), made
+
+    assert left(tmp_path / "honest")[0] == 0
+    keep = matcher._keep
+
+    def keeping(context: Any, name: str, lists: Any, found: Any) -> None:
+        keep(context, name, lists, found)
+        context.keep("lists", np.frombuffer(b"".join(helper.lists[-1]["p0"]), dtype=np.uint8))
+
+    monkeypatch.setattr(matcher, "_keep", keeping)
+    count, made = left(tmp_path / "broken")
+    assert count >= made.plan.design.length("p0")
+
+
+# --- members who do not follow the protocol ---------------------------------------------------------------------------------
+
+
+def placing(patch: pytest.MonkeyPatch, change: Any) -> None:
+    """A helper that changes the places that it drew."""
+    kept = matcher._placed
+
+    def lying(design: Any, lists: Any, secret: Any) -> Any:
+        places = {key: found.copy() for key, found in kept(design, lists, secret).items()}
+        change(lists, places)
+        return places
+
+    patch.setattr(matcher, "_placed", lying)
+
+
+def parts_some(lists: Any, places: Any) -> None:
+    """Every fourth pair gets two places."""
+    taken = {*places["p0", 0].tolist(), *places["p1", 0].tolist()}
+    free = iter(sorted(set(range(len(lists["p0"]) + len(lists["p1"]))) - taken))
+    both = [k for k, one in enumerate(lists["p1"]) if one in set(lists["p0"])]
+    for k in both[::4]:
+        places["p1", 0][k] = next(free)
+
+
+def swaps(lists: Any, places: Any) -> None:
+    """All places of a list go to their neighbours."""
+    places["p1", 0] = np.roll(places["p1", 0], 1)
+
+
+def repeats(lists: Any, places: Any) -> None:
+    places["p1", 0][0] = places["p1", 0][1]
+
+
+def beyond(lists: Any, places: Any) -> None:
+    places["p1", 0][0] = len(lists["p0"]) + len(lists["p1"])
+
+
+def matches_all(lists: Any, places: Any) -> None:
+    """Every entry of the shorter list lies where one of the other lies."""
+    places["p1", 0] = places["p0", 0][: len(lists["p1"])]
+
+
+@pytest.mark.parametrize(
+    ("lie", "match"),
+    [(parts_some, "planted"), (swaps, "planted"), (matches_all, "planted"), (repeats, "twice"), (beyond, "there is not")],
+)
+def test_a_helper_that_matches_wrongly_is_found(lie: Any, match: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 8: it cannot tell planted entries from ids, so whatever share it parts it parts of them as well."""
+    placing(monkeypatch, lie)
+    with pytest.raises(ProtocolError, match=match):
+        hidden(*TWO, epsilon=20.0).link()
+
+
+@pytest.mark.parametrize("lie", [parts_some, swaps, matches_all])
+def test_where_nothing_is_compared_a_helper_s_lie_stands(lie: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of attack 8."""
+    from unpooled.linkage.hidden import party
+
+    placing(monkeypatch, lie)
+    monkeypatch.setattr(party, "agreeing", lambda *_: [])
+    made = hidden(*TWO, epsilon=20.0)
+    result = made.link()
+    one, two = made.at(result, "p0", "p1"), made.at(result, "p1", "p0")
+    assert any(one[key] != two[key] for key in one.keys() & two.keys()) or {*one.values()} & {*two.values()}
+
+
+def test_of_an_id_at_two_hospitals_exactly_one_match_must_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(lists: Any, hub: str, key: bytes) -> Any:
+        del key
+        return {name: set(own) & set(lists[hub]) for name, own in lists.items() if name != hub}
+
+    monkeypatch.setattr(matcher, "shared", both)
+    with pytest.raises(ProtocolError, match="planted"):
+        hidden(*THREE, hub="p0", epsilon=20.0).link()
+    monkeypatch.setattr(matcher, "shared", lambda lists, hub, key: {name: set() for name in lists if name != hub})
+    with pytest.raises(ProtocolError, match="planted"):
+        hidden(*THREE, hub="p0", epsilon=20.0).link()
+    monkeypatch.setattr(matcher, "shared", matching.shared)
+    hidden(*THREE, hub="p0", epsilon=20.0).link()
+
+
+def test_what_parties_compare_says_nothing_of_ids() -> None:
+    """An exact check is no oracle: a party that shows the place of an id in the place of a planted entry gets one answer, whoever has the id."""
+    pair, alone, theirs = ListMark(b"planted", ("a", "b"), 0), ListMark(SINGLE, ("a",), 0), ListMark(SINGLE, ("b",), 0)
+    here = {pair: 3, alone: 5}
+    assert agreeing(here, {pair: 3, theirs: 6}, "a", "b") == [pair]
+    for place in (7, 8):  # at one of them a has an id, at the other one it has none: a does not look
+        assert agreeing(here, {pair: 3, theirs: place}, "a", "b") == [pair]
+        with pytest.raises(ProtocolError, match="planted"):
+            agreeing(here, {pair: place, theirs: 6}, "a", "b")
+    for wrong in ({pair: 5, theirs: 6}, {pair: 3, theirs: 5}, {pair: 3, theirs: 3}):
+        with pytest.raises(ProtocolError, match="planted"):
+            agreeing(here, wrong, "a", "b")
+
+
+def test_a_party_that_leaves_its_noise_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unpooled.linkage.hidden.party import _Hiding
+
+    entries = _Hiding.entries
+
+    def without(self: Any) -> list[bytes]:
+        found = entries(self)
+        if self.context.name == "p1":
+            start = len(self.usable) + FEW
+            for k, mark in enumerate(self.marks):
+                if mark.kind == b"noise":
+                    found[len(self.usable) + k] = b"pad" + bytes([start % 251, k])
+        return found
+
+    monkeypatch.setattr(_Hiding, "entries", without)
+    with pytest.raises(ProtocolError, match="planted"):
+        hidden(*TWO, epsilon=2.0).link()
+
+
+def test_a_helper_answers_one_set_of_lists() -> None:
+    """Attack 8, "answers twice": the first lists count, and the same again has the same ciphertext."""
+    made, transcript = hidden(*TWO), Transcript()
+    made.link(transcript=transcript)
+    (entry,) = [e for e in transcript.entries if open_envelope(e.reply).step == "hide-match"]
+    parties = made.parties()
+    for party in parties.values():
+        party.answer(encode(made.plan.hash, "open", 0, OpenRequest(made.plan.study)))
+    assert parties[HELPER].answer(entry.request) == bytes(entry.reply)
+    request = open_body(open_envelope(entry.request), MatchRequest)
+    other = MatchRequest(request.hellos, request.lists[::-1])
+    with pytest.raises(ReleaseConflict, match="answered before"):
+        parties[HELPER].answer(encode(made.plan.hash, "hide-match", 0, other))
+
+
+def test_pseudonyms_twice_or_of_another_number_are_not_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 6 at the helper's door; the control does not look."""
+    seal, wrong = Letters.seal, {"twice": lambda blob: blob[:16] + blob[:-16], "fewer": lambda blob: blob[16:]}
+    for change in wrong.values():
+
+        def cheating(self: Any, to: str, what: str, owner: str, content: bytes, change: Any = change) -> Any:
+            cheats = what == "pseudonyms" and self.context.name == "p0"
+            return seal(self, to, what, owner, change(content) if cheats else content)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Letters, "seal", cheating)
+            with pytest.raises(ProtocolError, match="nothing is matched"):
+                hidden(*TWO).link()
+    # The control: nobody looks, and one row is matched with either of two places.
+    one, two = matching.placed([b"x", b"x"], [b"x"], {b"x"}, np.arange(3))
+    assert len(set(one.tolist()) - set(two.tolist())) == 1
+
+
+def requests(made: HiddenWorld) -> dict[tuple[str, str, int], Any]:
+    """What an honest coordinator asks, by member, step and index."""
+    transcript, found = Transcript(), {}
+    made.link(transcript=transcript)
+    kinds = {step.name: step.request for step in MODEL.steps}
+    for entry in transcript.entries:
+        envelope = open_envelope(entry.request)
+        if envelope.step in kinds:
+            found[entry.to, envelope.step, envelope.index] = open_body(envelope, kinds[envelope.step])
+    return found
+
+
+#: Where the coordinator cheats, and with what, of what it was asked in this plan and in another run.
+SWAPS: dict[str, tuple[str, str, Any]] = {
+    "lists for the helper": ("matcher", "hide-match", lambda own, _: lambda p: MatchRequest(p.hellos, p.lists[::-1])),
+    "a list of another run": (
+        "matcher",
+        "hide-match",
+        lambda _, other: lambda p: MatchRequest(p.hellos, other["matcher", "hide-match", 0].lists),
+    ),
+    "hellos of another run": (
+        "matcher",
+        "hide-match",
+        lambda _, other: lambda p: MatchRequest(other["matcher", "hide-match", 0].hellos, p.lists),
+    ),
+    "places of another party": ("p0", "hide-places", lambda own, _: lambda p: own["p1", "hide-places", 0]),
+    "places of another run": ("p0", "hide-places", lambda _, other: lambda p: other["p0", "hide-places", 0]),
+    "commitments in another order": (
+        "p0",
+        "hide-mask",
+        lambda own, _: lambda p: CommittedRequest(p.committed[::-1]),
+    ),
+    "commitments of another run": ("p0", "hide-mask", lambda _, other: lambda p: other["p0", "hide-mask", 0]),
+    "lists in the place of places": ("p0", "hide-compare", lambda own, _: lambda p: own["p0", "hide-mask", 0]),
+    "a share in the place of a list": ("p0", "hide-pass", lambda own, _: lambda p: own["p0", "hide-list", 0]),
+    "shown places of another run": ("p0", "hide-verdict", lambda _, other: lambda p: other["p0", "hide-verdict", 0]),
+    "verdicts of another run": ("p0", "hide-close", lambda _, other: lambda p: other["p0", "hide-close", 0]),
+    "shares of another run": ("p0", "hide-list", lambda _, other: lambda p: other["p0", "hide-list", 0]),
+}
+
+
+@pytest.mark.parametrize("name", SWAPS)
+def test_what_a_coordinator_puts_in_another_place_is_refused_and_nothing_is_lost(name: str) -> None:
+    """Attack 11."""
+    to, step, cheat = SWAPS[name]
+    own, other = (requests(hidden(*TWO, run=run)) for run in (1, 2))
+    made = hidden(*TWO)
+    with pytest.raises((ProtocolError, PlanMismatch)):
+        made.link(altered(made, to, step, cheat(own, other)))
+    before = {party: ledger.guesses for party, ledger in made.ledgers.items()}
+    result = made.link()
+    assert made.at(result, "p0", "p1")
+    assert {party: ledger.guesses for party, ledger in made.ledgers.items()} == before
+
+
+def test_seals_without_their_place_are_opened_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of attack 11: then a hub's arrays, and lists, are taken in each other's place."""
+    made = hidden(*THREE, hub="p0")
+
+    def rel(one: Any, other: Any) -> Any:
+        return msgspec.structs.replace(one, ciphertext=other.ciphertext, salt=other.salt)
+
+    def swapped(p: Any) -> Any:
+        return type(p)((rel(p.relayed[0], p.relayed[1]), rel(p.relayed[1], p.relayed[0])))
+
+    with pytest.raises(ProtocolError, match="altered"):
+        made.link(altered(made, "p0", "hide-verdict", swapped))
+    with monkeypatch.context() as patch:
+        patch.setattr(Letters, "_about", lambda self, what, owner, sender, to: (b"anything", min(sender, to).encode()))
+        patch.setattr("unpooled.protocol.identity.Identity.shared_key", lambda self, *_: bytes(32))
+        loose = hidden(*THREE, hub="p0")
+        with pytest.raises(ProtocolError, match="committed"):  # it was opened: only the commitment stands in the way
+            loose.link(altered(loose, "p0", "hide-verdict", swapped))
+
+
+def test_parties_of_two_matchings_do_not_accept_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack 12: a helper that gives two parties places of different lists; the control is a link without verdicts."""
+    seal, names = Letters.seal, []
+
+    def lying(self: Any, to: str, what: str, owner: str, content: bytes) -> Any:
+        if what == "places" and to == "p1":
+            told = msgspec.msgpack.decode(content, type=Matched)
+            lists = (b"other" * 6 + b"..", told.lists[1])
+            name = matcher.name_of(self.context.plan, lists)
+            names.append(name)
+            signature = self.context.attest(*matcher.matched_parts(self.context.plan.hash, name))
+            content = msgspec.msgpack.encode(Matched(told.places, lists, signature))
+        return seal(self, to, what, owner, content)
+
+    monkeypatch.setattr(Letters, "seal", lying)
+    with pytest.raises(ProtocolError, match="did not accept"):
+        hidden(*TWO).link()
+    from unpooled.linkage.hidden import party
+
+    monkeypatch.setattr(party, "verify", lambda *_: None)
+    with pytest.raises(ProtocolError, match="different links"):
+        hidden(*TWO).link()
+    assert names
+
+
+def other_points(blob: bytes) -> bytes:
+    return b"".join(masking.times(masking.scalar(b"x"), masking.points(blob, len(blob) // 32)))
+
+
+def last_bit(blob: bytes) -> bytes:
+    return blob[:-1] + bytes([blob[-1] ^ 1])
+
+
+def test_shares_and_lists_are_those_that_were_committed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    seal = Letters.seal
+    for what, match in (("share", "another share"), ("hop 0", "another list"), ("marks 0", "other places")):
+
+        def changing(self: Any, to: str, about: str, owner: str, content: bytes, what: str = what) -> Any:
+            if about == what and self.context.name == "p1":
+                content = {"share": lambda _: bytes(32), "hop 0": other_points, "marks 0": last_bit}[what](content)
+            return seal(self, to, about, owner, content)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Letters, "seal", changing)
+            with pytest.raises(ProtocolError, match=match):
+                hidden(*TWO).link()
+
+
+# --- runs that end early ----------------------------------------------------------------------------------------------------
+
+
+class _Away(Exception):
+    """The coordinator's process is gone."""
+
+
+def ran(made: HiddenWorld, file: Path, most: int | None = None) -> tuple[Any, list[Any]]:
+    """Run over a transcript on disk, by parties that open the study anew, for so many requests."""
+    parties, sent = made.parties(), 0
+
+    def exchange(batch: Any) -> Any:
+        nonlocal sent
+        answers = []
+        for one in batch:
+            sent += 1
+            if most is not None and sent > most:
+                raise _Away
+            answers += in_process(parties)([one])
+        return answers
+
+    transcript = Transcript.open(file)
+    try:
+        return made.link(exchange, transcript), transcript.entries
+    finally:
+        transcript.close()
+
+
+@pytest.mark.parametrize("cut", [2, 5, 7, 9, 11, 13, 15, 16, 17, 18, 19, 20, 22, 24])
+def test_a_run_that_is_cut_after_any_message_ends_like_one_that_was_not(cut: int, tmp_path: Path) -> None:
+    """A cut in the middle of a batch loses answers that parties have given: they give them again, bit by bit, and pay once."""
+    more: dict[str, Any] = (
+        {"cap": 300} if cut in {16, 17, 18} else {}
+    )  # then lists are so long that transcripts keep their digests
+    calm, made = hidden(*TWO, **more), hidden(*TWO, **more)
+    result, whole = ran(calm, tmp_path / "calm")
+    assert len(whole) == 25
+    assert any(b"sha256:" in entry.reply for entry in whole) is bool(more)
+    with pytest.raises(_Away):
+        ran(made, tmp_path / "cut", cut)
+    again, entries = ran(made, tmp_path / "cut")
+    assert again == result
+    assert [(e.to, e.request, e.reply) for e in entries] == [(e.to, e.request, e.reply) for e in whole]
+    for name in made.ids:
+        spent = [one.ledgers[name].composition("record", Scope.PERSON).epsilon(1e-6) for one in (made, calm)]
+        assert spent[0] == spent[1] > 0
+    places = [one.places(result)["p0"]["p1"].rows.tolist() for one in (made, calm)]
+    assert places[0] == places[1]
+
+
+def test_keys_and_hashes_of_a_hidden_plan() -> None:
+    made = hidden(*TWO)
+    said = str(made.plan.statement)
+    for words_ in (
+        "Protected: Whether a person is on any list but your own",
+        "works with no party",
+        "at most its cap of people (p0 12, p1 12)",
+    ):
+        assert words_ in said
+    assert "The most rows that each party may hold" in said
+    assert "told exactly" not in said
+    printed = str(made.plan)
+    assert f"places of p0 and p1: {sum(made.plan.design.totals):,}" in printed
+    assert "sizes of cells" in printed
+    assert hashlib.sha256(b"").hexdigest() != made.plan.hash
