@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: Under which name a helper keeps the names of the parties of a hidden link, in the link's order.
+NAMES = "hidden_names"
+
+
+def set_of(party: int, array: int) -> str:
+    """Return the name under which a helper keeps the set of places of a party in an array."""
+    return f"hidden_set_{party}_{array}"
+
+
 @dataclass(frozen=True)
 class Places:
     """Where a party's rows lie among the places of a hidden link."""

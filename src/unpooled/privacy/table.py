@@ -289,8 +289,12 @@ class PlacedTable(Table):
         if places.rows.shape != (table.n_rows,):
             msg = f"{places.rows.size} rows have places, and the data have {table.n_rows}: link them anew"
             raise DataError(msg)
-        vars(self).update(vars(table.take(np.flatnonzero(places.rows >= 0))))
-        self._source, self.places, self.at = table, places, places.rows[places.rows >= 0]
+        kept = np.flatnonzero(places.rows >= 0)
+        sparse = [column for column in table.names if column in table.sparse_names]
+        dense = {column: Checked(table[column][kept]) for column in table.names if column not in table.sparse_names}
+        matrix = table.sparse(sparse) if sparse else None
+        super().__init__(dense, None if matrix is None else (sparse, matrix[kept, :]))
+        self._source, self.places, self.at = table, places, places.rows[kept]
         self.n_rows, self.linked = places.total, places.name.partition(":")[2]
 
     def holding(self, table: Table) -> PlacedTable:
@@ -310,6 +314,10 @@ class PlacedTable(Table):
         """Return the rows whose places lie from first to last, and how far behind the first each of them lies."""
         here = np.flatnonzero((self.at >= first) & (self.at < last))
         return self.take(here), self.at[here] - first
+
+    def _row_ids(self) -> list[str | None]:
+        ids = self._source.ids()
+        return [ids[row] for row in np.flatnonzero(self.places.rows >= 0).tolist()]
 
     @property
     def complete(self) -> bool:

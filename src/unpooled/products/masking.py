@@ -233,10 +233,14 @@ def foreign_of(context: Context[Joint], spot: Spot) -> NDArray[np.uint64] | None
     """Return which places of a block are not the sender's, as the link gave them out; None where rows have no places."""
     if spot.part.own is None:
         return None
-    table, sender = context.table, spot.side.sender
+    table, sender, link = context.table, spot.side.sender, context.plan.study.linked
     given = table.given.get(sender) if isinstance(table, HeldPlaces) else None
-    if given is None and context.name == sender and isinstance(table, PlacedTable):
+    if context.name == sender and isinstance(table, PlacedTable):
         given = table.places.given
+    elif given is None and context.has(places.NAMES, link):  # a helper keeps the places that it gave out
+        names = context.kept(places.NAMES, link).astype(np.uint8).tobytes().decode().split("\n")
+        kept = places.set_of(names.index(sender), 0) if sender in names else ""
+        given = context.kept(kept, link).astype(np.int64) if kept and context.has(kept, link) else None
     if given is None:
         raise PlanMismatch("this member does not know the places of the hidden link that the study rests on")
     return places.foreign_of(given, spot.first, spot.last)

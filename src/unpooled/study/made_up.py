@@ -117,7 +117,7 @@ def _in_common(cards: tuple[Card, ...]) -> int:
 def _at_places(tables: dict[str, Table], helpers: list[str], ids: str, rng: np.random.Generator) -> dict[str, Table]:
     """Return the tables at the places of a hidden link that was made up: of all people each party lacks another quarter."""
     found: dict[str, Table] = {}
-    given = {}
+    given: dict[str, NDArray[np.int64]] = {}
     for number, (name, table) in enumerate(tables.items()):
         total = table.n_rows
         if not given:
@@ -218,7 +218,7 @@ class _Watching:
 
     def take(self, rows: NDArray[Any]) -> Table:
         """Return the table of some of the rows, which notes in the same set."""
-        found = watched(super().take(rows))
+        found = watched(super().take(rows))  # type: ignore[misc]  # as above
         found.seen = self.seen  # type: ignore[attr-defined]
         return found
 
