@@ -109,8 +109,16 @@ def played(
     lines = {line.term: line for line in design_lines if line.term in truth}
     others = {line.term: line.std_error for line in known if line.term in truth}
     printed = {name: line for name, line in lines.items() if line.std_error is not None and np.isfinite(line.std_error)}
+    both = {name: line for name, line in ((line.term, line) for line in known) if name in truth and others.get(name)}
+    # A table that leaves hidden columns out is of another model: its lines have another truth.
     return {
-        "z": [(line.estimate - truth[name][0]) / line.std_error for name, line in printed.items()],
+        "z": [(line.estimate - truth[name][0]) / line.std_error for name, line in printed.items()]
+        if len(printed) == len(truth)
+        else [],
+        "z known": [(line.estimate - truth[name][0]) / line.std_error for name, line in both.items()]
+        if len(both) == len(truth)
+        else [],
+        "printed": [float(len(printed))],
         "alone": [line.std_error / truth[name][1] for name, line in printed.items()],
         "known": [line.std_error / others[name] for name, line in printed.items() if others.get(name)],
         "people": [people_seen - n],
@@ -124,14 +132,20 @@ def cell(*asked, runs: int) -> list[str]:
     found = [kept(["hidden people", *asked, seed], lambda s=seed: played(*asked, s)) for seed in range(runs)]
     model, n, places, d, share, epsilon, kind, times = asked
     z, alone, known, off = (np.array([v for one in found for v in one[name]]) for name in ("z", "alone", "known", "people"))
-    covered = float(np.mean(np.abs(z) < 1.96)) if z.size else np.nan
+    known_z = np.array([v for one in found for v in one["z known"]])
+
+    def covered(z: np.ndarray) -> str:
+        share = float(np.mean(np.abs(z) < 1.96)) if z.size else np.nan
+        return f"{share:.3f} ± {np.sqrt(share * (1 - share) / len(z)):.3f}" if z.size else "none"
+
     return [
         "linear" if model == "bayes" else f"odds ratios, event {share:g}",
         f"{n:,} of {places:,}, {d}, {epsilon:g}, {kind}",
         f"{times:g}",
-        f"{covered:.3f} ± {np.sqrt(covered * (1 - covered) / len(z)):.3f}" if z.size else "none",
-        f"{len(z) / sum(one['lines'][0] for one in found):.2f}",
-        f"{np.median(alone):.2f}" if z.size else "none",
+        covered(z),
+        covered(known_z),
+        f"{sum(one['printed'][0] for one in found) / sum(one['lines'][0] for one in found):.2f}",
+        f"{np.median(alone):.2f}" if alone.size else "none",
         f"{np.median(known):.2f}" if known.size else "none",
         f"{off.std():.0f}",
         f"{np.mean([one['few'][0] for one in found]):.2f}",
@@ -152,6 +166,7 @@ def main(full: bool) -> None:
             "people in common of places, columns, epsilon, columns' kind",
             "expected over true",
             "covered",
+            "covered, known people",
             "printed",
             "SE/without privacy",
             "SE/known people",
@@ -159,7 +174,8 @@ def main(full: bool) -> None:
             "no table",
         ],
         lines,
-        f"{runs} runs a cell; the middle of the ratios of standard errors. Lines are those of the model with all columns.",
+        f"{runs} runs a cell; the middle of the ratios of standard errors. Coverage is over runs in which the noise hides no column, whose lines are those of the "
+        "model with all columns.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from tests.commands import command
 from tests.hidden_world import plant_few
@@ -48,7 +49,9 @@ def set_up(folder: Path) -> Path:
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hidden")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder / "state"))  # a list of ledgers of its own: it is set up before the tests' own is
+        patch.setenv(
+            "XDG_STATE_HOME", str(folder / "state")
+        )  # a list of ledgers of its own: it is set up before the tests' own is
         plant_few(patch)
         set_up(folder)
         said = command(folder, "plan", "link.toml")
@@ -192,3 +195,97 @@ def test_more_rows_than_the_cap_changed_data_and_other_places_are_refused(tmp_pa
     asked = read_study(study)
     with open_party(config) as party, pytest.raises(PlanMismatch, match="not the one this party published"):
         party.consider(compile_study(asked), approved=True)
+
+
+# --- a study of hidden people --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    """A clinic and a registry that were linked hidden, whose policies let masked rows travel, with their study of odds."""
+    rng = np.random.default_rng(3)
+    age, dose = rng.uniform(20, 90, 500).round(1), rng.uniform(0, 4, 500).round(2)
+    dead = np.where((age - 55) / 20 + rng.logistic(size=500) > 0.5, "yes", "no")
+    for name, rows, header, values in (
+        ("clinic", rng.permutation(500)[:420], "patient,age", age),
+        ("registry", rng.permutation(500)[:450], "patient,dose,dead", list(zip(dose.tolist(), dead.tolist(), strict=True))),
+    ):
+        lines = [f"c{k},{values[k] if name == 'clinic' else ','.join(map(str, values[k]))}" for k in rows.tolist()]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data.csv").write_text("\n".join([header, *lines]) + "\n")
+        declared = ("age=0:100",) if name == "clinic" else ("dose=0:4", "dead=no,yes")
+        words = [word for column in declared for word in ("--column", column)]
+        command(
+            tmp_path,
+            "party",
+            "init",
+            f"{name}/data.csv",
+            "--name",
+            name,
+            "--cap",
+            "460",
+            "--id",
+            "patient",
+            *words,
+            "--epsilon",
+            "9",
+            "--folder",
+            name,
+        )
+        config = tmp_path / name / "party.toml"
+        config.write_text(
+            config.read_text().replace('psi = "no"', 'psi = "hidden"').replace('joint = "no"', 'joint = "allowed"')
+        )
+        command(tmp_path, "party", "card", "--config", f"{name}/party.toml")
+    command(tmp_path, "party", "init", "--helper", "trust", "--folder", "trust")
+    cards = [word for name in ("registry", "clinic", "trust") for word in ("--card", f"{name}/{name}.card.toml")]
+    command(tmp_path, "new", "link", "--hidden", *cards, "--epsilon", "2", "--out", "link.toml")
+    people = [word for name in ("clinic", "registry", "trust") for word in ("--party", f"{name}/party.toml")]
+    for name in ("clinic", "registry", "trust"):
+        command(tmp_path, "party", "check", "link.toml", "--config", f"{name}/party.toml", "--approve")
+    command(tmp_path, "link", "link.toml", *people)
+    linked = [word for name in ("registry", "clinic") for word in ("--card", f"{name}/linked/{name}.card.toml")]
+    command(tmp_path, "new", "glm", *linked, "--card", "trust/trust.card.toml", "--epsilon", "6", "--out", "odds.toml")
+    text = (tmp_path / "odds.toml").read_text().replace('response = "y"', 'response = "dead"')
+    (tmp_path / "odds.toml").write_text(text.replace("# expected = 0", "expected = 380"))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_odds_of_hidden_people_from_files_to_the_report(registry: Path) -> None:
+    said = command(registry, "plan", "odds.toml")
+    for words in (
+        "nobody learns whom two parties have in common",
+        "places of the link",
+        "About 380 people",
+        "else epsilon is",
+    ):
+        assert words in said
+    own = [word for name in ("clinic/linked", "registry/linked", "trust") for word in ("--party", f"{name}/party.toml")]
+    for name in ("clinic/linked", "registry/linked", "trust"):
+        command(registry, "party", "check", "odds.toml", "--config", f"{name}/party.toml", "--approve")
+    table = command(registry, "run", "odds.toml", *own, "--out", "odds.run")
+    for words in ("age", "dose", "people are at both parties", "Whether a person is on any list but your own"):
+        assert words in table
+    assert "odds ratio" in command(registry, "contrast", "odds.run", "age", "--exponentiate")
+    assert "written" in command(registry, "report", "odds.run")
+    page = (registry / "odds.run/report.html").read_text()
+    assert "c25" not in page
+    assert "places of the link" in page
+    said = command(registry, "party", "ledger", "--config", "clinic/party.toml")
+    assert "glm" in said
+    assert "link" in said
+
+
+@pytest.mark.slow
+def test_a_helper_that_linked_nobody_and_a_hub_s_cards_are_refused(registry: Path) -> None:
+    command(registry, "party", "init", "--helper", "other", "--folder", "other")
+    text = (registry / "odds.toml").read_text().replace("trust", "other")
+    (registry / "other.toml").write_text(text)
+    own = [word for name in ("clinic/linked", "registry/linked", "other") for word in ("--party", f"{name}/party.toml")]
+    for name in ("clinic/linked", "registry/linked", "other"):
+        command(registry, "party", "check", "other.toml", "--config", f"{name}/party.toml", "--approve")
+    said = command(registry, "run", "other.toml", *own, "--out", "other.run", code=2)
+    assert "does not know the places of the hidden link" in said
+    (registry / "few.toml").write_text((registry / "odds.toml").read_text().replace("expected = 380", "expected = 9999"))
+    assert "expected = a whole number from 2 to" in command(registry, "plan", "few.toml", code=2)

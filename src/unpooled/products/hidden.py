@@ -68,6 +68,15 @@ def expected_people(study: Study, parameters: object) -> int:
     return number
 
 
+def in_common(study: Study, people: int) -> list[str]:
+    """Return the line under a table of hidden people that says how many there are; none where everybody knows that."""
+    return (
+        [f"about {people:,} people are at both parties: a noisy count, and nobody learned who they are"]
+        if study.hidden
+        else []
+    )
+
+
 def refuse_expected(study: Study, parameters: object) -> None:
     """Refuse a number of expected people in a study whose people are known to all."""
     if not study.hidden and isinstance(parameters, OfHiddenPeople) and parameters.expected:
