@@ -205,11 +205,11 @@ class Linkable:
         labels = [y, *(one for one in more if one is not None)]
         if isinstance(on, HiddenLink):
             on.check(frames)
-            columns = self._columns_of(frames, {*on.columns, *labels})
+            columns = self._columns_of(frames, {*on.columns, *labels}, y)
             hidden = HiddenRows.of(frames, on, columns, y)
             vars(self)[HIDDEN_ROWS], self.linkage_ = hidden, hidden.linkage()
             return hidden.features(), *hidden.told(labels, (y, *more))
-        columns = self._columns_of(frames, {*key_columns(keys_of_study(on, ())), *labels})
+        columns = self._columns_of(frames, {*key_columns(keys_of_study(on, ())), *labels}, y)
         linked = link_rows(frames, on, seed=seed_of(self.random_state))
         count = next(iter(linked.rows.values())).size
         if count < _FEWEST:
@@ -233,7 +233,7 @@ class Linkable:
         vars(self)[self._roots] = linked.roots
         return pl.DataFrame(features), *told
 
-    def _columns_of(self, frames: Mapping[str, Any], apart: set[str]) -> dict[str, list[str]]:
+    def _columns_of(self, frames: Mapping[str, Any], apart: set[str], y: str) -> dict[str, list[str]]:
         """Which columns of every frame are fitted: those that ``parties`` names, or all but keys and response."""
         if isinstance(self.parties, Mapping):
             if set(self.parties) != set(frames):
@@ -244,7 +244,8 @@ class Linkable:
             found = {name: [one for one in columns_of(frame) if one not in apart] for name, frame in frames.items()}
         for name, own in found.items():
             missing = [column for column in own if column not in columns_of(frames[name]) or column in apart]
-            if missing or not own:
+            alone = getattr(self, "_response_stays", False) and y in columns_of(frames[name])  # it has the response
+            if missing or not (own or alone):
                 what = f"has no column {missing[0]!r} beside keys and response" if missing else "has no column to fit"
                 msg = f"the frame of {name!r} {what}"
                 raise UsageError(msg)

@@ -192,9 +192,9 @@ class HiddenColumns(SeveralSums):
         scales, left_out = self.scales(party), self.left_out(party)
         own = scales.layout.seen(whole_rows(table, left_out))
         names = (*scales.layout.coding.names, *(scales.layout.response_names if scales.response else ()))
-        blocks = own.blocks(names)
-        found = [np.column_stack(one) for one in (coded_rows if scales.response else feature_rows)(scales.layout, blocks)]
-        coded = np.concatenate(found) if found else np.zeros((0, scales.count + scales.response))
+        code = coded_rows if scales.response else feature_rows
+        found = [np.column_stack(one) for one in code(scales.layout, own.blocks(names))] if names else []
+        coded = np.concatenate(found) if found else np.zeros((own.owners.size, 0))
         for at in range(coded.shape[1]):
             coded[:, at] = scales.in_usual(at, coded[:, at])
         steps = np.rint(coded / float(scales.layout.grid) * GRID).astype(np.int64)
