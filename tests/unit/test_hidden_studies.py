@@ -33,7 +33,7 @@ def set_up(folder: Path) -> Path:
     for name, rows in (("clinic", listed(range(30), ",44")), ("lab", listed(range(20, 60)))):
         (folder / name).mkdir()
         (folder / name / "data.csv").write_text(rows)
-        words = ("--id", "patient", "--column", "age=0:100", "--epsilon", "5", "--folder", name)
+        words = ("--id", "patient", "--column", "age=0:100", "--epsilon", "5", "--new-budget", "--folder", name)
         command(folder, "party", "init", f"{name}/data.csv", "--name", name, "--cap", "80", *words)
         config = folder / name / "party.toml"
         config.write_text(config.read_text().replace('psi = "no"', 'psi = "hidden"'))
