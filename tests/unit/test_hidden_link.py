@@ -15,9 +15,10 @@ from tests.linkage_world import world
 
 from unpooled.errors import DataError, PlanMismatch, PolicyRefusal, ProtocolError, RowsError, UsageError
 from unpooled.linkage import hidden_places, masking
-from unpooled.linkage.hidden import matcher
+from unpooled.linkage.hidden import cells, matcher
 from unpooled.linkage.hidden.cells import ID, content
 from unpooled.linkage.hidden.messages import CommittedRequest, MatchRequest
+from unpooled.linkage.hidden.plan import bytes_of, multiplications
 from unpooled.linkage.masking import Mask, pseudonym
 from unpooled.linkage.plan import keys_of
 from unpooled.privacy.ledger import Ledger
@@ -26,7 +27,7 @@ from unpooled.privacy.plan import Card, HelperCard, Study
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.unit import Scope
 from unpooled.protocol.conversation import OpenRequest
-from unpooled.protocol.local import in_process
+from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.messages import encode, open_body, open_envelope
 from unpooled.protocol.transcript import Transcript
 from unpooled.study.party import DiskKeeper
@@ -162,7 +163,7 @@ def test_a_policy_says_whether_rows_are_linked_hidden(psi: str, match: str) -> N
         assert not made.ledgers["p0"].entries()
     else:
         made.link()
-        assert made.ledgers["p0"].guesses == made.cap
+        assert made.ledgers["p0"].guesses == made.plan.design.length("p1") > made.cap
 
 
 def test_a_policy_for_hidden_links_refuses_open_ones_and_too_many_guesses() -> None:
@@ -226,6 +227,9 @@ def test_studies_that_ask_for_something_else_are_refused_in_words() -> None:
         "needs holder": parameters(made, population="holder"),
         "holders are the hospitals": parameters(three, hub="p0", several="one", population="holder", holder="p1"),
         "unknown field `check`": parameters(made, check="none"),
+        "longer than messages may be": asked(
+            made, parties=tuple(msgspec.structs.replace(card, rows=10**8) for card in made.study.parties)
+        ),
         "finite epsilon": asked(made, epsilon=float("inf")),
         "epsilon .and delta. alone": asked(made, adjacency="zero-out"),
         "all of .trust. but helpers": asked(made, trust={"aggregation": "trusted"}),
@@ -313,7 +317,8 @@ WORLDS = {
 def test_lengths_and_steps_are_those_of_the_caps_whatever_the_lists_are() -> None:
     """Attack 13, and the simulator of the coordinator: lengths alone, which the plan gives; and the bytes of ciphertext, of which none comes twice."""
     shapes = {name: shape(hidden(*lists)) for name, lists in WORLDS.items()}
-    assert len({str(one) for one in shapes.values()}) == 1
+    noisy = [shape(hidden(*TWO, seed=seed)) for seed in range(4)]  # nor does any length tell how many noise pairs there are
+    assert len({str(one) for one in (*shapes.values(), *noisy)}) == 1
     assert {step for _, step, *_ in shapes["one row"]} == {
         "open",
         *(s.name for s in MODEL.steps if s.name.startswith("hide-")),
@@ -327,6 +332,26 @@ def test_lengths_and_steps_are_those_of_the_caps_whatever_the_lists_are() -> Non
     assert [lengths_of(e) for e in transcripts[0].entries] != [lengths_of(e) for e in transcripts[1].entries]
 
 
+@pytest.mark.parametrize("hub", ["", "p0"])
+def test_bytes_and_multiplications_are_those_of_the_plan(hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What surrounds lists and places (names, keys, signatures) is a few thousand bytes."""
+    lists = {f"p{k}": words(*range(k, k + 9)) for k in range(4 if hub else 2)}
+    made, counted, times = HiddenWorld(lists, cap=200, hub=hub), Counter[str](), masking.times
+
+    def counting(factor: bytes, points: Any) -> list[bytes]:
+        counted["x"] += len(points)
+        return times(factor, points)
+
+    monkeypatch.setattr(masking, "times", counting)
+    outcome = drive(MODEL, made.plan, in_process(made.parties()))
+    for name in lists:
+        sent, received = bytes_of(made.plan.design, name)
+        found = outcome.communication[name]
+        assert 0 < found["received"] - sent < 3000 * len(lists)
+        assert 0 < found["sent"] - received < 8000 * len(lists)
+    assert counted["x"] == sum(multiplications(made.plan.design, name) for name in lists)
+
+
 def opaque(made: HiddenWorld) -> list[bytes]:
     """Every ciphertext and salt that the coordinator carries."""
     transcript = Transcript()
@@ -338,6 +363,19 @@ def opaque(made: HiddenWorld) -> list[bytes]:
             body = open_body(envelope, replies[envelope.step])
             found += [part for one in getattr(body, "sealed", ()) for part in (one.ciphertext, one.salt)]
     return found
+
+
+def test_another_list_has_unrelated_noise_also_where_a_ledger_is_lost() -> None:
+    """Two lists of one party under one plan: the helper sees sizes whose difference is not that of the lists."""
+    one, other = (hidden(words(*range(many)), TWO[1], epsilon=0.1) for many in (6, 7))
+    assert one.plan.hash == other.plan.hash
+    seeds = []
+    for made in (one, other):
+        made.link()
+        seeds.append(made.keepers["p1"].kept(made.plan.hash, "seed_0").tobytes())
+    assert seeds[0] != seeds[1]
+    drawn = [cells.pairs_of(one.plan.design.noise, seed) for seed in seeds]
+    assert drawn[0] != drawn[1]
 
 
 def test_no_string_that_the_coordinator_carries_comes_twice() -> None:
