@@ -35,7 +35,7 @@ def set_up(folder: Path) -> Path:
     for name, rows in (("clinic", listed(range(30), ",44")), ("lab", listed(range(20, 60)))):
         (folder / name).mkdir()
         (folder / name / "data.csv").write_text(rows)
-        words = ("--id", "patient", "--column", "age=0:100", "--epsilon", "5", "--folder", name)
+        words = ("--id", "patient", "--column", "age=0:100", "--epsilon", "5", "--new-budget", "--folder", name)
         command(folder, "party", "init", f"{name}/data.csv", "--name", name, "--cap", "80", *words)
         config = folder / name / "party.toml"
         config.write_text(config.read_text().replace('psi = "no"', 'psi = "hidden"'))
@@ -111,7 +111,7 @@ def test_linked_files_name_the_places_and_hold_all_rows(linked: Path) -> None:
 def test_ledgers_and_papers_say_what_it_was(linked: Path) -> None:
     said = command(linked, "party", "ledger", "--config", "clinic/party.toml")
     assert "spent: epsilon = 2 of 5" in said
-    assert "could test 80 ids" in said
+    assert f"could test {compile_study(read_study(linked / 'link.toml')).design.length('lab')} ids" in said
     assert "nothing published to attack" in command(linked, "audit", "link.toml", code=2)
     assert "nothing to preview" in command(linked, "plan", "link.toml", "--preview", code=2)
     assert "written" in command(linked, "report", "link.run")

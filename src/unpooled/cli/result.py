@@ -57,7 +57,7 @@ def result(
         typer.echo(csv_of(terms), nl=False)
         return
     typer.echo(found.model.table(found.plan, found.result))
-    if not terms:
+    if not terms and not found.plan.links:
         typer.echo("Each party shows its own coefficients with `unpooled party show STUDY`.")
     typer.echo()
     for line in str(found.statement).splitlines()[: 3 if found.statement.holds else 1]:

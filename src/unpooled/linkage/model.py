@@ -9,7 +9,7 @@ from unpooled.linkage.hidden.coordinator import coordinate_hidden
 from unpooled.linkage.hidden.matcher import MATCHER_STEPS
 from unpooled.linkage.hidden.party import STEPS as HIDDEN_STEPS
 from unpooled.linkage.hidden.party import check_hidden
-from unpooled.linkage.hidden.plan import HiddenResult, compile_hidden, render_hidden, reveals_nothing
+from unpooled.linkage.hidden.plan import SIZES, HiddenResult, compile_hidden, render_hidden, reveals_nothing
 from unpooled.linkage.party import STEPS, check
 from unpooled.linkage.plan import LinkResult, compile_plan, render
 from unpooled.protocol.registry import Model, ResultReading
@@ -45,5 +45,6 @@ MODEL = Model(
     ResultReading(render=_rendered, types=(LinkResult, HiddenResult)),
     caps=True,
     check=_checked,
+    releases={SIZES: "how many people exactly these parties hold, by pseudonyms, for the helper alone"},
     says="which people all parties have in common",
 )

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from unpooled.protocol.context import Context
 
 _SHARE = b"hidden share"
+#: Stands where a party has fewer planted and noise entries than it may have: no place is this number.
+_NOWHERE = 2**32 - 1
 
 
 def check_hidden(plan: Plan[HiddenDesign], party: str, table: Table) -> None:  # noqa: ARG001 - the key is the same for everybody
@@ -118,6 +120,12 @@ class _Hiding(ListPass):
             verify(card.key, one.signature, *self.commitment_parts(what, one.party, one.digests))
         self.keep(f"committed_{what}", encode_content(committed))
 
+    @property
+    def share(self) -> bytes:
+        """Return the own share of the seed: of the own list, so that the noise of another list is unrelated, whatever became of a ledger (Theorem F.6)."""
+        keys = (one or b"" for one in _keys(self.context.table, self.key))
+        return self.context.secret(digest(_SHARE, *keys))
+
     def share_digest(self, party: str, share: bytes) -> str:
         """Return the digest by which a party commits itself to its share of the seed."""
         return digest(_SHARE, self.plan.encode(), party.encode(), share).hex()
@@ -143,9 +151,7 @@ class _Hiding(ListPass):
         seed = self.kept("seed")
         found = [content(ID, one) for _, one in self.usable] + [mark.content(seed) for mark in self.marks]
         pad = self.context.secret(b"hidden pads")
-        many = self.design.length(self.context.name) - len(found)
-        if many < 0:  # the party was refused before where it has more rows than its cap
-            raise ProtocolError("a list is longer than its cap allows: nothing is answered")
+        many = self.design.length(self.context.name) - len(found)  # a party with more rows than its cap opens no plan
         return found + [content(PAD, digest(pad, str(number).encode())) for number in range(many)]
 
     def places(self, array: int) -> NDArray[np.int64]:
@@ -160,10 +166,16 @@ class _Hiding(ListPass):
         before = len(self.usable)
         return self.places(array)[before : before + len(self.marks)]
 
+    def room(self, party: str) -> int:
+        """Return the most planted and noise entries that a party may have: what is shown of them has one length, which tells nobody how many noise pairs there are."""
+        return cells.room_of(party, self.design.cells, self.design.noise.most)
+
     def shown(self, array: int) -> ShownMarks:
         """Return what the other party of an array is shown."""
         blind = self.context.secret(b"hidden blind " + str(array).encode())
-        return ShownMarks(blind, self.marked(array).astype("<u4").tobytes())
+        places = np.full(self.room(self.context.name), _NOWHERE, dtype="<u4")
+        places[: len(self.marks)] = self.marked(array)
+        return ShownMarks(blind, places.tobytes())
 
     def shown_digest(self, party: str, array: int, shown: ShownMarks) -> str:
         """Return the digest by which a party commits itself to what it will show."""
@@ -181,16 +193,14 @@ def _hello(context: Context[HiddenDesign], _: Nothing) -> HelloReply:
         return hello_of(context, "")
     context.align(context.design.guesses(context.name))
     state = _Hiding(context)
-    return hello_of(context, state.share_digest(context.name, context.secret(_SHARE)))
+    return hello_of(context, state.share_digest(context.name, state.share))
 
 
 def _share(context: Context[HiddenDesign], request: HellosRequest) -> SealedReply:
     state = _Hiding(context)
     check_hellos(context, request.hellos)
     state.keep("hellos", encode_content(request.hellos))
-    share = context.secret(_SHARE)
-    if state.hellos()[context.name].commitment != state.share_digest(context.name, share):
-        raise PlanMismatch("the commitment that the others were shown is not the one of this party's share")
+    share = state.share  # the one that the own hello, whose signature was checked, commits to
     others = (name for name in state.design.names if name != context.name)
     return SealedReply(tuple(state.seal(name, "share", context.name, share) for name in others))
 
@@ -201,7 +211,7 @@ def _list(context: Context[HiddenDesign], request: RelayedRequest) -> CommittedR
     others = [name for name in names if name != context.name]
     if len(request.relayed) != len(others):
         raise ProtocolError("another number of shares than this step takes")
-    shares = {context.name: context.secret(_SHARE)}
+    shares = {context.name: state.share}
     for relayed, name in zip(request.relayed, others, strict=True):
         shares[name] = state.open(relayed, "share", name, name)
         if state.hellos()[name].commitment != state.share_digest(name, shares[name]):
@@ -269,9 +279,6 @@ def _compare(context: Context[HiddenDesign], request: CommittedRequest) -> Seale
         raise ProtocolError("a party commits itself to what it shows of every array that it is in")
     state.keep_commitments("marks", request.committed)
     own = state.design.arrays_of(context.name)
-    mine = [state.shown_digest(context.name, array, state.shown(array)) for array in own]
-    if list(state.commitments("marks")[context.name]) != mine:
-        raise PlanMismatch("the commitment that the others were shown is not the one of this party's places")
     return SealedReply(
         tuple(state.seal(state.other(a), f"marks {a}", context.name, encode_content(state.shown(a))) for a in own)
     )
@@ -291,11 +298,11 @@ def _verdict(context: Context[HiddenDesign], request: RelayedRequest) -> LinkVer
             raise ProtocolError("a party sealed something else than places") from None
         said = state.commitments("marks")[other][state.design.arrays_of(other).index(array)]
         theirs = state.marks_of(other)
-        if said != state.shown_digest(other, array, shown) or len(shown.places) != PLACE * len(theirs):
+        if said != state.shown_digest(other, array, shown) or len(shown.places) != PLACE * state.room(other):
             msg = f"party {other!r} showed other places than it had committed to: nothing is linked"
             raise ProtocolError(msg)
         here = dict(zip(state.marks, state.marked(array).tolist(), strict=True))
-        there = dict(zip(theirs, np.frombuffer(shown.places, dtype="<u4").tolist(), strict=True))
+        there = dict(zip(theirs, np.frombuffer(shown.places, dtype="<u4").tolist(), strict=False))
         for mark in agreeing(here, there, context.name, other):
             met[mark] = met.get(mark, 0) + 1
     if context.name == state.design.hub:  # which alone sees both arrays of an id that two hospitals hold

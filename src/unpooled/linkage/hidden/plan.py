@@ -17,7 +17,7 @@ from unpooled.privacy.plan import Plan, Study, check_parameters
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.study import HIDDEN, NOTHING
 from unpooled.privacy.unit import Adjacency, Calibration, Split, Unit
-from unpooled.protocol.messages import PSEUDONYM
+from unpooled.protocol.messages import PSEUDONYM, SIZE_LIMIT
 
 if TYPE_CHECKING:
     from unpooled.linkage.hidden.cells import Cell
@@ -61,6 +61,10 @@ class HiddenDesign(LinkDesign):
     def arrays_of(self, party: str) -> list[int]:
         """Return the numbers of the arrays in which a party has places."""
         return [number for number, pair in enumerate(self.arrays) if party in pair]
+
+    def guesses(self, party: str) -> int:
+        """Return how many ids a party that works with the helper can test against this one's list: one for every entry of its own, pads and all."""
+        return sum(map(self.length, self.names)) - self.length(party)
 
     def length(self, party: str) -> int:
         """Return the number of entries of a party's list, whatever it holds."""
@@ -113,7 +117,12 @@ def hidden_design_of(study: Study) -> HiddenDesign:
     noise = CellNoise.calibrated(len(cells), study.epsilon, study.delta)
     rows = tuple(card.rows for card in study.parties)
     (helper,) = study.helpers
-    return HiddenDesign(names, asked.keys, rows, helper.name, asked.population, asked.holder, asked.hub, cells, noise)
+    design = HiddenDesign(names, asked.keys, rows, helper.name, asked.population, asked.holder, asked.hub, cells, noise)
+    for name in names:
+        if max(bytes_of(design, name)) >= SIZE_LIMIT:
+            msg = f"the lists of party {name!r} are longer than messages may be ({SIZE_LIMIT / 1e9:.1f} GB): declare smaller caps, or link fewer hospitals"
+            raise UsageError(msg).at(party=name)
+    return design
 
 
 def _check_members(study: Study) -> None:
@@ -270,6 +279,11 @@ def _open(design: HiddenDesign) -> tuple[Sentence, ...]:
             "That an organisation has at most its cap of people ({caps}), who is eligible, the columns and bounds.",
             caps=caps,
         ),
+        Sentence(
+            "hidden.guesses",
+            "A party that works with the helper can test guessed ids against the others' lists: one for every entry of its own list ({lengths}).",
+            lengths=", ".join(f"{name} {design.length(name)}" for name in design.names),
+        ),
         Sentence("hidden.charged", "Everybody on a list is charged, in a later study or not."),
         Sentence(
             "hidden.planted",
@@ -322,10 +336,13 @@ def bytes_of(design: HiddenDesign, party: str) -> tuple[int, int]:
     """Return the bytes of lists and places that a party sends and receives, without what surrounds them."""
     own = design.length(party)
     others = sum(map(design.length, design.names)) - own
-    count, arrays = len(design.names), len(design.arrays_of(party))
+    count = len(design.names)
     # In a ring each list goes through all hands; else its owner sends it to all, and each sends it back.
     lists = SIZE * (own + others) if design.ring else SIZE * (own * (count - 1) + others)
-    return lists + PSEUDONYM * own, lists + PLACE * arrays * own
+    marked = {name: room_of(name, design.cells, design.noise.most) for name in design.names}
+    met = [one if other == party else other for one, other in design.arrays if party in (one, other)]
+    shown, seen = marked[party] * len(met), sum(marked[name] for name in met)
+    return lists + PSEUDONYM * own + PLACE * shown, lists + PLACE * (own * len(met) + seen)
 
 
 def _notes(design: HiddenDesign) -> tuple[str, ...]:
