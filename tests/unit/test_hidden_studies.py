@@ -56,7 +56,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
             said = command(folder, "party", "check", "link.toml", "--config", f"{name}/party.toml", "--approve")
             assert ("matches pseudonyms" in said) is (name == "matcher")
         said = command(folder, "link", "link.toml", *everybody())
-        assert "nobody was told who is in common" in said
+        assert "nobody learned who is in common" in said
         assert "clinic/linked/party.toml" in said
         assert "matcher/linked" not in said
     return folder

@@ -98,7 +98,7 @@ def hidden_places(
             for card in study.members
         }
         for name, table in tables.items():
-            MODEL.check(plan, name, table)  # here everybody may be told which rows
+            MODEL.check(plan, name, table)  # here everybody may know which rows
         result = drive(MODEL, plan, in_process(parties)).result
         found = {name: places_of(parties[name].keeper, result.ids) for name in tables}
     return {name: own if name == hub else _only(own) for name, own in found.items()}
