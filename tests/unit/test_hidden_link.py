@@ -113,6 +113,10 @@ def test_frames_are_linked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> N
     assert (again.name, again.rows.tolist()) == (other.name, other.rows.tolist())
     both = hidden_places({"clinic": clinic, "lab": lab}, ("id", "born"), **more)
     assert len({*both["clinic"].rows.tolist()} & {*both["lab"].rows.tolist()} - {-1}) == 1  # cleo alone was born alike
+    long = hidden_places(
+        {"clinic": {"id": ["ada"]}, "lab": {"id": words(*range(20))}}, "id", epsilon=8.0
+    )  # many times the other's rows
+    assert long["lab"].rows.size == 20
     hub = hidden_places({"clinic": clinic, "lab": lab, "matcher": clinic}, "id", hub="lab", **more)
     assert set(hub["lab"]) == {"clinic", "matcher"}
     with pytest.raises(UsageError, match="none of the frames"):

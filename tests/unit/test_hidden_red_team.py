@@ -139,10 +139,10 @@ def test_a_party_that_leaves_its_noise_out_is_found(monkeypatch: pytest.MonkeyPa
     def without(self: Any) -> list[bytes]:
         found = entries(self)
         if self.context.name == "p1":
-            start = len(self.usable) + FEW
+            start = self.usable.size + FEW
             for k, mark in enumerate(self.marks):
                 if mark.kind == b"noise":
-                    found[len(self.usable) + k] = b"pad" + bytes([start % 251, k])
+                    found[self.usable.size + k] = b"pad" + bytes([start % 251, k])
         return found
 
     monkeypatch.setattr(_Hiding, "entries", without)
