@@ -190,7 +190,7 @@ def parameters(made: HiddenWorld, **changes: Any) -> Study:
     return asked(made, parameters={**made.study.parameters, **changes})
 
 
-def test_members_who_could_be_one_organisation_are_refused_under_every_policy() -> None:
+def test_members_who_could_be_one_organisation_are_refused_under_every_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 9: a helper without a key, with a party's key, that is a party, that runs the study; two helpers. The controls are FINDINGS P3 and P4."""
     made = hidden(*TWO)
     (helper,) = made.study.helpers
@@ -213,6 +213,11 @@ def test_members_who_could_be_one_organisation_are_refused_under_every_policy() 
         with pytest.raises(UsageError, match=match):
             MODEL.compile(asked(made, **changes))
     assert MODEL.compile(asked(made)).hides
+    # The control: where keys are not looked at, a party that plays the helper has a study.
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "_check_keys", lambda self: None)
+        for match in ("one public key", "key of the coordinator", "holds no public key"):
+            assert MODEL.compile(asked(made, **wrong[match])).hides
 
 
 def test_studies_that_ask_for_something_else_are_refused_in_words() -> None:

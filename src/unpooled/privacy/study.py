@@ -270,12 +270,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
             raise UsageError(msg)
-        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"({LINKED}|{HIDDEN})[0-9a-f]{{64}}", self.ids):
-            msg = (
-                f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned", or to what a study that linked the rows said '
-                '("psi:" and 64 digits); in a study file also "unchecked"'
-            )
-            raise UsageError(msg)
+        self._check_ids()
         names = [card.name for card in self.members]
         if not self.parties or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
@@ -289,6 +284,18 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 'unit = "household" goes with cards that declare a household, and with no others: make cards for this unit with '
                 "`unpooled party init --household COLUMN --household-rows M` (in Python: fit(..., unit_id=...))"
             )
+            raise UsageError(msg)
+
+    def _check_ids(self) -> None:
+        """Refuse a way to line rows up that there is not, and places of which not all cards are."""
+        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"({LINKED}|{HIDDEN})[0-9a-f]{{64}}", self.ids):
+            msg = (
+                f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned", or to what a study that linked the rows said '
+                '("psi:" or "hidden:", and 64 digits); in a study file also "unchecked"'
+            )
+            raise UsageError(msg)
+        if self.ids.startswith(HIDDEN) and any(card.linked != self.ids for card in self.parties):
+            msg = f"ids names places {self.ids[:24]} of a hidden link, and not every card is of these: take the cards that `unpooled link` wrote for that study"
             raise UsageError(msg)
 
     def _check_keys(self) -> None:
