@@ -21,6 +21,7 @@ STUB = Path(__file__).parents[1] / "src/unpooled/__init__.pyi"
 #: The public names of each module.
 NAMES = {
     "unpooled.errors": "BudgetWarning PrivacyLeakWarning Refusal UnpooledError UtilityWarning",
+    "unpooled.estimation.hidden": "HiddenLink hidden_link",
     "unpooled.models.bayes.estimator": "PrivateLinearRegression PrivateBayesianRegression",
     "unpooled.models.describe.estimator": "Description describe",
     "unpooled.models.describe.outlook": "describe_outlook",

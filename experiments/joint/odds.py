@@ -23,8 +23,7 @@ from scipy.special import expit
 
 from unpooled import Bounds, PrivateGLM
 from unpooled.models.glm.columns import PullDesign
-from unpooled.models.glm.columns_fit import PullFit, imagined_pulls
-from unpooled.models.glm.either import compile_plan
+from unpooled.models.glm.columns_fit import PullFit, compile_plan, imagined_pulls
 from unpooled.models.glm.result import tables
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study

@@ -24,10 +24,9 @@ from experiments.common import run, write_table
 from experiments.joint.odds import DELTA, columns_of, declared
 
 from unpooled import Bounds, PrivateGLM
-from unpooled.models.glm import typed_counts
+from unpooled.models.glm import counts
 from unpooled.models.glm.columns import PullDesign
-from unpooled.models.glm.columns_fit import imagined_pulls
-from unpooled.models.glm.either import compile_plan
+from unpooled.models.glm.columns_fit import compile_plan, imagined_pulls
 from unpooled.models.glm.result import tables
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.plan import Card, HelperCard, Study
@@ -162,10 +161,10 @@ def of_choices(runs: int) -> None:
     """Write the table of what was tried, on studies of their own."""
     lines = []
     for ends in TRIED:
-        typed = typed_counts._TUNED.but(count_ends=ends)  # noqa: SLF001 - what was tried
+        typed = counts._TUNED.but(count_ends=ends)  # noqa: SLF001 - what was tried
         line = [", ".join(f"{end:g}" for end in ends)]
         for one in CHOOSING:
-            with mock.patch.object(typed_counts, "_TUNED", typed):
+            with mock.patch.object(counts, "_TUNED", typed):
                 found = [
                     kept(["rates tried", *one, *ends, seed], lambda o=one, s=seed: played(*o, 0.0, s, 30_000))
                     for seed in range(runs)

@@ -31,9 +31,21 @@ from unpooled.protocol.party import Party
 from unpooled.testing.noise import *
 
 LONG = {
-    "test_noise_has_the_planned_law_and_differs_between_keys": ["glm, columns of counts", "effects, survival"],
-    "test_every_act_has_a_key_of_its_own_in_every_run": ["glm, columns of counts", "effects, survival"],
-    "test_another_statistic_under_the_same_key_gets_unrelated_noise": ["glm, columns of counts", "effects, survival"],
+    "test_noise_has_the_planned_law_and_differs_between_keys": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+    ],
+    "test_every_act_has_a_key_of_its_own_in_every_run": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+    ],
+    "test_another_statistic_under_the_same_key_gets_unrelated_noise": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+    ],
 }
 
 #: Where a test of many cases says no once in a million.

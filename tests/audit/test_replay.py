@@ -57,7 +57,7 @@ LONG = {
             "pride, cox",
             "pride, poisson",
         ),
-        *("glm, columns of counts", "glm, cluster"),
+        *("glm, columns of counts", "glm, columns of times", "glm, cluster"),
     ],
     "test_every_model_passes_on_its_own_data": [
         "analyses",

@@ -24,6 +24,7 @@ from unpooled.models.analyses import declared
 from unpooled.models.describe import declared as describe_declared
 from unpooled.models.glm.counts import CountShape
 from unpooled.models.glm.pulls import PullShape
+from unpooled.models.glm.times import TimeShape
 from unpooled.models.tables import declared as tables_declared
 from unpooled.privacy import budget, exposure, origin
 from unpooled.privacy import plan as plans
@@ -31,6 +32,7 @@ from unpooled.privacy import table as household
 from unpooled.privacy.exposure import NO_COST
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.study import Study, Whole
+from unpooled.products.placed import PlacedMoments
 from unpooled.products.presence import FlaggedShape
 from unpooled.protocol import party
 from unpooled.study.several import Study as Together
@@ -114,6 +116,24 @@ def test_a_number_of_whole_rows_that_costs_nothing_is_caught(monkeypatch: pytest
     assert gaps_at_two("zero-out").violations
 
 
+@pytest.mark.long_for("replace-hidden odds", "zero-out-hidden odds")
+@pytest.mark.parametrize("kind", ["hidden moments", "hidden odds"])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_hidden_people_keep_every_promise(adjacency: str, kind: str) -> None:
+    """Theorems H.4, H.5 and G.19: the person is at both parties, and changes or vanishes at both at once."""
+    found = odds(adjacency, kind=kind)
+    assert not found.refused
+    assert not found.violations
+    assert found.largest > 0.25
+
+
+def test_a_number_of_people_in_common_that_costs_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PlacedMoments.of
+    monkeypatch.setattr(PlacedMoments, "of", lambda *given: replace(real(*given), quiet=1e-6))
+    monkeypatch.setattr(PlacedMoments, "distance", lambda self, how: self.of_rows.distance(how))
+    assert odds("zero-out", kind="hidden moments").violations
+
+
 @pytest.mark.parametrize("name", ["typical", "typical of classes"])
 def test_values_that_are_far_from_typical_keep_every_promise(name: str) -> None:
     """Theorem B.21."""
@@ -125,7 +145,7 @@ def test_values_that_are_far_from_typical_keep_every_promise(name: str) -> None:
 
 
 def odds(adjacency: str = "replace", seed: int = 3, epsilon: float = 1.0, kind: str = "joint odds") -> wholes.Held:
-    """Odds or rate ratios of columns at two parties."""
+    """Odds, rate or hazard ratios of columns at two parties."""
     scene = Scene(seed, epsilon=epsilon, adjacency=adjacency)
     return hold(wholes.WholeProgram("one", scene, wholes.columns_by(kind, scene), seed))
 
@@ -160,6 +180,22 @@ def test_vectors_of_counts_that_are_taken_for_shorter_are_caught(monkeypatch: py
     real = CountShape.distance
     monkeypatch.setattr(CountShape, "distance", lambda shape, adjacency: real(shape, adjacency) / 8)
     assert odds(kind="joint rates").violations
+
+
+@pytest.mark.long_for("replace")
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_hazard_ratios_of_two_parties_keep_every_promise(adjacency: str) -> None:
+    """Theorem G.18: counts of exits, second moments, and five rounds of pulls of all pieces of a person."""
+    found = odds(adjacency, kind="joint hazards")
+    assert not found.refused
+    assert not found.violations
+    assert found.largest > 0.25
+
+
+def test_pieces_of_a_person_that_are_taken_for_shorter_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = TimeShape.distance
+    monkeypatch.setattr(TimeShape, "distance", lambda shape, adjacency: real(shape, adjacency) / 8)
+    assert odds(kind="joint hazards").violations
 
 
 def test_a_value_whose_gap_is_taken_to_move_its_own_column_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

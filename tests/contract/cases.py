@@ -10,8 +10,9 @@ import numpy as np
 
 from unpooled.datasets.hospitals import make_hospitals
 from unpooled.privacy.bounds import Column
+from unpooled.privacy.places import Places
 from unpooled.privacy.plan import Card, HelperCard, Household, Study
-from unpooled.privacy.table import BoundedTable, NoRows, Table
+from unpooled.privacy.table import BoundedTable, HeldPlaces, NoRows, PlacedTable, Table
 from unpooled.testing.cases import Case
 
 Tables = dict[str, Table]
@@ -246,6 +247,21 @@ def glm_columns_case(epsilon: float = 4.0) -> Case:
     return Case("glm", study, tables)
 
 
+def of_hidden_people(case: Case, name: str = "hidden:" + "ab" * 32) -> Case:
+    """The same two parties, of whom each lacks two of the people, at the places of a hidden link; the first twelve are in common."""
+    places, given, tables = 24, {}, {}
+    where = np.random.default_rng(63).permutation(places)
+    for number, card in enumerate(case.study.parties):
+        table = case.tables[card.name]
+        kept = np.delete(np.arange(table.n_rows), table.n_rows - 1 - number)
+        given[card.name] = np.sort(np.concatenate([where[kept], where[16 + 3 * number : 19 + 3 * number]]))
+        tables[card.name] = PlacedTable(table.take(kept), Places(name, places, where[kept], given[card.name]))
+    tables |= {helper.name: HeldPlaces(name, given) for helper in case.study.helpers}
+    cards = tuple(msgspec.structs.replace(card, rows=places, linked=name, capped=True) for card in case.study.parties)
+    asked = case.study.parameters | {"expected": 12}
+    return Case(case.name, msgspec.structs.replace(case.study, parties=cards, ids=name, parameters=asked), tables)
+
+
 def glm_count_columns_case(epsilon: float = 4.0) -> Case:
     """A clinic that counts falls, with the days that it watched, and a registry."""
     case = glm_columns_case(epsilon)
@@ -255,6 +271,18 @@ def glm_count_columns_case(epsilon: float = 4.0) -> Case:
     tables = case.tables | {"clinic": Table({"age": case.tables["clinic"]["age"], "days": days, "falls": falls})}
     cards = (Card("clinic", 14, clinic), case.study.parties[1])
     asked = {"response": "falls", "family": "poisson", "exposure": "days", "split": "columns"}
+    return Case("glm", msgspec.structs.replace(case.study, parties=cards, parameters=asked), tables)
+
+
+def glm_time_columns_case(epsilon: float = 4.0) -> Case:
+    """A clinic with the years until a fall and one cut, and a registry."""
+    case = glm_columns_case(epsilon)
+    rng = np.random.default_rng(63)
+    years, fell = rng.uniform(0.0, 3.0, 14), rng.choice(2, 14).astype(float)
+    clinic = (Column("age", 18.0, 100.0), Column("fell", 0.0, 1.0), Column("years", 0.0, 3.0))
+    tables = case.tables | {"clinic": Table({"age": case.tables["clinic"]["age"], "fell": fell, "years": years})}
+    cards = (Card("clinic", 14, clinic), case.study.parties[1])
+    asked = {"response": "years", "family": "survival", "event": "fell", "cuts": [1.0], "split": "columns"}
     return Case("glm", msgspec.structs.replace(case.study, parties=cards, parameters=asked), tables)
 
 
@@ -727,6 +755,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "bayes, focus": lambda: bayes_rounds_case(method="focus", focus=["age"], covariance="robust"),
     "bayes, prior": lambda: bayes_rounds_case(method="weights", max_passes=4, prior=EARLIER_PRESSURE),
     "bayes, columns": bayes_columns_case,
+    "bayes, hidden": lambda: of_hidden_people(bayes_columns_case()),
     "bayes, sines": lambda: bayes_columns_case("sines"),
     "glm": glm_case,
     "glm, poisson robust": glm_counts_case,
@@ -738,6 +767,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "glm, survival": glm_survival_case,
     "glm, columns": glm_columns_case,
     "glm, columns of counts": glm_count_columns_case,
+    "glm, columns of times": glm_time_columns_case,
     "stacking": stacking_case,
     "stacking, classes": stacking_classes_case,
     "stacking, ranked": stacking_ranked_case,

@@ -8,5 +8,9 @@ from cases import CASES as CASES
 from unpooled.testing.hostile_coordinator import *
 
 LONG = {
-    "test_wild_payloads_are_answered_within_the_plan_or_refused_in_words": ["glm, columns of counts", "effects, survival"],
+    "test_wild_payloads_are_answered_within_the_plan_or_refused_in_words": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+    ],
 }

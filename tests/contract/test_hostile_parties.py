@@ -29,8 +29,17 @@ from unpooled.testing.mutants import parts_of
 #: Of the tests that are imported, those that the guarantee's coverage needs.
 GUARANTEE = ("test_a_released_vector_is_as_planned_or_refused", "test_other_names_and_numbers_of_a_release_are_refused")
 LONG = {
-    "test_any_reply_ends_in_words_or_in_a_result": ["glm, columns of counts", "effects, survival", "bayes, published"],
-    "test_a_refused_reply_is_not_in_the_transcript_and_is_asked_for_again": ["glm, columns of counts", "effects, survival"],
+    "test_any_reply_ends_in_words_or_in_a_result": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+        "bayes, published",
+    ],
+    "test_a_refused_reply_is_not_in_the_transcript_and_is_asked_for_again": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+    ],
     "test_a_nested_reply_is_refused": ["effects, survival"],
 }
 

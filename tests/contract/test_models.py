@@ -41,7 +41,11 @@ SLOW = {
     "test_releases_are_equal_under_row_permutation_and_block_size": ["effects"],
 }
 LONG = {
-    "test_a_crash_after_any_message_and_a_resume_draw_no_second_noise": ["glm, columns of counts", "effects, survival"],
+    "test_a_crash_after_any_message_and_a_resume_draw_no_second_noise": [
+        "glm, columns of counts",
+        "glm, columns of times",
+        "effects, survival",
+    ],
     "test_releases_are_equal_under_row_permutation_and_block_size": ["effects, survival"],
 }
 

@@ -19,7 +19,9 @@ from unpooled.study.record import RECORD, read_record
 from unpooled.testing.results import *
 
 SLOW = {"test_a_record_tells_what_the_transcript_tells": ["describe"]}
-LONG = {"test_a_record_tells_what_the_transcript_tells": ["glm, columns of counts", "analyses, apart"]}
+LONG = {
+    "test_a_record_tells_what_the_transcript_tells": ["glm, columns of counts", "glm, columns of times", "analyses, apart"]
+}
 
 
 @pytest.mark.guarantee

@@ -28,23 +28,41 @@ NAMES = ("clinic", "lab", "matcher")
 
 
 def organisations(root: Path) -> None:
-    for name, people in (("clinic", range(30)), ("lab", range(20, 70))):
+    for name, people, column in (("clinic", range(30), "age"), ("lab", range(20, 70), "dose")):
         home = root / name
         home.mkdir(parents=True)
         frame = pl.DataFrame(
-            {"patient": [*(f"c{k}" for k in people), None], "age": [20.0 + k % 60 for k in people] + [44.0]}
+            {"patient": [*(f"c{k}" for k in people), None], column: [20.0 + k % 60 for k in people] + [44.0]}
         )
         frame.write_csv(home / "data.csv")
-        columns = (Column("age", 0.0, 100.0),)
-        create_party(home, name, home / "data.csv", columns, Target(5.0, 1e-5), "patient", new_budget=True, cap=80)
+        columns = (Column(column, 0.0, 100.0),)
+        create_party(home, name, home / "data.csv", columns, Target(9.0, 1e-5), "patient", new_budget=True, cap=80)
         config = home / "party.toml"
-        config.write_text(config.read_text().replace('psi = "no"', 'psi = "hidden"'))
+        text = config.read_text().replace('psi = "no"', 'psi = "hidden"').replace('joint = "no"', 'joint = "allowed"')
+        config.write_text(text)
+        command("party", "card", "--config", str(config))
     create_helper(root / "matcher", "matcher")
 
 
 def approve(root: Path, study: Path) -> None:
     for name in NAMES:
         command("party", "check", str(study), "--config", str(root / name / "party.toml"), "--approve")
+
+
+def later(root: Path, coordinator: str, to: Path) -> Path:
+    """A linear regression of the people in common, over the cards of the places."""
+    cards = [root / "clinic/linked/clinic.card.toml", root / "lab/linked/lab.card.toml", root / "matcher/matcher.card.toml"]
+    to.write_text(
+        f'[study]\nmodel = "bayes"\ncoordinator = "{coordinator}"\n'
+        '[parameters]\nresponse = "dose"\nsplit = "columns"\nmethod = "moments"\nexpected = 12\n'
+        '[privacy]\nepsilon = 4.0\ndelta = 1e-6\nunit = "record"\n[trust]\nhelpers = ["matcher"]\n'
+        + "".join(f'[[party]]\ncard = "{card}"\n' for card in cards)
+    )
+    return to
+
+
+def homes(root: Path) -> list[Path]:
+    return [root / "clinic/linked/party.toml", root / "lab/linked/party.toml", root / "matcher/party.toml"]
 
 
 def test_rows_are_linked_hidden_over_a_network_as_in_process(tmp_path: Path) -> None:
@@ -91,3 +109,24 @@ def test_rows_are_linked_hidden_over_a_network_as_in_process(tmp_path: Path) -> 
     again = places_of(keeper_of(tmp_path / "copy/lab/party.toml"), plan_name := networked["result"]["ids"])["clinic"]
     assert again.rows.tolist() == found["lab"].rows.tolist()
     assert plan_name == found["lab"].name
+
+    # A study of the people in common, over the network by the linked files and by the places that the helper kept, and in this process: the same bits.
+    fit = later(root, coordinator, tmp_path / "fit.toml")
+    for name in NAMES[:2]:
+        link = kits / name / "local/party.toml"
+        link.unlink()
+        link.symlink_to(root / name / "linked/party.toml")
+    with up(kits):
+        for config in homes(root):
+            command("party", "check", str(fit), "--config", str(config), "--approve")
+        command("run", str(fit), "--network", user, "--out", str(tmp_path / "fit.run"), "--force")
+    fitted = json.loads((tmp_path / "fit.run/result.json").read_text())
+    for name in NAMES[:2]:
+        command("link", str(same), "--config", str(tmp_path / "copy" / name / "party.toml"))
+    here = later(tmp_path / "copy", coordinator, tmp_path / "here.toml")
+    assert compile_study(read_study(here)).hash == compile_study(read_study(fit)).hash
+    for config in homes(tmp_path / "copy"):
+        command("party", "check", str(here), "--config", str(config), "--approve")
+    _, outcome = run_study(here, homes(tmp_path / "copy"), tmp_path / "fit.local")
+    assert msgspec.json.decode(msgspec.json.encode(outcome.result)) == fitted["result"]
+    assert outcome.communication == fitted["communication"]

@@ -105,7 +105,7 @@ def exact_product(a: np.ndarray, b: np.ndarray) -> list[list[int]]:
 @pytest.mark.parametrize("rows", [0, 1, 7, 2048, 2049, 5000])
 def test_products_of_matrices_are_exact(rows: int) -> None:
     words, others = residues(rows, 3), residues(rows, 2)
-    small = RNG.integers(-(2**20) + 1, 2**20, (rows, 3))
+    small = RNG.integers(-(2**41) + 1, 2**20, (rows, 3))
     beyond = RNG.integers(0, 2**64, (rows, 2), dtype=np.uint64)
     assert product(words, others).tolist() == exact_product(words, others)
     assert product(small, others).tolist() == exact_product(small, others)
@@ -117,14 +117,14 @@ def test_products_of_the_largest_words_are_exact(corner: int) -> None:
     words = np.full((4096, 2), corner, dtype=np.uint64)
     assert product(words, words).tolist() == exact_product(words, words)
     for sign in (1, -1):
-        small = np.full((4096, 2), sign * (2**20 - 1))
+        small = np.full((4096, 2), sign * (2**41 - 1))
         assert product(small, words).tolist() == exact_product(small, words)
 
 
 def test_products_refuse_what_would_not_be_exact() -> None:
     words = residues(5, 2)
     with pytest.raises(UsageError, match="coarser grid"):
-        product(np.full((5, 1), -(2**20)), words)
+        product(np.full((5, 1), -(2**41)), words)
     for left, right in (
         (words[:3], words),
         (words.astype(float), words),

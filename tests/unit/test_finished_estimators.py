@@ -66,7 +66,7 @@ def asked(study: Study, plan: Any) -> dict[str, Any]:
     )
 
 
-@pytest.mark.long_for("bayes", "glm, columns", "glm, columns of counts")
+@pytest.mark.long_for("bayes", "glm, columns", "glm, columns of counts", "glm, columns of times")
 @pytest.mark.slow_for(
     "bayes",
     "bayes, robust",
@@ -86,6 +86,7 @@ def asked(study: Study, plan: Any) -> dict[str, Any]:
     "glm, multinomial",
     "glm, survival",
     "glm, columns of counts",
+    "glm, columns of times",
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_of_a_study_is_that_of_its_estimator(name: str, tmp_path: Path) -> None:

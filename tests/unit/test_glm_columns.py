@@ -25,9 +25,9 @@ from unpooled.models.glm import columns, columns_fit
 from unpooled.models.glm.columns import PULLS, SHARES, PullDesign, design_of
 from unpooled.models.glm.columns_fit import PullFit, added_up, imagined_pulls
 from unpooled.models.glm.estimator import fitted
-from unpooled.models.glm.pulls import PLAIN, SIGNED, STEPS, PullRows
+from unpooled.models.glm.pulls import PLAIN, SIGNED, STEPS, PullRows, TypedPulls
 from unpooled.models.glm.result import tables as tables_of
-from unpooled.models.glm.typed import TypedLevels, TypedPulls, typed_rows
+from unpooled.models.glm.typed import TypedLevels, typed_rows
 from unpooled.privacy import noise
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.masks import derived
@@ -401,7 +401,7 @@ def _fit_of(design: PullDesign, tables: Any) -> PullFit:
     [
         (
             {"family": "gamma"},
-            'of columns at two parties there are the families "logistic" and "poisson", not \'gamma\'.*model = "bayes"',
+            'of columns at two parties there are the families "logistic", "poisson" and "survival", not \'gamma\'.*model = "bayes"',
         ),
         ({"split": "rows"}, "split"),
         ({"confidence": 2.0}, "confidence must lie"),

@@ -13,10 +13,20 @@ from scipy.stats import nbinom, poisson
 from unpooled.families.poisson import Poisson
 from unpooled.linear.layout import MomentsLayout
 from unpooled.linear.standard import CONSTANT
-from unpooled.models.glm.counts import LENGTH, CountForm, CountRows, CountShape, of_counts, of_others
+from unpooled.models.glm.counts import (
+    LENGTH,
+    CountForm,
+    CountRows,
+    CountShape,
+    CountWeights,
+    TypedCounts,
+    least_of,
+    means_over,
+    of_counts,
+    of_others,
+)
 from unpooled.models.glm.rows import Responses
-from unpooled.models.glm.split_rows import STEPS
-from unpooled.models.glm.typed_counts import CountWeights, TypedCounts, least_of, means_over
+from unpooled.models.glm.split import STEPS
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.unit import Adjacency
@@ -165,7 +175,7 @@ def rows_of(
     part = RowPart("a", 2 if name == ANGLE else 2 * columns, STEPS**2 if name == ANGLE else limit**2, name)
     of = Responses(Column("y", 0.0, 30.0), Poisson(0.0, 30.0))
     slopes = np.array([0.5, -1.0, 0.2]) if slopes is None else slopes
-    return CountForm().rows((layout, part, limit, STEPS, float(holds), of), (slopes, 0.25), 0 if holds else 1, more)
+    return CountForm().rows((layout, part, limit, STEPS, float(holds), of), slopes, 0 if holds else 1, (0.25, 0.25, *more))
 
 
 @pytest.mark.guarantee

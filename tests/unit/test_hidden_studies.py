@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from tests.commands import command
 from tests.hidden_world import plant_few
@@ -13,6 +14,7 @@ from unpooled.errors import DataError, PlanMismatch, StudyError, UsageError
 from unpooled.linkage.hidden.places import places_of
 from unpooled.privacy.plan import Card
 from unpooled.privacy.study import HIDDEN
+from unpooled.privacy.table import PlacedTable
 from unpooled.study.files import read_card, read_study
 from unpooled.study.link import map_of
 from unpooled.study.party import keeper_of, open_party
@@ -47,6 +49,9 @@ def set_up(folder: Path) -> Path:
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hidden")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "XDG_STATE_HOME", str(folder / "state")
+        )  # a list of ledgers of its own: it is set up before the tests' own is
         plant_few(patch)
         set_up(folder)
         said = command(folder, "plan", "link.toml")
@@ -90,8 +95,9 @@ def test_linked_files_name_the_places_and_hold_all_rows(linked: Path) -> None:
         with open_party(linked / name / "linked" / "party.toml") as party:
             assert party.declared.linked == places.name
             assert party.declared.capped
-            assert places.rows.size == party.table.n_rows
-            found[name] = {one: int(at) for one, at in zip(party.table.ids(), places.rows, strict=True) if at >= 0}
+            assert isinstance(party.table, PlacedTable)
+            assert (party.table.n_rows, party.declared.rows) == (places.total, places.total)
+            found[name] = {one: int(at) for one, at in zip(party.table.ids(), party.table.at, strict=True)}
     common = {f"c{k}" for k in range(20, 30)}
     assert {one for one, at in found["clinic"].items() if found["lab"].get(one) == at} == common
     assert len({*found["clinic"].values()} & {*found["lab"].values()}) == 10
@@ -136,8 +142,8 @@ def test_models_that_know_no_places_refuse_the_cards(linked: Path) -> None:
     assert "no cards with a cap" in command(linked, "plan", "open.toml", code=2)
     text = (linked / "pride.toml").read_text()
     (linked / "named.toml").write_text(text.replace('model = "pride"', f'model = "pride"\nids = "{HIDDEN}{"0" * 64}"'))
-    with pytest.raises(StudyError, match="not every card is of these"):
-        read_study(linked / "named.toml")
+    with pytest.raises(UsageError, match="one of a hidden link"):
+        compile_study(read_study(linked / "named.toml"))
     (linked / "mixed.toml").write_text(text.replace("lab/linked/lab.card.toml", "lab/lab.card.toml"))
     with pytest.raises(StudyError, match="not all linked by one study"):
         read_study(linked / "mixed.toml")
@@ -197,3 +203,98 @@ def test_more_rows_than_the_cap_changed_data_and_other_places_are_refused(tmp_pa
     asked = read_study(study)
     with open_party(config) as party, pytest.raises(PlanMismatch, match="not the one this party published"):
         party.consider(compile_study(asked), approved=True)
+
+
+# --- a study of hidden people --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    """A clinic and a registry that were linked hidden, whose policies let masked rows travel, with their study of odds."""
+    rng = np.random.default_rng(3)
+    age, dose = rng.uniform(20, 90, 500).round(1), rng.uniform(0, 4, 500).round(2)
+    dead = np.where((age - 55) / 20 + rng.logistic(size=500) > 0.5, "yes", "no")
+    for name, rows, header, values in (
+        ("clinic", rng.permutation(500)[:420], "patient,age", age),
+        ("registry", rng.permutation(500)[:450], "patient,dose,dead", list(zip(dose.tolist(), dead.tolist(), strict=True))),
+    ):
+        lines = [f"c{k},{values[k] if name == 'clinic' else ','.join(map(str, values[k]))}" for k in rows.tolist()]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data.csv").write_text("\n".join([header, *lines]) + "\n")
+        declared = ("age=0:100",) if name == "clinic" else ("dose=0:4", "dead=no,yes")
+        words = [word for column in declared for word in ("--column", column)]
+        command(
+            tmp_path,
+            "party",
+            "init",
+            f"{name}/data.csv",
+            "--name",
+            name,
+            "--cap",
+            "460",
+            "--id",
+            "patient",
+            *words,
+            "--epsilon",
+            "9",
+            "--folder",
+            name,
+        )
+        config = tmp_path / name / "party.toml"
+        config.write_text(
+            config.read_text().replace('psi = "no"', 'psi = "hidden"').replace('joint = "no"', 'joint = "allowed"')
+        )
+        command(tmp_path, "party", "card", "--config", f"{name}/party.toml")
+    command(tmp_path, "party", "init", "--helper", "trust", "--folder", "trust")
+    cards = [word for name in ("registry", "clinic", "trust") for word in ("--card", f"{name}/{name}.card.toml")]
+    command(tmp_path, "new", "link", "--hidden", *cards, "--epsilon", "2", "--out", "link.toml")
+    people = [word for name in ("clinic", "registry", "trust") for word in ("--party", f"{name}/party.toml")]
+    for name in ("clinic", "registry", "trust"):
+        command(tmp_path, "party", "check", "link.toml", "--config", f"{name}/party.toml", "--approve")
+    command(tmp_path, "link", "link.toml", *people)
+    linked = [word for name in ("registry", "clinic") for word in ("--card", f"{name}/linked/{name}.card.toml")]
+    command(tmp_path, "new", "glm", *linked, "--card", "trust/trust.card.toml", "--epsilon", "6", "--out", "odds.toml")
+    text = (tmp_path / "odds.toml").read_text().replace('response = "y"', 'response = "dead"')
+    (tmp_path / "odds.toml").write_text(text.replace("# expected = 0", "expected = 380"))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_odds_of_hidden_people_from_files_to_the_report(registry: Path) -> None:
+    said = command(registry, "plan", "odds.toml")
+    for words in (
+        "nobody learns whom two parties have in common",
+        "places of the link",
+        "About 380 people",
+        "else epsilon is",
+    ):
+        assert words in said
+    own = [word for name in ("clinic/linked", "registry/linked", "trust") for word in ("--party", f"{name}/party.toml")]
+    for name in ("clinic/linked", "registry/linked", "trust"):
+        command(registry, "party", "check", "odds.toml", "--config", f"{name}/party.toml", "--approve")
+    assert "Nothing was asked of any party" in command(registry, "run", "odds.toml", *own, "--out", "odds.run", code=3)
+    table = command(registry, "run", "odds.toml", *own, "--out", "odds.run", "--force")
+    for words in ("age", "dose", "people are at both parties", "Whether a person is on any list but your own"):
+        assert words in table
+    assert "odds ratio" in command(registry, "contrast", "odds.run", "age", "--exponentiate")
+    assert "written" in command(registry, "report", "odds.run")
+    page = (registry / "odds.run/report.html").read_text()
+    assert "c25" not in page
+    assert "places of the link" in page
+    said = command(registry, "party", "ledger", "--config", "clinic/party.toml")
+    assert "glm" in said
+    assert "link" in said
+
+
+@pytest.mark.slow
+def test_a_helper_that_linked_nobody_and_a_hub_s_cards_are_refused(registry: Path) -> None:
+    command(registry, "party", "init", "--helper", "other", "--folder", "other")
+    text = (registry / "odds.toml").read_text().replace("trust/trust", "other/other").replace('["trust"]', '["other"]')
+    (registry / "other.toml").write_text(text)
+    own = [word for name in ("clinic/linked", "registry/linked", "other") for word in ("--party", f"{name}/party.toml")]
+    for name in ("clinic/linked", "registry/linked", "other"):
+        command(registry, "party", "check", "other.toml", "--config", f"{name}/party.toml", "--approve")
+    said = command(registry, "run", "other.toml", *own, "--out", "other.run", "--force", code=3)
+    assert "does not know the places of the hidden link" in said
+    (registry / "few.toml").write_text((registry / "odds.toml").read_text().replace("expected = 380", "expected = 9999"))
+    assert "expected = a whole number from 2 to" in command(registry, "plan", "few.toml", code=2)

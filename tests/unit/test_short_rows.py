@@ -79,7 +79,7 @@ def test_every_largest_length_can_be_completed(square: int) -> None:
     shape = BlockShape(5, 2, square)
     block = RNG.integers(-int(np.sqrt(square / 2)), int(np.sqrt(square / 2)) + 1, (5, 2))
     block[1] = 0
-    completed = prover.completed(shape, block).astype(object)
+    completed = shape.completed(block).astype(object)
     centred = np.where(completed > P // 2, completed - P, completed)
     assert ((centred**2).sum(axis=1) == square).all()
     assert run(PLACE, shape, block).accepted
@@ -114,7 +114,7 @@ def test_the_next_attempt_has_other_seeds(monkeypatch: pytest.MonkeyPatch) -> No
 def test_sums_of_fair_rows_stay_far_inside_their_range() -> None:
     """The bound of Theorem J.4: the deviation of a sum is L sqrt(rows/2), a tenth of the range or less."""
     shape, block = BlockShape(500, 3, 1000**2), fair_rows(500, 3, 1000)
-    completed = prover.completed(shape, block)
+    completed = shape.completed(block)
     found = np.concatenate([coins.sums(bytes([k]) * 32, completed).astype(np.int64) for k in range(20)])
     values = np.where(found > P // 2, found - P, found) / (1000 * np.sqrt(500 / 2))
     assert abs(values.std() - 1) < 0.1  # 2560 values: six deviations of their spread
@@ -244,7 +244,7 @@ def messages(proof: Proof, shape: BlockShape) -> tuple[ToJudge, ToHelper]:
 
 
 def completed_fairly(shape: BlockShape, block: np.ndarray) -> list[list[int]]:
-    return prover.completed(shape, block).tolist()
+    return shape.completed(block).tolist()
 
 
 def product_verdict(shape: BlockShape, proof: Proof, at_judge: list[list[int]], place: ProofPlace = PLACE) -> bool:

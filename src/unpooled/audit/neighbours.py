@@ -86,10 +86,9 @@ def with_values(table: Table, values: dict[str, float], at: int) -> Table:
 
 def all_alike(table: Table, card: Card, row: dict[str, Any]) -> Table:
     """Return a table of the same number of rows, all of which hold these values; labels stay what they are. Categories that the row does not have are unused."""
-    columns = {
-        column.name: np.full(table.n_rows, row[column.name], dtype=table[column.name].dtype) for column in card.columns
-    }
-    return Table(columns | {label: table[label] for label in card.labels})
+    count = table.owners.size
+    columns = {column.name: np.full(count, row[column.name], dtype=table[column.name].dtype) for column in card.columns}
+    return table.holding(Table(columns | {label: table[label] for label in card.labels}))
 
 
 # --- Neighbours ------------------------------------------------------------------------------------------------------------

@@ -276,7 +276,7 @@ class Oracle:
             root = (asked.roots or {}).get(card.name) or sha256(f"{number} {card.name}".encode()).digest()
             ledger = Ledger.in_memory(root_key=root)
             keeper = (asked.keepers or {}).get(card.name) or MemoryKeeper()
-            table = tables[card.name] if isinstance(card, Card) else NoRows()
+            table = tables[card.name] if isinstance(card, Card) else tables.get(card.name, NoRows())
             registry = lambda name: model if name == model.name else (asked.registry or load)(name)  # noqa: E731
             views = (asked.views or {}).get(card.name, {})
             parties[card.name] = Party(

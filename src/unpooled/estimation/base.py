@@ -358,7 +358,7 @@ class StudyEstimator(TakesFrames, Linkable, Savable, HasForms, BaseEstimator):
 
     def _run(self, study: Study, tables: Mapping[str, Table], keepers: Mapping[str, Keeper] | None = None) -> LocalRun:
         """Run a study over these parties; what it promised, debited and sent becomes attributes."""
-        study, roots = self._as_linked(study, tables)
+        study, roots, tables = self._as_linked(study, tables)
         row = self._row_of(study)
         self.plan_, found = run(row, study, tables, keepers, self.budget, roots, whose=self)
         self.ledger_, self.communication_ = found.ledger, found.outcome.communication

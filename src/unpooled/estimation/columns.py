@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, UsageError, listed
-from unpooled.estimation.tables import columns_of, part, table_of
+from unpooled.estimation.hidden import HIDDEN_ROWS, HiddenLink, HiddenLinkage, HiddenRows
+from unpooled.estimation.tables import columns_of, part, rows_of, table_of
 from unpooled.linkage import MODEL
 from unpooled.linkage.plan import LinkKey
 from unpooled.privacy.declared import PROOF, CheckWord, says
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.bounds import Column
 
-    #: What rows are linked by: the column with the ids, or several keys.
-    On = str | Sequence[str | Mapping[str, Any]]
+    #: What rows are linked by: the column with the ids, several keys, or a hidden link.
+    On = str | Sequence[str | Mapping[str, Any]] | HiddenLink
     #: A frame of pandas or polars, or a mapping from names to columns, of every party.
     Frames = Mapping[str, Any]
 
@@ -87,17 +88,10 @@ def link_rows(
             party.ledger.close()
 
 
-def rows_of(frame: Any, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - a frame of the same kind
-    """Return some rows of a frame, in this order."""
-    if hasattr(frame, "iloc"):
-        return frame.iloc[rows]
-    if isinstance(frame, Mapping):
-        return {name: np.asarray(column)[rows] for name, column in frame.items()}
-    return frame[rows.tolist()]
-
-
 def keys_of_study(on: On, normalise: Sequence[str]) -> list[LinkKey]:
-    """Return the keys as a study has them."""
+    """Return the keys as a study has them; of a hidden link none, whose places are known."""
+    if isinstance(on, HiddenLink):
+        return []
     return [_key(one, normalise) for one in ([on] if isinstance(on, str) else on)]
 
 
@@ -169,23 +163,24 @@ class Linkable:
     """The part of an estimator that knows who holds which columns, and takes frames of parties with different people in different orders."""
 
     parties: Any
+    delta: float | None
     random_state: int | None
-    linkage_: Linkage
+    linkage_: Linkage | HiddenLinkage
     #: Root keys of the parties between linking and the run: both are one party's. No file and no copy has them.
     _roots: ClassVar[str] = "_linked_roots"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without root keys, which a fit that failed after linking leaves behind until the next one."""
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != self._roots}
+        return {name: value for name, value in state.items() if name not in {self._roots, HIDDEN_ROWS}}
 
     def _joined(self, X: Any, y: Any, on: On | None, *more: Any) -> tuple[Any, ...]:  # noqa: ANN401 - whatever a user passes
         """Rows, response and what belongs to it, as they are, or where ``on`` names keys those of the people whom all frames have.
 
         ``y`` and what belongs to it are then names of columns.
         """
-        vars(self).pop("linkage_", None)
-        vars(self).pop(self._roots, None)
+        for name in ("linkage_", self._roots, HIDDEN_ROWS):
+            vars(self).pop(name, None)
         if on is None:
             # A sparse matrix of keys is a mapping too, and has a shape.
             if (
@@ -208,7 +203,13 @@ class Linkable:
         import polars as pl
 
         labels = [y, *(one for one in more if one is not None)]
-        columns = self._columns_of(frames, {*key_columns(keys_of_study(on, ())), *labels})
+        if isinstance(on, HiddenLink):
+            on.check(frames)
+            columns = self._columns_of(frames, {*on.columns, *labels}, y)
+            hidden = HiddenRows.of(frames, on, columns, y)
+            vars(self)[HIDDEN_ROWS], self.linkage_ = hidden, hidden.linkage()
+            return hidden.features(), *hidden.told(labels, (y, *more))
+        columns = self._columns_of(frames, {*key_columns(keys_of_study(on, ())), *labels}, y)
         linked = link_rows(frames, on, seed=seed_of(self.random_state))
         count = next(iter(linked.rows.values())).size
         if count < _FEWEST:
@@ -232,7 +233,7 @@ class Linkable:
         vars(self)[self._roots] = linked.roots
         return pl.DataFrame(features), *told
 
-    def _columns_of(self, frames: Mapping[str, Any], apart: set[str]) -> dict[str, list[str]]:
+    def _columns_of(self, frames: Mapping[str, Any], apart: set[str], y: str) -> dict[str, list[str]]:
         """Which columns of every frame are fitted: those that ``parties`` names, or all but keys and response."""
         if isinstance(self.parties, Mapping):
             if set(self.parties) != set(frames):
@@ -243,7 +244,8 @@ class Linkable:
             found = {name: [one for one in columns_of(frame) if one not in apart] for name, frame in frames.items()}
         for name, own in found.items():
             missing = [column for column in own if column not in columns_of(frames[name]) or column in apart]
-            if missing or not own:
+            alone = getattr(self, "_response_stays", False) and y in columns_of(frames[name])  # it has the response
+            if missing or not (own or alone):
                 what = f"has no column {missing[0]!r} beside keys and response" if missing else "has no column to fit"
                 msg = f"the frame of {name!r} {what}"
                 raise UsageError(msg)
@@ -259,7 +261,7 @@ class Linkable:
 
     def _who(self, names: Sequence[str]) -> int | Mapping[str, Sequence[int | str]]:
         """Who holds these columns: as the frames of the fit said that had them, else as ``parties`` does."""
-        linkage: Linkage | None = vars(self).get("linkage_")
+        linkage: Linkage | HiddenLinkage | None = vars(self).get("linkage_")
         framed = linkage is not None and sorted(c for own in linkage.columns.values() for c in own) == sorted(names)
         who: int | Mapping[str, Sequence[int | str]] = linkage.columns if linkage is not None and framed else self.parties
         return who
@@ -277,11 +279,15 @@ class Linkable:
             raise UsageError(msg)
         return columns_of_parties(int(parties), names)
 
-    def _as_linked(self, study: Study, tables: Mapping[str, Table]) -> tuple[Study, dict[str, bytes]]:
-        """Return the study as it is of linked rows: it names their row map, and its cards carry keys. The members' root keys."""
+    def _as_linked(self, study: Study, tables: Mapping[str, Table]) -> tuple[Study, dict[str, bytes], Mapping[str, Table]]:
+        """Return the study as it is of linked rows: it names their row map, and its cards carry keys. The members' root keys, and their tables."""
         roots: dict[str, bytes] = vars(self).pop(self._roots, {})
+        hidden: HiddenRows | None = vars(self).pop(HIDDEN_ROWS, None)
+        if hidden is not None:
+            study, placed = hidden.applied(study, given=self.delta is not None)
+            return study, {}, placed
         if not roots:
-            return study, roots
+            return study, roots, tables
         # A helper takes no part in linking: it gets a key now, for all members of a study have one, or none has.
         roots |= {helper.name: root_of(helper.name, study.simulation_seed) for helper in study.helpers}
         keyed = {card.name: msgspec.structs.replace(card, key=Identity(roots[card.name]).public) for card in study.members}
@@ -290,7 +296,7 @@ class Linkable:
         study = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids=self.linkage_.ids)
         for table in tables.values():
             table.linked = study.linked
-        return study, roots
+        return study, roots, tables
 
 
 def _agreed(taken: Mapping[str, Any], column: str) -> NDArray[Any]:

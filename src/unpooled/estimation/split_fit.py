@@ -96,15 +96,18 @@ class SplitFit:
             raise UsageError(msg)
         estimator: Any = self
         formula = formula if formula is not None else estimator.formula
-        if on is not None and y is None and formula is not None and len(Formula.parse(formula).response) == 1:
-            (y,) = Formula.parse(formula).response
-        holder = self.response_at if on is None else held_by(X, y, self.response_at)
         more = dict(beside or {})
+        if on is not None and y is None and formula is not None and (left := Formula.parse(formula).response):
+            y, *ends = left
+            more |= {"event": ends[0]} if ends and "event" in more else {}
+        holder = self.response_at if on is None else held_by(X, y, self.response_at)
         if on is not None:
             _check_named(more, X, str(holder))
         joined, response_of, *told = estimator._joined(X, y, on, *more.values())
         if on is not None:  # the response was taken out of its frame: bounds and formulas know it by its name
             joined = joined.with_columns(_column(str(y), response_of))
+            if formula is not None and Formula.parse(formula).survival and "event" in more:
+                joined = joined.with_columns(_column(str(more["event"]), told[list(more).index("event")]))
             named = formula is not None and bool(Formula.parse(formula).response)
             response_of = None if named else str(y)
         return estimator._framed(joined, response_of, formula), holder, dict(zip(more, told, strict=True))

@@ -214,6 +214,15 @@ def _numbered(count: int) -> list[str]:
     return [f"x{j}" for j in range(count)]
 
 
+def rows_of(frame: Any, rows: NDArray[np.int64]) -> Any:  # noqa: ANN401 - a frame of the same kind
+    """Return some rows of a frame, in this order."""
+    if hasattr(frame, "iloc"):
+        return frame.iloc[rows]
+    if isinstance(frame, Mapping):
+        return {name: np.asarray(column)[rows] for name, column in frame.items()}
+    return frame[rows.tolist()]
+
+
 def columns_of(frame: Any) -> list[str]:  # noqa: ANN401 - a frame, or a mapping from names to columns
     """Return the names of a frame's columns."""
     return [str(name) for name in (frame if isinstance(frame, Mapping) else frame.columns)]

@@ -248,10 +248,10 @@ def end_values(u: Words, v: Words, half: int) -> Words:
 #
 # A residue is cut into three limbs of 21 bits. Limbs of the columns lie next to each other, so that a block of rows is one product of matrices; a block is
 # short enough that every sum is an integer below 2^53, which double precision adds up exactly in any order. Integers below 2^20 in absolute value are one
-# limb with a sign.
+# limb with a sign, larger ones a limb and above it one with the sign.
 
-#: Integers of one limb lie strictly between minus this and this.
-LARGEST_INTEGER = 1 << 20
+#: Integers of one limb lie strictly between minus this and this, and those of two limbs between minus the second and it.
+LARGEST_INTEGER, LARGEST_PRODUCT = 1 << 20, 1 << 41
 _BITS = 21
 _LIMBS = 3
 _LIMB = np.uint64((1 << _BITS) - 1)
@@ -277,18 +277,21 @@ class _Limbs:
     """Cuts blocks of a matrix into limbs, in memory for one block."""
 
     def __init__(self, matrix: Words | Integers) -> None:
-        self._matrix = matrix
-        self.number = 1 if matrix.dtype == np.int64 else _LIMBS
+        self._matrix, self._signed = matrix, matrix.dtype == np.int64
+        largest = max(-int(matrix.min()), int(matrix.max())) if self._signed and matrix.size else 0
+        if largest >= LARGEST_PRODUCT:
+            raise UsageError("rows of a masked product hold an integer of 2^41 or more: choose a coarser grid")
+        self.number = (1 if largest < LARGEST_INTEGER else 2) if self._signed else _LIMBS
         self.columns = matrix.shape[1]
         self._room = np.empty((_ROWS, self.number * self.columns))
 
     def block(self, begin: int, end: int) -> Reals:
         """Return the limbs of rows begin to end, of shape (rows, limbs * columns)."""
         block, room = self._matrix[begin:end], self._room[: end - begin]
-        if self.number == 1:
-            if block.size and max(-int(block.min()), int(block.max())) >= LARGEST_INTEGER:
-                raise UsageError("rows of a masked product hold an integer of 2^20 or more: choose a coarser grid")
-            room[:] = block
+        if self._signed:
+            room[:, : self.columns] = block if self.number == 1 else block & ((1 << _BITS) - 1)
+            if self.number > 1:
+                room[:, self.columns :] = block >> _BITS
         else:
             _cut(block.view(np.uint64), room)
         return room
@@ -297,7 +300,7 @@ class _Limbs:
 def masked_product(left: Words | Integers, right: Words) -> Words:
     """Return ``left' right`` modulo p, of shape (columns of left, columns of right).
 
-    ``right`` holds words (uint64); ``left`` holds words, or integers below 2^20 in absolute value (int64).
+    ``right`` holds words (uint64); ``left`` holds words, or integers below 2^41 in absolute value (int64).
     """
     if left.dtype not in {np.dtype(np.uint64), np.dtype(np.int64)} or right.dtype != np.uint64:
         raise UsageError("a product modulo p takes unsigned words, and on the left also signed integers")
@@ -409,6 +412,46 @@ def weighted_squares(words: Words, weights: Words, width: int) -> Words:
         squares[0] = reduced(squares[0] + product(weights[i, 0], of_row))
         squares[1] = reduced(squares[1] + product(weights[i, 1], of_row))
     return squares
+
+
+@njit()
+def quadratic(words: Words, form: Words, diagonal: Words, weights: Words, out: Words) -> Words:
+    """Write the rows times a symmetric form and their own weight to ``out``; return the sum of the rows' values of the form, so weighted.
+
+    The form is that of shape (q, q, 2) on the first q entries of a row, and a diagonal of shape (width - q, 2) on the rest. ``words`` has the shape
+    (rows, width), ``weights`` (rows, 2) and ``out`` (rows, width, 2).
+    """
+    squares, full, width = np.zeros(2, np.uint64), form.shape[0], words.shape[1]
+    for i in range(words.shape[0]):
+        w0, w1 = weights[i, 0], weights[i, 1]
+        for j in range(width):
+            word = words[i, j]
+            if j < full:
+                a = b = _0
+                for k in range(full):
+                    a = reduced(a + product(form[j, k, 0], words[i, k]))
+                    b = reduced(b + product(form[j, k, 1], words[i, k]))
+            else:
+                a, b = product(diagonal[j - full, 0], word), product(diagonal[j - full, 1], word)
+            a, b = pair_product(w0, w1, a, b)
+            out[i, j, 0], out[i, j, 1] = a, b
+            squares[0] = reduced(squares[0] + product(a, word))
+            squares[1] = reduced(squares[1] + product(b, word))
+    return squares
+
+
+@njit()
+def linear_form(words: Words, form: Words, weights: Words) -> Words:
+    """Return the sum of the rows' values of a linear form of shape (width, 2), each times the weight of its row."""
+    sums = np.zeros(2, np.uint64)
+    for i in range(words.shape[0]):
+        a = b = _0
+        for j in range(words.shape[1]):
+            a = reduced(a + product(form[j, 0], words[i, j]))
+            b = reduced(b + product(form[j, 1], words[i, j]))
+        a, b = pair_product(weights[i, 0], weights[i, 1], a, b)
+        sums[0], sums[1] = reduced(sums[0] + a), reduced(sums[1] + b)
+    return sums
 
 
 @njit()

@@ -30,6 +30,7 @@ ROUNDS = {
 }
 #: The releases of a study of split columns of whole persons.
 JOINT = {
+    "common": "the sum and the sum of squares of each column over people in common, and how many these are",
     "constants": "sums and sums of squares of single columns, by which columns are brought to one scale",
     "joint": "sums of products of the columns of all parties",
 }

@@ -30,12 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from unpooled.privacy.places import Places
+    from unpooled.privacy.plan import Plan
 
 #: The name of the helper, which is none of the frames'.
 _HELPER = "matcher"
 
 
-def hidden_places(
+def hidden_places(frames: Mapping[str, Any], on: str | Sequence[str], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - see hidden_run
+    """Return where the rows of frames lie among the places of a hidden link, by the whole protocol in this process (:func:`hidden_run`)."""
+    return hidden_run(frames, on, **options)[1]
+
+
+def hidden_run(
     frames: Mapping[str, Any],
     on: str | Sequence[str],
     *,
@@ -47,8 +53,8 @@ def hidden_places(
     hub: str = "",
     caps: Mapping[str, int] | None = None,
     seed: int | None = None,
-) -> dict[str, Any]:
-    """Return where the rows of frames lie among the places of a hidden link, by the whole protocol in this process.
+) -> tuple[Plan, dict[str, Any]]:
+    """Return the plan of a hidden link in this process, and where the rows of frames lie among its places, by the whole protocol.
 
     The caller holds all frames, so nothing is kept from anybody here. ``on`` is the column with the ids, or the columns of one key. ``caps`` are the lengths that the
     study tells in the place of the numbers of rows (default: these). ``seed`` makes it a simulation, the same every time. The result has for each of two parties its
@@ -103,7 +109,7 @@ def hidden_places(
             MODEL.check(plan, name, table)  # here everybody may know which rows
         result = drive(MODEL, plan, in_process(parties)).result
         found = {name: places_of(parties[name].keeper, result.ids) for name in tables}
-    return {name: own if name == hub else _only(own) for name, own in found.items()}
+    return plan, {name: own if name == hub else _only(own) for name, own in found.items()}
 
 
 def _only(own: Mapping[str, Places]) -> Places:

@@ -125,6 +125,14 @@ ExpectedMissing: TypeAlias = Annotated[
         lean=True,
     ),
 ]
+ExpectedPeople: TypeAlias = Annotated[
+    int,
+    says(
+        'Of hidden people (ids = "hidden:..."), how many are expected at both parties: public, known from elsewhere and never counted by comparing the '
+        "lists. Limits and the plan by line follow from it.",
+        lean=True,
+    ),
+]
 #: The confidence of the intervals that are reported; of a table whose call asks for it when it is printed, in study files alone.
 TableConfidence: TypeAlias = Annotated[
     float, says("Of the intervals that are reported, which contain the noise.", study=True)

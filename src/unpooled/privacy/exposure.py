@@ -304,7 +304,8 @@ def _changes(plan: Releases, unit: Unit, party: str | None) -> Iterator[tuple[fr
                 for column in card.columns:
                     holders.setdefault(_value(plan.study, column.name), set()).add(card.name)
             mine = {_value(plan.study, column.name) for card in cards for column in card.columns}
-            groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted)
+            # Where no columns are declared, as of a link, ids are the values.
+            groups = sorted({frozenset(held) for name, held in holders.items() if name in mine}, key=sorted) or [everywhere]
         case _ as never:
             assert_never(never)
     for group in groups:

@@ -118,7 +118,8 @@ class Plan(Releases, Generic[Design]):
             if not all(isinstance(sentence, Sentence) for sentence in getattr(self, name)):
                 msg = f"{name} of a plan holds sentences with a key: Sentence('model.key', 'The words, with {{values}}.', values=..)"
                 raise UsageError(msg)
-        if self.study.ids and (not self.split.shares_people or not all(card.key for card in self.study.parties)):
+        unkeyed = not all(card.key for card in self.study.parties) and not (self.study.hidden and self.study.in_process)
+        if self.study.ids and (not self.split.shares_people or unkeyed):
             msg = (
                 "a card of linked rows is for studies of several parties' columns: for rows that are split use the card of the party's first file"
                 if any(card.linked for card in self.study.parties)
@@ -196,7 +197,7 @@ class Plan(Releases, Generic[Design]):
             failure=costs[Unit(study.unit)].failure(asked) if math.isfinite(asked) else 1.0,
             said={name: getattr(self, name) for name in _SENTENCES}
             | {
-                "public": (*self.public, *([_LINKED] if study.linked else [])),
+                "public": (*self.public, *([_LINKED] if study.linked and not study.hidden else [])),
                 "assumptions": (
                     *self.assumptions,
                     *([_REMADE] if self.formerly else []),
@@ -293,7 +294,7 @@ class Plan(Releases, Generic[Design]):
             lines.insert(2, f"  why this epsilon: {study.justification}")
         lines += [f"  {note}" for note in self.notes]
         lines += [f"  public: {sentence}" for sentence in self.public]
-        if study.linked:
+        if study.linked and not study.hidden:
             lines.append("  public: how many people all parties have, by the row map that an earlier study made")
         if study.ids == ALIGNED:
             lines.append(

@@ -166,6 +166,25 @@ def standardising_sums(coded: Sequence[bool], first: float, response: float, adj
     return math.sqrt(math.fsum(max(switch, number) if two else number for two in coded) + response**2 * number)
 
 
+def placed_sums(weight: float, first: float, count: float, adjacency: Adjacency) -> float:
+    """Return the L2 sensitivity of weighted sums and sums of squares of columns in [-1, 1] over hidden people, and of their number (Theorem H.5).
+
+    ``weight`` is the sum of the columns' squared weights, ``first`` the weight of a sum relative to its sum of squares, ``count`` that of the number. Of two
+    people who are both in common the numbers are equal; a person who vanishes takes one from it.
+    """
+    both, one = (
+        column_moments(0.0, first, 1.0, how, may_be_absent=False) ** 2 for how in (Adjacency.REPLACE, Adjacency.ZERO_OUT)
+    )
+    vanishes = math.sqrt(weight * one + count**2)
+    match adjacency:
+        case Adjacency.ZERO_OUT:
+            return vanishes
+        case Adjacency.REPLACE:
+            return max(vanishes, math.sqrt(weight * both))
+        case _ as never:
+            assert_never(never)
+
+
 def counts_of_columns(marked: Sequence[bool], response: float, adjacency: Adjacency) -> float:
     """Return the L2 sensitivity of counts of the values of columns in cells, and of a response's (Theorem B.13).
 

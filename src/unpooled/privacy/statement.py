@@ -64,6 +64,12 @@ _PERSON_WORDS = {
     Split.HORIZONTAL: "Each person is in one row of one party.",
     Split.VERTICAL: "Each person is in one row, the same at every party.",
 }
+#: The same where nobody knows which people the parties have in common, and what is not protected there.
+_HIDDEN_PERSON = "One id is one person everywhere, and stands once in a list."
+_HIDDEN_HELD = (
+    "The number of places that lists have, who is eligible, the declared columns and bounds, and the fact that the study took place. Everybody on a list is "
+    "charged, in the study or not."
+)
 _AGAINST_WORDS = {
     Split.VERTICAL: "all other parties, {} and readers of the results, alone or together",
     Split.HORIZONTAL: "everyone outside the party that holds the row: other parties, {} and readers of the results",
@@ -78,6 +84,8 @@ def belief(epsilon: float) -> str:
 
 def _who(study: Study, split: Split) -> str:
     """Return the sentence that says which rows belong to one unit of the study."""
+    if study.hidden:
+        return _HIDDEN_PERSON
     if study.unit != Unit.HOUSEHOLD:
         capped = all(card.capped for card in study.parties)
         return "Each person is in at most one row of every party." if capped else _PERSON_WORDS[split]
@@ -177,7 +185,7 @@ class Statement:
     coarse: bool = field(default=False, kw_only=True)
     #: Whether the study links rows: then it tells membership exactly, and has no epsilon.
     links: bool = False
-    #: What stays hidden although the study tells something exactly.
+    #: What stays hidden although the study tells something exactly, or is about people of whom nobody knows who has them.
     hidden: tuple[str, ...] = ()
     #: The only ones against whom it protects, in words, where others could learn rows by departing from the protocol; mostly empty.
     only_against: str = ""
@@ -240,7 +248,9 @@ class Statement:
             failure=failure,
             protects_against=elsewhere,
             not_protected=(
-                f"{many} each party {verb}, the declared columns and bounds, and the fact that the study took place.",
+                _HIDDEN_HELD
+                if study.hidden
+                else f"{many} each party {verb}, the declared columns and bounds, and the fact that the study took place.",
                 *map(str, said["public"]),
                 *map(str, said["not_protected"]),
             ),

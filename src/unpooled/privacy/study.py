@@ -236,7 +236,8 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
     #: Where public inputs come from that an earlier plan released. What people declared has no origin.
     origins: tuple[ReleasedInput, ...] = ()
     #: "aligned": before anything else the parties make sure that they hold the same row ids in the same order. "psi:" and the name of a row
-    #: map: each takes its rows by its own map of this name. Empty: not checked.
+    #: map: each takes its rows by its own map of this name. "hidden:" and the name of a link: each has rows at places of its own, and nobody knows
+    #: whose they are elsewhere. Empty: not checked.
     ids: str = ""
     #: Why this epsilon is asked for, in words for those who approve it.
     justification: str = ""
@@ -270,7 +271,12 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         if not set(self.derived) <= DERIVABLE or len(set(self.derived)) != len(self.derived):
             msg = f"derived names what was read off the data, each once: {', '.join(sorted(DERIVABLE))}"
             raise UsageError(msg)
-        self._check_ids()
+        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"({LINKED}|{HIDDEN})[0-9a-f]{{64}}", self.ids):
+            msg = (
+                f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned", or to what a study that linked the rows said '
+                '("psi:" or "hidden:" and 64 digits); in a study file also "unchecked"'
+            )
+            raise UsageError(msg)
         names = [card.name for card in self.members]
         if not self.parties or len(set(names)) != len(names):
             msg = "a study needs at least one party, each name once"
@@ -284,18 +290,6 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 'unit = "household" goes with cards that declare a household, and with no others: make cards for this unit with '
                 "`unpooled party init --household COLUMN --household-rows M` (in Python: fit(..., unit_id=...))"
             )
-            raise UsageError(msg)
-
-    def _check_ids(self) -> None:
-        """Refuse a way to line rows up that there is not, and places of which not all cards are."""
-        if self.ids not in {"", ALIGNED} and not re.fullmatch(f"({LINKED}|{HIDDEN})[0-9a-f]{{64}}", self.ids):
-            msg = (
-                f'ids = {self.ids!r} is not known: leave it out, or set it to "aligned", or to what a study that linked the rows said '
-                '("psi:" or "hidden:", and 64 digits); in a study file also "unchecked"'
-            )
-            raise UsageError(msg)
-        if self.ids.startswith(HIDDEN) and any(card.linked != self.ids for card in self.parties):
-            msg = f"ids names places {self.ids[:24]} of a hidden link, and not every card is of these: take the cards that `unpooled link` wrote for that study"
             raise UsageError(msg)
 
     def _check_keys(self) -> None:
@@ -376,8 +370,13 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def linked(self) -> str:
-        """Return the name of the row map by which the parties take their rows; empty without one."""
-        return self.ids.removeprefix(LINKED) if self.ids.startswith(LINKED) else ""
+        """Return the name of the row map, or of the hidden link, by which the parties take their rows; empty without one."""
+        return self.ids.partition(":")[2]
+
+    @property
+    def hidden(self) -> bool:
+        """Return True if nobody knows which people two parties have in common: rows lie at places."""
+        return self.ids.startswith(HIDDEN)
 
     @property
     def members(self) -> tuple[Card | HelperCard, ...]:

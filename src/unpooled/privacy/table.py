@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import unicodedata
+from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
 from numbers import Real
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
     from scipy.sparse import csc_array
+
+    from unpooled.privacy.places import Places
 
 
 # --- Table -----------------------------------------------------------------------------------------------------------------
@@ -140,6 +143,10 @@ class Table:
             msg = f"sites has labels of shape {given.shape} for {self.n_rows} rows: give one label per row"
             raise UsageError(msg)
         return {name: self.take(np.flatnonzero(labels == name)) for name in sorted(set(labels.tolist()))}
+
+    def holding(self, table: Table) -> Table:
+        """Return the table of these other rows, which stand where the rows of this one do."""
+        return table
 
     def omit(self, row: int) -> Table:
         """Return the neighbour under zero-out: this row contributes nothing, and the public number of rows stays what it was."""
@@ -273,6 +280,75 @@ class NoRows(Table):
     def __init__(self) -> None:
         self._columns, self._matrix, self._places = {}, None, {}
         self.names, self.n_rows, self._held = (), 0, 0
+
+
+class PlacedTable(Table):
+    """Rows of another table at their places in a hidden link: its public number of rows is that of all places, and a place without a row is nobody's."""
+
+    def __init__(self, table: Table, places: Places) -> None:
+        if places.rows.shape != (table.n_rows,):
+            msg = f"{places.rows.size} rows have places, and the data have {table.n_rows}: link them anew"
+            raise DataError(msg)
+        kept = np.flatnonzero(places.rows >= 0)
+        sparse = [column for column in table.names if column in table.sparse_names]
+        dense = {column: Checked(table[column][kept]) for column in table.names if column not in table.sparse_names}
+        matrix = table.sparse(sparse) if sparse else None
+        super().__init__(dense, None if matrix is None else (sparse, matrix[kept, :]))
+        self._source, self.places, self.at = table, places, places.rows[kept]
+        self.n_rows, self.linked = places.total, places.name.partition(":")[2]
+
+    def holding(self, table: Table) -> PlacedTable:
+        """Return the table of these other rows at the same places."""
+        return PlacedTable(table, replace(self.places, rows=self.at))
+
+    def omit(self, row: int) -> PlacedTable:
+        """Return the neighbour under zero-out: the list without this row, whose place is nobody's."""
+        kept = np.delete(np.arange(self._held), row)
+        return PlacedTable(self.take(kept), replace(self.places, rows=self.at[kept]))
+
+    def replace(self, row: int, values: Mapping[str, Any]) -> PlacedTable:
+        """Return the neighbour under replace: other values in some columns of one row of the list."""
+        return self.holding(self.take(np.arange(self._held)).replace(row, values))
+
+    def between(self, first: int, last: int) -> tuple[Table, NDArray[np.int64]]:
+        """Return the rows whose places lie from first to last, and how far behind the first each of them lies."""
+        here = np.flatnonzero((self.at >= first) & (self.at < last))
+        return self.take(here), self.at[here] - first
+
+    def _row_ids(self) -> list[str | None]:
+        ids = self._source.ids()
+        return [ids[row] for row in np.flatnonzero(self.places.rows >= 0).tolist()]
+
+    @property
+    def complete(self) -> bool:
+        """Return False: the rows of :meth:`blocks` do not stand where they stand in the study."""
+        return False
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return a number for every row that there is: each is another person's."""
+        return np.arange(self._held)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return SHA-256 of the data and of their places."""
+        return hashlib.sha256(super().digest + self.at.tobytes() + self.places.given.tobytes()).digest()
+
+    def verify(self) -> None:
+        """Refuse if the data are no longer those of :attr:`digest`."""
+        self._source.verify()
+
+    def close(self) -> None:
+        """Give back what was opened for reading."""
+        self._source.close()
+
+
+class HeldPlaces(NoRows):
+    """The table of a helper that linked hidden people: the places that it gave to each party, and no rows."""
+
+    def __init__(self, name: str, given: Mapping[str, NDArray[np.int64]]) -> None:
+        super().__init__()
+        self.given, self.linked = dict(given), name.partition(":")[2]
 
 
 def check_rows(rows: int, least: int = 1) -> None:

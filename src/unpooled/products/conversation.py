@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ from unpooled.totals.secure_sum import check_sealed, checked, purpose
 from unpooled.totals.total import FragmentReply, Quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -133,14 +134,23 @@ def terms(context: Context[Joint], number: int) -> Ints:
     found = {(spot.at, spot.side.receiver, spot.block): spot for spot in spots_of(context.design, number)}
     if shape.diagonal and context.name in shape.parties:
         _of_own_rows(context, shape, [spot for (_, _, block), spot in found.items()], whole)
-    for first, second in shape.products:
+    for (first, second), block in itertools.product(dict.fromkeys(shape.products), range(len(shape.row_blocks))):
         one, other = shape.parts[first].party, shape.parts[second].party
-        for block in range(len(shape.row_blocks)):
-            there, back = found[first, other, block], found[second, one, block]
-            if context.name in there.side:
-                at = shape.spans[first], shape.spans[second]
-                whole[at] = field.add(np.ascontiguousarray(whole[at]), _of_pair(context, there, back))
+        there, back = found[first, other, block], found[second, one, block]
+        if context.name not in there.side:
+            continue
+        multiply, own, others = _of_pair(context, there, back)
+        for pair, columns in zip(shape.products, shape.factors, strict=True):
+            if pair == (first, second):
+                at = _within(shape.spans[first], columns[0]), _within(shape.spans[second], columns[1])
+                term = multiply(own[:, columns[0]], others[:, columns[1]])
+                whole[at] = field.add(np.ascontiguousarray(whole[at]), term)
     return shape.released(whole).astype(np.int64)
+
+
+def _within(span: slice, some: slice) -> slice:
+    """Return the places of some columns of a part in a row."""
+    return slice(span.start + some.start, span.start + some.stop)
 
 
 def _of_own_rows(context: Context[Joint], shape: ProductShape, spots: Sequence[Spot], whole: Words) -> None:
@@ -159,14 +169,17 @@ def _of_own_rows(context: Context[Joint], shape: ProductShape, spots: Sequence[S
     whole[span, -1] = field.encode(sums * CONSTANT_STEPS)
 
 
-def _of_pair(context: Context[Joint], there: Spot, back: Spot) -> Words:
-    """Return this member's term of one block of the product of two parts: ``there`` is masked by the earlier party, ``back`` by the later one."""
+def _of_pair(context: Context[Joint], there: Spot, back: Spot) -> tuple[Callable[[Any, Words], Words], Any, Words]:
+    """Return this member's way to make its term of one block of the product of two parts, and the two factors of it.
+
+    ``there`` is masked by the earlier party, ``back`` by the later one.
+    """
     side = there.side
     if context.name == side.sender:
-        return field.term_of_rows(context.design.block(context, there), context.kept(f"{ROWS}_{back.key}"))
+        return field.term_of_rows, context.design.block(context, there), context.kept(f"{ROWS}_{back.key}")
     if context.name == side.receiver:
-        return field.term_of_masked_rows(context.kept(f"{ROWS}_{there.key}"), _masks(context, OWN_SEED, back))
-    return field.term_of_masks(_masks(context, HELD_SEED, there), _masks(context, HELD_SEED, back))
+        return field.term_of_masked_rows, context.kept(f"{ROWS}_{there.key}"), _masks(context, OWN_SEED, back)
+    return field.term_of_masks, _masks(context, HELD_SEED, there), _masks(context, HELD_SEED, back)
 
 
 def _masks(context: Context[Joint], name: str, spot: Spot) -> Words:

@@ -36,7 +36,7 @@ from unpooled.products.sums import (
     sides_of,
 )
 from unpooled.schedules import table
-from unpooled.totals.total import Summed, Total, whole_seen
+from unpooled.totals.total import Summed, Total, too_few, whole_seen
 from unpooled.totals.whole_rows import expected_missing, leaving_out, moved, needed, refuse_limit, whole_rows
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
+    from unpooled.products.placed import PlacedMoments
     from unpooled.products.sums import ProductShape, Side, Spot
     from unpooled.protocol.context import Context
 
@@ -191,6 +192,8 @@ class PartScales(Scales):
     longest: float = math.inf
     #: The party's columns that a whole row has. With some, the number of its whole rows is released last.
     left_out: tuple[Column, ...] = ()
+    #: Whether the number of people who count is released last, whatever the party's columns: rows are of hidden people.
+    counted: bool = False
 
     def statistic(self, table: Table) -> NDArray[np.int64]:
         """Return the exact sums of the party's rows, and of the columns that a formula makes of them; of whole rows, where rows may have gaps."""
@@ -232,7 +235,7 @@ class PartScales(Scales):
         variance is taken for at least three deviations of its noise: one that came out too small would shorten or clip many rows. A rare level
         is measured in a larger unit than its deviation where all of its rows would be shortened, which would inflate its coefficient.
         """
-        if self.left_out:  # every party's means are those of its own whole rows
+        if self.left_out or self.counted:  # means are those of whole rows
             seen, doubt = float(total.values[-1]), float(total.deviations[-1])
             rows = max(whole_seen(seen, doubt, rows), 1)
             total = replace(total, values=total.values[:-1], deviations=total.deviations[:-1])
@@ -335,7 +338,7 @@ class ColumnsDesign(ABC):
             layout = MomentsLayout.of(declared, response.name, rows, formula=formula)
         _check_gaps(study, layout)
         columns = [len(replace(layout, features=own).coding.attribute) for own in features]
-        limits = cls.limited(columns, round(rows * (1 - expected_missing(study))), budget)
+        limits = cls.limited(columns, cls.expecting(study, parameters), budget)
         names = tuple(card.name for card in study.parties)
         about = parameters, layout, features, names, holder, rows, Adjacency(study.adjacency), budget, limits
         design = cls(*about, aggregation, tuple(card.name for card in study.helpers), layouts)
@@ -356,6 +359,12 @@ class ColumnsDesign(ABC):
     def no_features(parameters: Joined) -> frozenset[str]:
         """Return the declared columns that are no features."""
         return frozenset({parameters.response})
+
+    @staticmethod
+    def expecting(study: Study, parameters: Joined) -> int:
+        """Return how many rows are expected to count, from which limits and rounds follow."""
+        del parameters
+        return round(study.parties[0].rows * (1 - expected_missing(study)))
 
     @property
     def proofs(self) -> int:
@@ -418,6 +427,20 @@ class ColumnsDesign(ABC):
     def gaps(self) -> bool:
         """Return True if rows without a value are left out, so that it is no public number how many count."""
         return bool(self.layout.left_out)
+
+    @property
+    def counts(self) -> bool:
+        """Return True if the number of rows that count is released, because it is no public number."""
+        return self.gaps
+
+    @property
+    def expected(self) -> int:
+        """Return how many people a made-up study stands for."""
+        return self.rows
+
+    def too_few(self, seen: float, noise: float) -> str:
+        """Return why nothing follows from so few rows that count; empty where something may."""
+        return too_few(seen, noise, self.rows)
 
     def left_out(self, party: str) -> tuple[Column, ...]:
         """Return the columns of a party without which a row is left out."""
@@ -499,6 +522,57 @@ class ColumnsDesign(ABC):
 
 
 @dataclass(frozen=True)
+class SeveralSums(ColumnsDesign):
+    """A study of columns at different parties with several joint releases, each with a share of the squared budget."""
+
+    @abstractmethod
+    def share(self, name: str) -> float:
+        """Return the share of the squared budget that a joint release has, with all of its repetitions."""
+
+    @property
+    def exact(self) -> bool:
+        """Return True if there is no noise."""
+        return self.budget.mu == math.inf
+
+    @cached_property
+    def totals(self) -> dict[str, Summed]:
+        """Return the joint sums as something that is added up. One value moves its whole row to another row, and not to none."""
+        return {one.name: self._summed(one.name, one.shape) for one in self.rounds}
+
+    def _summed(self, name: str, shape: ProductShape) -> Summed:
+        moves = StandardRows.moves(self.adjacency)
+        reach = {unit: Reach(shape.distance(how), shape.size) for unit, how in moves.items()}
+        return Summed(name, shape.blocks, reach, shape.most, self.share(name), count=shape.rounds)
+
+    def noise(self, name: str) -> Floats:
+        """Return the planned standard deviation of the noise in every integer of a release, all fragments together."""
+        vector = self.totals[name]
+        width = np.concatenate([np.full(block.size, block.width) for block in vector.blocks])
+        if self.exact:
+            return np.zeros_like(width)
+        distance = vector.reach[Unit.RECORD].distance
+        return np.asarray(width * distance / self.budget.mu / math.sqrt(vector.share / vector.count / self.budget.factor))
+
+    def _blocks_of(self, number: int) -> int:
+        return len(legs_of(self, number)) * len(self.rounds[number].shape.row_blocks) if self.proved else 0
+
+    @cached_property
+    def proofs(self) -> int:
+        """Return the number of blocks that are proven to be short, in all rounds together."""
+        return sum(self._blocks_of(number) for number in range(len(self.rounds)))
+
+    def summing(self, name: str) -> JointSum:
+        """Return how a release is added up: with the blocks of one of its rounds, of those of the whole study."""
+        number = next(number for number, one in enumerate(self.rounds) if one.name == name)
+        return replace(self.aggregation, proofs=self._blocks_of(number), charged=self.proofs)
+
+    def check_size(self) -> None:
+        """Refuse a study whose totals may leave the range of the sum."""
+        for name, vector in self.totals.items():
+            self.check_total(vector.per_row, float(self.noise(name).max()))
+
+
+@dataclass(frozen=True)
 class JointDesign(ColumnsDesign):
     """A study of joint second moments: one release of all of them."""
 
@@ -508,7 +582,7 @@ class JointDesign(ColumnsDesign):
         return Limits.of(columns, rows * budget.of_moments)
 
     @cached_property
-    def shape(self) -> JointShape | FlaggedShape:
+    def shape(self) -> JointShape | FlaggedShape | PlacedMoments:
         """Return the parts of a row in the study's order, the response as the last column of its holder's part; with marks where rows may have gaps."""
         parts = []
         for place, party in enumerate(self.parties):
@@ -528,7 +602,7 @@ class JointDesign(ColumnsDesign):
         part = self.shape.of_rows.parts[place]
         weight = self.limits.weight if party == self.holder else 0.0
         about = self.layout_of(party), part, self.limits.columns[place], self.limits.response, weight
-        return JointRows(*about, flagged=self.gaps, left_out=self.left_out(party))
+        return JointRows(*about, flagged=self.counts, left_out=self.left_out(party))
 
     def coded(self, party: str, table: Table, standard: Standard) -> NDArray[np.int64]:
         """Return the columns of all of a party's parts for every row of its table."""

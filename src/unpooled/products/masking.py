@@ -9,9 +9,11 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
+from unpooled.privacy import places
 from unpooled.privacy.masks import SEED_BYTES, length_prefixed
+from unpooled.privacy.table import HeldPlaces, PlacedTable
 from unpooled.products.prover import evaluate, judge, prove
-from unpooled.products.short_rows import BlockShape, Evaluation, ProofPlace, ToHelper, ToJudge
+from unpooled.products.short_rows import Evaluation, ProofPlace, ToHelper, ToJudge
 from unpooled.products.sums import Spot
 from unpooled.protocol.context import Receiver
 from unpooled.protocol.messages import Array, Commitment, Masked, Public, Sealed
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.privacy.plan import Plan
+    from unpooled.products.short_rows import BlockShape
     from unpooled.products.sums import Joint, Side
     from unpooled.protocol.context import Context
 
@@ -223,7 +226,24 @@ class _Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def shape_of(spot: Spot) -> BlockShape:
     """Return the size of a block, and the bound on its rows, as the proof names them."""
-    return BlockShape(spot.last - spot.first, spot.part.columns, spot.part.square)
+    return spot.part.block(spot.last - spot.first)
+
+
+def foreign_of(context: Context[Joint], spot: Spot) -> NDArray[np.uint64] | None:
+    """Return which places of a block are not the sender's, as the link gave them out; None where rows have no places."""
+    if spot.part.own is None:
+        return None
+    table, sender, link = context.table, spot.side.sender, context.plan.study.linked
+    given = table.given.get(sender) if isinstance(table, HeldPlaces) else None
+    if context.name == sender and isinstance(table, PlacedTable):
+        given = table.places.given
+    elif given is None and context.has(places.NAMES, link):  # a helper keeps the places that it gave out
+        names = context.kept(places.NAMES, link).astype(np.uint8).tobytes().decode().split("\n")
+        kept = places.set_of(names.index(sender), 0) if sender in names else ""
+        given = context.kept(kept, link).astype(np.int64) if kept and context.has(kept, link) else None
+    if given is None:
+        raise PlanMismatch("this member does not know the places of the hidden link that the study rests on")
+    return places.foreign_of(given, spot.first, spot.last)
 
 
 def place_of(context: Context[Joint], spot: Spot) -> ProofPlace:
@@ -246,7 +266,8 @@ def mask(context: Context[Joint], request: MaskRequest) -> MaskReply:
     proof, seeds = b"", _Seeds(seed)
     if context.design.proved:
         secret = hashlib.sha256(length_prefixed(context.secret(b"joint proof"), to.agreement, helper.agreement)).digest()
-        to_judge, to_helper = prove(place_of(context, spot), shape_of(spot), rows, seed, secret)
+        foreign = foreign_of(context, spot)
+        to_judge, to_helper = prove(place_of(context, spot), shape_of(spot), rows, seed, secret, foreign)
         parts = (Array.of(part) for part in (to_judge.roots, to_judge.bits, to_judge.halvings, to_judge.last))
         proof = msgspec.msgpack.encode(_Proof(to_judge.blind, to_judge.helper_digest, *parts))
         seeds = _Seeds(seed, to_helper.seed, to_helper.digests)
@@ -291,7 +312,7 @@ def evaluated(context: Context[Joint], request: EvaluateRequest) -> EvaluateRepl
     content, digest = b"", _digest(context, spot)
     if context.design.proved:
         message = ToHelper(seeds.shares, seeds.digests)
-        found = evaluate(place_of(context, spot), shape_of(spot), seeds.mask, message)
+        found = evaluate(place_of(context, spot), shape_of(spot), seeds.mask, message, foreign_of(context, spot))
         content = msgspec.msgpack.encode(_Opened(Array.of(found.opened), found.helper_digest, found.coin))
         digest = _digest(context, spot, seeds.digests[:SEED_BYTES], found.helper_digest, found.coin)
     _keep_first(context, f"{HELD_SEED}_{spot.key}", np.frombuffer(seeds.mask, dtype=np.uint8))

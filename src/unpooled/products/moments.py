@@ -13,11 +13,12 @@ from unpooled.linear.moments import Moments
 from unpooled.linear.residuals import Covariance
 from unpooled.products.conversation import joint_total
 from unpooled.products.design import CONSTANTS
+from unpooled.products.hidden import COMMON, HiddenColumns, HiddenDesign
 from unpooled.products.sums import GRID, JOINT_CONSTANT
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
 from unpooled.totals.secure_sum import exchange_keys
-from unpooled.totals.total import Total, noisy_release, too_few, whole_seen
+from unpooled.totals.total import Total, noisy_release, whole_seen
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -63,15 +64,15 @@ def moments_of(
     gram[-2, -2] = rows * JOINT_CONSTANT**2
     frame = frame_of(design, standards, (float(gram[-1, -1]), float(variance[-1, -1])), rows)
     found = Moments(design.layout, rows, gram, variance, plan, statement, frame, holds, Covariance.JOINT)
-    return replace(found, few=few, rows_declared=design.rows) if design.gaps else found
+    return replace(found, few=few, rows_declared=design.rows) if design.counts else found
 
 
-def counted(design: JointDesign, corner: float, variance: float) -> tuple[int, str]:
-    """Return how many rows count, and why nothing follows from so few of them; of rows that may have gaps as the noisy corner of their moments says."""
-    if not design.gaps:
+def counted(design: ColumnsDesign, corner: float, variance: float) -> tuple[int, str]:
+    """Return how many rows count, and why nothing follows from so few of them; where that is no public number, as the noisy corner of their moments says."""
+    if not design.counts:
         return design.rows, ""
     seen, doubt = corner / JOINT_CONSTANT**2, math.sqrt(variance) / JOINT_CONSTANT**2
-    return max(whole_seen(seen, doubt, design.rows), 1), too_few(seen, doubt, design.rows)
+    return max(whole_seen(seen, doubt, design.rows), 1), design.too_few(seen, doubt)
 
 
 def order_of(design: JointDesign) -> list[int]:
@@ -138,12 +139,24 @@ def joint_totals(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, tuple
     return totals, (yield from joint_total(plan, members))
 
 
+def hidden_totals(plan: Plan[Any], design: HiddenDesign) -> Generator[list[Ask], Replies, tuple[dict[str, Standard], Total]]:
+    """The means and deviations of people in common, and the noisy total of their second moments."""
+    members = yield from exchange_keys(design.aggregation)
+    sums = yield from joint_total(plan, members)
+    standards = design.standards(sums.values, sums.deviations)
+    return standards, (yield from joint_total(plan, members, design.settings_of(standards), 1))
+
+
 def joint_moments(plan: Plan[JointDesign]) -> Generator[list[Ask], Replies, Moments]:
     """The second moments of the joint rows."""
-    sums, total = yield from joint_totals(plan)
-    standards, promise = standards_of(plan.design, sums), plan.statement
+    design, promise = plan.design, plan.statement
+    if isinstance(design, HiddenDesign):
+        standards, total = yield from hidden_totals(plan, design)
+    else:
+        sums, total = yield from joint_totals(plan)
+        standards = standards_of(design, sums)
     return moments_of(
-        plan.design,
+        design,
         standards,
         total.values,
         total.deviations,
@@ -168,7 +181,11 @@ def imagine(design: JointDesign, tables: Mapping[str, Table], rng: np.random.Gen
 
 def begun(design: ColumnsDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> tuple[float, dict[str, Standard]]:
     """Return the factor from these rows to the study's number of rows, and every party's means and deviations with noise."""
-    times = design.rows / next(iter(tables.values())).n_rows
+    times = design.expected / next(iter(tables.values())).n_rows
+    if isinstance(design, HiddenColumns):
+        exact = design.sums.exact([design.sum_rows(party, tables[party]) for party in design.parties]) * times
+        noise = design.noise(COMMON)
+        return times, design.standards(exact + noise * rng.standard_normal(exact.size), noise)
     totals = {}
     for party in design.scaled:
         exact = design.scales(party).statistic(tables[party]).astype(float) * times

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -9,13 +10,16 @@ import msgspec
 
 from unpooled.errors import JointRowsError, UsageError, listed
 from unpooled.inference.coordinates import typically_crowded
+from unpooled.privacy.accounting import gaussian_epsilon
 from unpooled.privacy.mechanisms import Vector
 from unpooled.privacy.plan import Plan, Release
 from unpooled.privacy.sentence import Sentence
 from unpooled.privacy.study import ALLOWED, TRUSTING
 from unpooled.privacy.unit import Split
 from unpooled.products.conversation import STEPS as JOINT_STEPS
+from unpooled.products.conversation import steps_of_release
 from unpooled.products.design import CONSTANTS
+from unpooled.products.hidden import COMMON, HiddenColumns
 from unpooled.products.masking import once
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.registry import Step, own_rows
@@ -25,6 +29,15 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
     from unpooled.products.design import ColumnsDesign
     from unpooled.protocol.context import Context
+
+
+#: A helper that matches wrongly puts one person's rows at a place for each party: the distance is that many times as large.
+_ASTRAY = 2
+_PEOPLE = Sentence(
+    "hidden.people",
+    "Whether a person is on any list but your own, whom two organisations share, how many these are, and every value of a person. Only totals with noise are "
+    "published.",
+)
 
 
 # --- Sentences -------------------------------------------------------------------------------------------------------------
@@ -81,7 +94,7 @@ def coalitions(design: ColumnsDesign) -> Sentence:
     )
 
 
-def assumed(design: ColumnsDesign) -> tuple[Sentence, ...]:
+def assumed(design: ColumnsDesign, study: Study) -> tuple[Sentence, ...]:
     """Return the sentences about what must be true for the guarantee to hold."""
     sealed = Sentence(
         "joint.sealed",
@@ -89,8 +102,16 @@ def assumed(design: ColumnsDesign) -> tuple[Sentence, ...]:
         "AES-256-GCM; masks are AES-256 key streams.",
         count=design.aggregation.count,
     )
-    order = Sentence("joint.order", "All parties hold the same people in the same order.")
-    return (sealed, order)
+    if not isinstance(design, HiddenColumns):
+        return (sealed, Sentence("joint.order", "All parties hold the same people in the same order."))
+    helped = Sentence(
+        "hidden.helper",
+        "{helper} works with no party: together they have the rows that were sent to that party, and know which of its people the other one has. {helper} "
+        "matched people and drew places as the link says; else epsilon is {second:.3g}.",
+        helper=design.helpers[0],
+        second=gaussian_epsilon(study.delta, _ASTRAY * design.budget.mu) if math.isfinite(design.budget.mu) else math.inf,
+    )
+    return (sealed, helped)
 
 
 def notes(design: ColumnsDesign) -> tuple[str, ...]:
@@ -104,10 +125,16 @@ def notes(design: ColumnsDesign) -> tuple[str, ...]:
         f"nobody learns whose row has a gap: marks of whole rows travel under masks too, proven short by themselves. Released with noise are how many rows "
         f"are whole at {listed(list(gaps))}{' alone' if len(gaps) == 1 else ', each alone'}, with the constants, and how many at both parties"
     )
+    hidden = isinstance(design, HiddenColumns)
+    people = (
+        f"nobody learns whom two parties have in common: rows lie at {design.rows:,} places of the link, most of them nobody's, each proven to be somebody's or "
+        f"nobody's at a place of its own. About {design.expected:,} people in common are expected; how many there are is released with noise"
+    )
     return (
-        *((marked,) if gaps else ()),
+        *((people,) if hidden else ()),
+        *((marked,) if gaps and not hidden else ()),
         f"{what}: exact under masks, opened with noise by all members together",
-        f"constants of standardising take {constants:.0%} of the squared budget, {own} {1 - constants:.0%}; {counted}",
+        f"{'means and deviations of people in common' if hidden else 'constants of standardising'} take {constants:.0%} of the squared budget, {own} {1 - constants:.0%}; {counted}",
         f"who knows masks and has no masked rows: {helped}",
         *typically_crowded(design.layout.features, joint=True),
     )
@@ -131,7 +158,8 @@ def plan_of(
         Split.VERTICAL,
         (*first, *constants, *sums),
         not_protected=unprotected(design),
-        assumptions=(*assumptions, *assumed(design)),
+        assumptions=(*assumptions, *assumed(design, study)),
+        hidden=(_PEOPLE,) if study.hidden else (),
         design=design,
         notes=notes(design),
         joint=ALLOWED if design.proved else TRUSTING,
@@ -183,6 +211,6 @@ def _constants(context: Context[ColumnsDesign], request: Nothing) -> ConstantsRe
 
 
 #: The steps of joint moments in addition to a model's own, of a model that exchanges keys for other sums too.
-STEPS = (Step(CONSTANTS, Nothing, ConstantsReply, _constants), *JOINT_STEPS)
+STEPS = (Step(CONSTANTS, Nothing, ConstantsReply, _constants), *JOINT_STEPS, *steps_of_release(COMMON))
 #: The same with the exchange of keys, of a model that has no other use for them.
 ALONE = (replace(KEYS, times=once), *STEPS)

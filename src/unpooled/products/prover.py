@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import UsageError
-from unpooled.kernels.field import decode, encode, end_values, fold, four_squares, subtract, weighted_squares
+from unpooled.kernels.field import decode, end_values, fold, subtract
 from unpooled.privacy.masks import SEED_BYTES, derived, length_prefixed, masked, masks, uniform_words
 from unpooled.products import short_rows as coins
 from unpooled.products.short_rows import (
     DIGEST_BYTES,
     LAST_WORDS,
-    ROOTS,
     SUMS,
     ZERO,
     Evaluation,
@@ -24,10 +23,7 @@ from unpooled.products.short_rows import (
     Verdict,
     bytes_of,
     claim,
-    constants,
     folded,
-    helpers_factor,
-    judges_factor,
     minus,
     pairs,
     plus,
@@ -78,44 +74,44 @@ class Opening:
     coin: bytes
 
 
-def prove(place: ProofPlace, shape: BlockShape, rows: Integers, mask_seed: bytes, secret: bytes) -> tuple[ToJudge, ToHelper]:
-    """Return the two messages that prove to judge and helper together that no row is too long (Theorem J.4).
+def prove(
+    place: ProofPlace, shape: BlockShape, rows: Integers, mask_seed: bytes, secret: bytes, foreign: Words | None = None
+) -> tuple[ToJudge, ToHelper]:
+    """Return the two messages that prove to judge and helper together what the shape says of the rows (Theorems J.4 and H.3).
 
-    ``rows`` is the block whose masked form the judge has, int64 of shape (rows, columns), and ``mask_seed`` the seed of its masks, which the helper has.
-    Equal arguments give equal messages.
+    ``rows`` is the block whose masked form the judge has, int64 of shape (rows, columns), and ``mask_seed`` the seed of its masks, which the helper has;
+    ``foreign`` is 1 for rows at places that are not the prover's, where the shape is of places. Equal arguments give equal messages.
     """
     shape.check()
-    words = completed(shape, rows)
+    shape.check_foreign(foreign)
+    words = shape.completed(rows)
     at_judge = masked(rows, mask_seed)
     for attempt in range(_ATTEMPTS):
-        opening = opened(place, shape, words, at_judge, mask_seed, seeds_of(place, shape, rows, mask_seed, secret, attempt))
-        sums = coins.sums(opening.coin, words)
+        seeds = seeds_of(place, shape, rows, mask_seed, secret, attempt, foreign)
+        opening = opened(place, shape, words, at_judge, mask_seed, seeds)
+        sums = coins.sums(opening.coin, shape.bounded(words))
         if in_range(shape, sums):
-            return finished(opening, sums)
+            return finished(opening, sums, foreign)
     raise AssertionError  # pragma: no cover - 16 times a chance of 2^-64
 
 
-def completed(shape: BlockShape, rows: Integers) -> Words:
-    """Return each row with four integers whose squares add up to what its own square lacks, as residues of shape (rows, columns + 4)."""
-    if rows.dtype != np.int64 or rows.shape != (shape.rows, shape.columns):
-        raise UsageError("rows to be proven are not int64, or have another shape than declared")
-    longest = int(np.sqrt(float(shape.square))) + 1  # entries beyond it could overflow their squares
-    if max(-int(rows.min()), int(rows.max())) > longest:
-        raise UsageError("a row is longer than the proof declares: shorten the rows before they are coded")
-    lack = shape.square - np.einsum("ij,ij->i", rows, rows)
-    if int(lack.min()) < 0:
-        raise UsageError("a row is longer than the proof declares: shorten the rows before they are coded")
-    return encode(np.concatenate((rows, four_squares(lack)), axis=1))
-
-
-def seeds_of(place: ProofPlace, shape: BlockShape, rows: Integers, mask_seed: bytes, secret: bytes, attempt: int) -> Seeds:
+def seeds_of(
+    place: ProofPlace,
+    shape: BlockShape,
+    rows: Integers,
+    mask_seed: bytes,
+    secret: bytes,
+    attempt: int,
+    foreign: Words | None = None,
+) -> Seeds:
     """Return the seeds of one attempt, each keyed with the secret by everything that the coins depend on."""
     if len(secret) != SEED_BYTES:
         raise UsageError("the secret of a proof has 32 bytes")
     block = hashlib.sha256(length_prefixed(*rows.shape))
     block.update(np.ascontiguousarray(rows, dtype="<i8").data)
     masks = hashlib.sha256(length_prefixed("masks", mask_seed)).digest()
-    parts = (place.bytes(), shape.bytes(), attempt, block.digest(), masks)
+    whose = () if foreign is None else (foreign.astype("<u1").tobytes(),)
+    parts = (place.bytes(), shape.bytes(), attempt, block.digest(), masks, *whose)
     return Seeds(*(derived(secret, name, *parts) for name in ("shares of the helper", "third of the judge", "blind")))
 
 
@@ -136,7 +132,7 @@ def in_range(shape: BlockShape, sums: Words) -> bool:
     return -(1 << shape.wrap) <= int(values.min()) and int(values.max()) < 1 << shape.wrap
 
 
-def finished(opening: Opening, sums: Words) -> tuple[ToJudge, ToHelper]:
+def finished(opening: Opening, sums: Words, foreign: Words | None = None) -> tuple[ToJudge, ToHelper]:
     """Return both messages from the shares and the sums: bits, halvings and the last polynomial, each before the coin that it meets."""
     shape, seeds = opening.shape, opening.seeds
     bits = coins.bits_of(sums, shape)
@@ -144,9 +140,9 @@ def finished(opening: Opening, sums: Words) -> tuple[ToJudge, ToHelper]:
     bits_of_judge = subtract(bits, bits_of_helper)
     digests = [opening.judge_digest, coins.words_digest(seeds.blind, "bits", bits_of_judge)]
     coin = coins.next_coin(opening.coin, digests[-1])
-    weights = coins.EquationWeights.of(coin, shape)
-    u, _ = judges_factor(weights, opening.of_judge, bits_of_judge)
-    v = helpers_factor(subtract(opening.completed, opening.of_judge), bits_of_helper)
+    weights = shape.weights(coin)
+    u, _ = shape.factor(weights, opening.of_judge, bits_of_judge)
+    v = shape.opposite(subtract(opening.completed, opening.of_judge), bits_of_helper, foreign)
     shares = uniform_words(derived(seeds.shares, "halvings"), 4 * shape.halvings).reshape(-1, 2, 2)
     halvings = np.empty_like(shares)
     for step in range(shape.halvings):
@@ -182,17 +178,20 @@ def last_words(seeds: Seeds, u: Words, v: Words) -> Words:
 def helpers_rows(shape: BlockShape, mask_seed: bytes, seed: bytes) -> Words:
     """Return the helper's shares of the completed rows: minus the masks, and its shares of the roots."""
     of_rows = masks(mask_seed, shape.rows, shape.columns)
-    roots = uniform_words(derived(seed, "roots"), shape.rows * ROOTS).reshape(shape.rows, ROOTS)
+    roots = uniform_words(derived(seed, "roots"), shape.rows * shape.roots).reshape(shape.rows, shape.roots)
     return np.concatenate((subtract(np.zeros_like(of_rows), of_rows), roots), axis=1)
 
 
-def evaluate(place: ProofPlace, shape: BlockShape, mask_seed: bytes, to_helper: ToHelper) -> Evaluation:
+def evaluate(
+    place: ProofPlace, shape: BlockShape, mask_seed: bytes, to_helper: ToHelper, foreign: Words | None = None
+) -> Evaluation:
     """Return the helper's numbers for the judge: the value of its factor, and its shares of the sum and of the product (Theorem J.7).
 
     ``mask_seed`` is the one that the prover sent first, and that the helper's term of the masked product uses. A helper answers the first message of
     a prover for a place and no other: two answers under one seed would be two openings under one random third.
     """
     shape.check()
+    shape.check_foreign(foreign)
     bytes_of("the seed of the masks", mask_seed, SEED_BYTES)
     to_helper.check(shape)
     of_seeds, seed = coins.helper_digest(mask_seed, to_helper.seed), to_helper.seed
@@ -202,20 +201,11 @@ def evaluate(place: ProofPlace, shape: BlockShape, mask_seed: bytes, to_helper: 
     rows = helpers_rows(shape, mask_seed, seed)
     bits = uniform_words(derived(seed, "bits"), SUMS * shape.bits).reshape(SUMS, shape.bits)
     coin = coins.first_coin(place, shape, of_seeds, of_rows)
-    sums = coins.sums(coin, rows)
+    sums = coins.sums(coin, shape.bounded(rows))
     coin = coins.next_coin(coin, of_bits)
-    weights = coins.EquationWeights.of(coin, shape)
-    squares = plus(
-        *pairs(
-            np.stack(
-                (
-                    weighted_squares(rows.ravel(), weights.rows, shape.width),
-                    weighted_squares(bits.ravel(), weights.bits.reshape(-1, 2), 1),
-                )
-            )
-        )
-    )
-    of_sum, v = claim(weights, squares, sums, bits), helpers_factor(rows, bits)
+    weights = shape.weights(coin)
+    of_sum = claim(weights, shape.local(weights, rows, bits, foreign), sums, bits)
+    v = shape.opposite(rows, bits, foreign)
     shares = uniform_words(derived(seed, "halvings"), 4 * shape.halvings).reshape(-1, 2, 2)
     for step, digest in enumerate(of_halvings):
         coin = coins.next_coin(coin, digest)
@@ -254,11 +244,11 @@ def judge(place: ProofPlace, shape: BlockShape, masked_rows: Words, to_judge: To
     )  # messages are read-only, kernels write
     of_rows = coins.words_digest(to_judge.blind, "rows", rows)
     coin = coins.first_coin(place, shape, to_judge.helper_digest, of_rows)
-    sums = coins.sums(coin, rows)
+    sums = coins.sums(coin, shape.bounded(rows))
     coin = coins.next_coin(coin, coins.words_digest(to_judge.blind, "bits", bits))
-    weights = coins.EquationWeights.of(coin, shape)
-    u, squares = judges_factor(weights, rows, bits)
-    of_sum = claim(weights, squares, sums, bits, constants(weights, shape))
+    weights = shape.weights(coin)
+    u, local = shape.factor(weights, rows, bits)
+    of_sum = claim(weights, local, sums, bits, shape.constant(weights))
     for step in range(shape.halvings):
         ends = to_judge.halvings[step]
         coin = coins.next_coin(coin, coins.words_digest(to_judge.blind, f"halving {step}", ends))

@@ -11,12 +11,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unpooled.errors import ProtocolError, UsageError
-from unpooled.kernels.field import GROUP, MODULUS, decode, linear_part, scaled, signed_sums, subtract, total
+from unpooled.kernels.field import (
+    GROUP,
+    MODULUS,
+    decode,
+    encode,
+    four_squares,
+    linear_part,
+    scaled,
+    signed_sums,
+    subtract,
+    total,
+    weighted_squares,
+)
 from unpooled.privacy.masks import SEED_BYTES, derived, length_prefixed, uniform_words
 from unpooled.privacy.noise import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +40,8 @@ if TYPE_CHECKING:
 # Single elements of the quadratic extension as pairs of Python integers, and polynomials by their values at 0, 1, 2 and so on.
 
 Pair = tuple[int, int]
+#: A digest of 32 bytes from which the words of a step of a proof are expanded.
+Coin = bytes
 ZERO: Pair = (0, 0)
 
 
@@ -114,8 +128,13 @@ class BlockShape:
 
     @property
     def width(self) -> int:
-        """Entries of a completed row."""
-        return self.columns + ROOTS
+        """Entries of a completed row whose size the signed sums bound."""
+        return self.columns + self.roots
+
+    @property
+    def roots(self) -> int:
+        """Integers that complete a row."""
+        return ROOTS
 
     @property
     def wrap(self) -> int:
@@ -156,6 +175,62 @@ class BlockShape:
         """Return the shape as bytes that no other shape has."""
         return length_prefixed("shape", self.rows, self.columns, self.square, self.wrap, SUMS)
 
+    def completed(self, rows: Integers) -> Words:
+        """Return each row with four integers whose squares add up to what its own square lacks, as residues of shape (rows, columns + 4)."""
+        self.check_rows(rows)
+        return encode(np.concatenate((rows, rooted(rows, self.square)), axis=1))
+
+    def check_rows(self, rows: Integers) -> None:
+        """Raise UsageError unless rows to be proven have the declared shape."""
+        if rows.dtype != np.int64 or rows.shape != (self.rows, self.columns):
+            raise UsageError("rows to be proven are not int64, or have another shape than declared")
+
+    def check_foreign(self, foreign: Words | None) -> None:
+        """Raise UsageError unless a proof that rows are short is given no places."""
+        if foreign is not None:
+            raise UsageError("a proof that rows are short knows nothing of places")
+
+    def bounded(self, words: Words) -> Words:
+        """Return the entries of completed rows that the signed sums are of: all of them."""
+        return words
+
+    def weights(self, coin: Coin) -> EquationWeights:
+        """Return the weights of all equations that a coin expands to."""
+        return EquationWeights.of(coin, self)
+
+    def factor(self, weights: EquationWeights, rows: Words, bits: Words) -> tuple[Words, Pair]:
+        """Return the judge's vector u of the inner product, and the part of the equation that is of its shares of the rows and bits alone."""
+        return judges_factor(weights, rows, bits)
+
+    def local(self, weights: EquationWeights, rows: Words, bits: Words, foreign: Words | None) -> Pair:
+        """Return the part of the equation that is of the helper's shares of the rows and bits alone."""
+        del foreign
+        of_rows = weighted_squares(rows.ravel(), weights.rows, self.width)
+        of_bits = weighted_squares(bits.ravel(), weights.bits.reshape(-1, 2), 1)
+        return plus(*pairs(np.stack((of_rows, of_bits))))
+
+    def opposite(self, rows: Words, bits: Words, foreign: Words | None) -> Words:
+        """Return the helper's vector v of the inner product: its shares, of shape (entries,)."""
+        del foreign
+        return np.concatenate((rows.ravel(), bits.ravel()))
+
+    def constant(self, weights: EquationWeights) -> Pair:
+        """Return the part of the equation that holds no share: -L^2 times the rows' weights, and 2^t times the sums' weights."""
+        of_rows = [-self.square * total(weights.rows[:, part]) for part in range(2)]
+        of_sums = [total(weights.sums[:, part]) << self.wrap for part in range(2)]
+        return (of_rows[0] + of_sums[0]) % MODULUS, (of_rows[1] + of_sums[1]) % MODULUS
+
+
+def rooted(rows: Integers, square: int | Integers) -> Integers:
+    """Return four integers for each row, whose squares add up to what the row's own square lacks of this."""
+    longest = int(np.sqrt(float(np.max(square)))) + 1  # entries beyond it could overflow their squares
+    if max(-int(rows.min()), int(rows.max())) > longest:
+        raise UsageError("a row is longer than the proof declares: shorten the rows before they are coded")
+    lack = square - np.einsum("ij,ij->i", rows, rows)
+    if int(lack.min()) < 0:
+        raise UsageError("a row is longer than the proof declares: shorten the rows before they are coded")
+    return four_squares(lack)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ToJudge:
@@ -174,7 +249,7 @@ class ToJudge:
         """Raise ProtocolError unless every part has the size that the shape asks for, and every word is below p."""
         bytes_of("the key of the digests", self.blind, SEED_BYTES)
         bytes_of("the digest of the helper's seeds", self.helper_digest, DIGEST_BYTES)
-        residues("shares of roots", self.roots, (shape.rows, ROOTS))
+        residues("shares of roots", self.roots, (shape.rows, shape.roots))
         residues("shares of bits", self.bits, (SUMS, shape.bits))
         residues("shares of halvings", self.halvings, (shape.halvings, 2, 2))
         residues("shares of the last polynomial", self.last, (LAST_WORDS, 2))
@@ -220,6 +295,11 @@ class Verdict:
 
 
 def rows_of_blocks(columns: int, square: int) -> int:
+    """Return the number of rows of a full block of short rows (:func:`largest_block`)."""
+    return largest_block(lambda rows: BlockShape(rows, columns, square))
+
+
+def largest_block(shape: Callable[[int], BlockShape]) -> int:
     """Return the number of rows of a full block: 2^14, or the largest smaller power of two for which :meth:`BlockShape.check` passes.
 
     Raises UsageError where not even one row can be proven.
@@ -227,12 +307,12 @@ def rows_of_blocks(columns: int, square: int) -> int:
     rows = LARGEST_BLOCK
     while rows > 1:
         try:
-            BlockShape(rows, columns, square).check()
+            shape(rows).check()
         except UsageError:
             rows //= 2
         else:
             return rows
-    BlockShape(rows, columns, square).check()
+    shape(rows).check()
     return rows
 
 
@@ -355,18 +435,6 @@ def judges_factor(weights: EquationWeights, rows: Words, bits: Words) -> tuple[W
     of_rows = scaled(rows.ravel(), weights.rows, rows.shape[1], out[: rows.size])
     of_bits = scaled(bits.ravel(), weights.bits.reshape(-1, 2), 1, out[rows.size :])
     return out, plus(*pairs(np.stack((of_rows, of_bits))))
-
-
-def helpers_factor(rows: Words, bits: Words) -> Words:
-    """Return the helper's vector v of the inner product: its shares, of shape (entries,)."""
-    return np.concatenate((rows.ravel(), bits.ravel()))
-
-
-def constants(weights: EquationWeights, shape: BlockShape) -> Pair:
-    """Return the part of the equation that holds no share: -L^2 times the rows' weights, and 2^t times the sums' weights."""
-    of_rows = [-shape.square * total(weights.rows[:, part]) for part in range(2)]
-    of_sums = [total(weights.sums[:, part]) << shape.wrap for part in range(2)]
-    return (of_rows[0] + of_sums[0]) % MODULUS, (of_rows[1] + of_sums[1]) % MODULUS
 
 
 def claim(weights: EquationWeights, squares: Pair, sums: Words, bits: Words, constant: Pair = ZERO) -> Pair:

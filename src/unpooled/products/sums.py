@@ -16,7 +16,8 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, FieldGaussian
 from unpooled.privacy.plan import Release, Study
-from unpooled.products.short_rows import rows_of_blocks
+from unpooled.products.placed_rows import Own, PlacedBlock
+from unpooled.products.short_rows import BlockShape, largest_block
 from unpooled.totals.modes import Distributed
 
 if TYPE_CHECKING:
@@ -52,6 +53,26 @@ class RowPart:
     square: int
     #: Its name among the parts of its party; empty where there is one.
     name: str = ""
+    #: Of rows at places: how many of its integers are columns, which products of them follow, and whether each column has the bound by itself.
+    inner: int = 0
+    own: Own | None = None
+    apart: bool = False
+
+    @classmethod
+    def placed(cls, party: str, inner: int, square: int, own: Own, *, apart: bool = False) -> RowPart:
+        """Return the part of rows at places: presence, columns, and products of columns."""
+        return cls(party, 1 + inner + own.pairs(inner)[0].size, square, "", inner, own, apart)
+
+    def block(self, rows: int) -> BlockShape:
+        """Return the shape of a block of these rows, which says what is proven of each."""
+        if self.own is None:
+            return BlockShape(rows, self.columns, self.square)
+        return PlacedBlock.of(rows, self.inner, self.square, self.own, apart=self.apart)
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """Return the places of presence and columns, and of the products of columns, of rows at places."""
+        return slice(0, 1 + self.inner), slice(1 + self.inner, self.columns)
 
 
 class JointRound(NamedTuple):
@@ -85,6 +106,13 @@ class ProductShape(ABC):
     @abstractmethod
     def products(self) -> tuple[tuple[int, int], ...]:
         """Return the pairs of parts whose columns are multiplied: the part of the earlier party first."""
+
+    @cached_property
+    def factors(self) -> tuple[tuple[slice, slice], ...]:
+        """Return, for every pair of parts, the columns of each that are multiplied: all of them, unless a shape says otherwise."""
+        return tuple(
+            (slice(0, self.parts[one].columns), slice(0, self.parts[other].columns)) for one, other in self.products
+        )
 
     @abstractmethod
     def released(self, whole: Words) -> Words:
@@ -128,7 +156,7 @@ class ProductShape(ABC):
     @cached_property
     def block_rows(self) -> int:
         """Return the number of rows of a block: the most that can be proven of every part."""
-        return min(rows_of_blocks(part.columns, part.square) for part in self.parts)
+        return min(largest_block(part.block) for part in self.parts)
 
     @cached_property
     def row_blocks(self) -> tuple[tuple[int, int], ...]:

@@ -74,7 +74,7 @@ class Desk(Protocol):
     def keep_places(self, name: str, places: Mapping[str, NDArray[Any]]) -> None: ...  # noqa: D102
     def keep(self, name: str, values: NDArray[Any]) -> None: ...  # noqa: D102
     def kept(self, name: str, plan: str | None) -> NDArray[Any]: ...  # noqa: D102
-    def has(self, name: str) -> bool: ...  # noqa: D102
+    def has(self, name: str, plan: str | None) -> bool: ...  # noqa: D102
 
 
 _DESKS: dict[object, Desk] = {}
@@ -226,9 +226,9 @@ class Context(Generic[Design]):
         """Return the value that was kept under this name, for this plan or an earlier one."""
         return self._desk.kept(name, plan)
 
-    def has(self, name: str) -> bool:
-        """Return True if a value was kept under this name for this plan."""
-        return self._desk.has(name)
+    def has(self, name: str, plan: str | None = None) -> bool:
+        """Return True if a value was kept under this name for this plan, or an earlier one."""
+        return self._desk.has(name, plan)
 
 
 @dataclass(frozen=True, slots=True)

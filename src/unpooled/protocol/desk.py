@@ -318,9 +318,9 @@ class OpenDesk:
         """Return the value that was kept."""
         return self.party.keeper.kept(plan or self.plan.hash, name)
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str, plan: str | None = None) -> bool:
         """Return True if a value was kept."""
-        return self.party.keeper.has(self.plan.hash, name)
+        return self.party.keeper.has(plan or self.plan.hash, name)
 
     @property
     def _whole(self) -> Plan:

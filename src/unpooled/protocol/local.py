@@ -399,7 +399,7 @@ def run_in_process(
         keys = KeySource(ledger.root_key)
         parties[card.name] = Party(
             card.name,
-            tables[card.name] if isinstance(card, Card) else NoRows(),
+            tables[card.name] if isinstance(card, Card) else tables.get(card.name, NoRows()),
             card,
             ledger,
             keys,

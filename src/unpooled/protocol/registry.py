@@ -421,6 +421,8 @@ class Model:
     households: bool = False
     #: Whether a study of it takes cards whose rows are a cap, and tells nobody the number of rows.
     caps: bool = False
+    #: Whether a study of it may be of hidden people, whose rows lie at the places of a hidden link.
+    places: bool = False
     #: Whether a study may leave out rows without a value that it needs: ``missing = "complete"``.
     gaps: bool = False
     #: Whether a study of it whose columns lie at different parties may.
@@ -481,7 +483,7 @@ class Model:
             msg = f'model {study.row!r} has no proof for unit "household"; in their sound form these have one: {", ".join(row.name for row in own_rows() if row.households)}'
             raise UsageError(msg)
         capped = [card.name for card in study.parties if card.capped or study.ids.startswith(HIDDEN)]
-        if capped and not self.caps:
+        if capped and not (self.caps or (self.places and study.hidden and all(card.capped for card in study.parties))):
             msg = (
                 f"the card of {capped[0]!r} is one of a hidden link, with a cap in the place of its number of rows, and model {study.row!r} needs that number: use a card "
                 "without a cap (leave cap under [party] out, and `unpooled party card`), or link rows so that the intersection is revealed (docs/linkage.md)"

@@ -598,17 +598,22 @@ def _written(path: Path) -> WrittenParty:
     return read_strictly(path, WrittenParty)
 
 
-def card_of(own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0, *, joint: str = NO) -> Card:
-    """Return the public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key."""
+def card_of(
+    own: PartySection, columns: tuple[Column, ...], rows: int, key: str, ids: int = 0, *, joint: str = NO, places: int = 0
+) -> Card:
+    """Return the public card of a party: what its file declares, how many rows it has (or ids, and rows that count), and its public signing key.
+
+    Of rows that lie at ``places`` of a hidden link their number stands in the place of the cap.
+    """
     together = None
     if own.household is not None:
         together = Household(own.household, ids, own.household_rows, own.household_elsewhere)
     said = {name: getattr(own, name) for name in CIRCUMSTANCES}
     word, capped = "" if joint == NO else joint, own.cap is not None
-    if own.cap is not None and rows > own.cap:
+    if own.cap is not None and not places and rows > own.cap:
         msg = f"the data of {own.name!r} have more rows than cap = {own.cap} under [party] allows: raise it, to the most rows that they may ever have"
         raise StudyError(msg)
-    told = rows if own.cap is None else own.cap
+    told = places or (rows if own.cap is None else own.cap)
     return Card(own.name, told, columns, own.labels, key, own.id or "", together, own.linked, word, capped, **said)
 
 

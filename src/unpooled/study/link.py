@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from unpooled.errors import StudyError
-from unpooled.estimation.columns import link_rows, rows_of
+from unpooled.estimation.columns import link_rows
+from unpooled.estimation.tables import rows_of
 from unpooled.linkage.plan import MAP_NAME
 from unpooled.privacy.study import HIDDEN, LINKED
 from unpooled.protocol.identity import MAP_DATA

@@ -14,8 +14,9 @@ from unpooled.errors import UnpooledError
 from unpooled.estimation.outlook import usually
 from unpooled.models import load
 from unpooled.privacy.bounds import AsDeclared
+from unpooled.privacy.places import Places
 from unpooled.privacy.policy import Policy
-from unpooled.privacy.table import BoundedTable, NoRows, Table
+from unpooled.privacy.table import BoundedTable, HeldPlaces, NoRows, PlacedTable, Table
 from unpooled.protocol.conversation import find_step
 from unpooled.protocol.local import run_in_process
 from unpooled.protocol.messages import Disclosed, open_envelope
@@ -78,7 +79,10 @@ def made_up(
     rng = np.random.default_rng(seed)
     cards = tuple(_smaller(card, rows) for card in study.parties)
     helpers = tuple(msgspec.structs.replace(card, key="") for card in study.helpers)
-    fitted = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids="", coordinator="", simulation_seed=None)
+    ids = study.ids if study.hidden else ""
+    fitted = msgspec.structs.replace(study, parties=cards, helpers=helpers, ids=ids, coordinator="", simulation_seed=None)
+    if study.hidden:
+        fitted = msgspec.structs.replace(fitted, parameters=study.parameters | {"expected": _in_common(cards)})
     shared: dict[str, NDArray[Any]] = {}
     tables: dict[str, Table] = {}
     factor: NDArray[np.float64] | None = None
@@ -100,7 +104,30 @@ def made_up(
         tables[card.name] = (
             table if together is None else BoundedTable(table, np.repeat(np.arange(together.ids), sizes), together.rows)
         )
+    if study.hidden:
+        return fitted, _at_places(tables, [card.name for card in helpers], study.ids, rng)
     return fitted, tables | {card.name: NoRows() for card in helpers}
+
+
+def _in_common(cards: tuple[Card, ...]) -> int:
+    """Return how many people two lists that were made up for so many places have in common: each has three quarters of all."""
+    return max(2, cards[0].rows - 2 * (cards[0].rows // 4))
+
+
+def _at_places(tables: dict[str, Table], helpers: list[str], ids: str, rng: np.random.Generator) -> dict[str, Table]:
+    """Return the tables at the places of a hidden link that was made up: of all people each party lacks another quarter."""
+    found: dict[str, Table] = {}
+    given: dict[str, NDArray[np.int64]] = {}
+    for number, (name, table) in enumerate(tables.items()):
+        total = table.n_rows
+        if not given:
+            where = rng.permutation(total)
+        part = total // 4
+        gone = np.arange(total - (number + 1) * part, total - number * part)  # the first rows are everybody's
+        kept = np.setdiff1d(np.arange(total), gone)
+        given[name] = np.sort(where[kept])
+        found[name] = PlacedTable(table.take(kept), Places(ids, total, where[kept], given[name]))
+    return found | {name: HeldPlaces(ids, given) for name in helpers}
 
 
 def _smaller(card: Card, rows: int) -> Card:
@@ -187,6 +214,12 @@ class _Watching:
         found: NDArray[Any] = super().passed(work)  # type: ignore[misc]  # as above
         if isinstance(work, AsDeclared):
             self.seen = before
+        return found
+
+    def take(self, rows: NDArray[Any]) -> Table:
+        """Return the table of some of the rows, which notes in the same set."""
+        found = watched(super().take(rows))  # type: ignore[misc]  # as above
+        found.seen = self.seen  # type: ignore[attr-defined]
         return found
 
 

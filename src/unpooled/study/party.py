@@ -19,7 +19,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import HelperCard
 from unpooled.privacy.study import HIDDEN
-from unpooled.privacy.table import BoundedTable, NoRows, Table
+from unpooled.privacy.table import BoundedTable, NoRows, PlacedTable, Table
 from unpooled.protocol.identity import MAP_DATA, ROW_MAP, Identity
 from unpooled.protocol.party import Party
 from unpooled.study.cluster.section import EngineSection
@@ -165,9 +165,12 @@ def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
     return LinkedTable(source, rows.astype(np.int64), name)
 
 
-def check_places(source: Table, keeper: Keeper, name: str) -> None:
-    """Refuse places of a hidden link that this party does not keep, or that are those of other data."""
-    from unpooled.linkage.hidden.places import has_places
+def at_places(source: Table, keeper: Keeper, name: str) -> Table:
+    """Return rows at their places in a hidden link of two parties; of a hub, which has places for each hospital, the rows as they are.
+
+    Places that this party does not keep, or that are those of other data, are refused.
+    """
+    from unpooled.linkage.hidden.places import has_places, places_of
 
     if not has_places(keeper, name):
         msg = f"this party keeps no places {name[:24]}: only a hidden link of its own rows makes them"
@@ -177,6 +180,8 @@ def check_places(source: Table, keeper: Keeper, name: str) -> None:
             "the data have changed since a hidden link gave their rows places: put the old file back, or link the new data as another run of the study "
             "that linked them (run = 2 under its [study])"
         )
+    found = list(places_of(keeper, name).values())
+    return PlacedTable(source, found[0]) if len(found) == 1 else source
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
@@ -200,8 +205,10 @@ def open_party(path: str | Path) -> Iterator[Party]:
     with ExitStack() as opened:
         table = table_of(path.parent, text, names)
         opened.callback(table.close)
+        places = 0
         if text.party.linked.startswith(HIDDEN):
-            check_places(table, keeper, text.party.linked)
+            table = at_places(table, keeper, text.party.linked)
+            places = table.n_rows if isinstance(table, PlacedTable) else 0
         elif text.party.linked:
             table = linked_table(table, keeper, text.party.linked)
         ledger = opened.enter_context(Ledger.open(path.parent / text.party.ledger))
@@ -215,6 +222,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
                 Identity(ledger.root_key).public,
                 (table.household or (0,))[0],
                 joint=text.policy.joint,
+                places=places,
             ),
             ledger,
             KeySource(ledger.root_key),

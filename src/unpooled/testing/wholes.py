@@ -22,11 +22,13 @@ import unpooled
 from unpooled.audit.oracle import Attained, Oracle, Promise
 from unpooled.errors import UnpooledError, UsageError
 from unpooled.estimation.columns import link_rows
+from unpooled.estimation.hidden import HiddenLink
 from unpooled.estimation.running import run
 from unpooled.models import load
 from unpooled.privacy.bounds import Column
 from unpooled.privacy.exposure import account
 from unpooled.privacy.origin import by_draw
+from unpooled.privacy.places import Places
 from unpooled.privacy.plan import Card, Household, Plan
 from unpooled.privacy.study import Study
 from unpooled.privacy.table import BoundedTable, Table, counted, texts_of
@@ -499,12 +501,16 @@ def columns(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:
             "joint table",
             "joint odds",
             "joint rates",
+            "joint hazards",
+            "hidden moments",
+            "hidden odds",
             "lasso",
             "stacking",
             "pride glm",
         ],
     )
-    three = rng.random() < 0.3 and kind not in {"joint gaps", "joint odds", "joint rates"}
+    two = {"joint gaps", "joint odds", "joint rates", "joint hazards", "hidden moments", "hidden odds"}
+    three = rng.random() < 0.3 and kind not in two
     return columns_by(kind, scene, three=three)
 
 
@@ -540,6 +546,14 @@ def columns_by(kind: str, scene: Scene, *, three: bool = False) -> Callable[[Pla
                 model = api.PrivateGLM("poisson", y_bounds=Y, exposure_bounds=(0.5, 1.5), adjacency=scene.adjacency, **own)
                 play.fitted(model.fit(X[:, [0, 1, 3]], y, exposure=0.5 + X[:, 2]))
                 return
+            case "joint hazards":  # the column w is the time
+                own |= {"parties": {"a": ["x0", "x1"], "b": ["x2"]}, "response_at": "b"}
+                model = api.PrivateGLM("survival", y_bounds=(0.0, 1.0), cuts=(0.5,), adjacency=scene.adjacency, **own)
+                play.fitted(model.fit(X[:, [0, 1, 3]], np.abs(X[:, 2]), event=play.frame["c"].to_numpy()))
+                return
+            case "hidden moments" | "hidden odds":  # the first people are at both parties, of the last each lacks a quarter
+                play.fitted(_of_hidden_people(play.frame, scene, odds=kind == "hidden odds"))
+                return
             case "lasso":
                 model = api.PrivateLasso(y_bounds=Y, **own)
             case "stacking":
@@ -556,6 +570,26 @@ def columns_by(kind: str, scene: Scene, *, three: bool = False) -> Callable[[Pla
         play.fitted(model.fit(X, y))
 
     return play_it
+
+
+def _of_hidden_people(frame: pl.DataFrame, scene: Scene, *, odds: bool) -> Any:
+    """Return a fit of two parties over the places of a hidden link, whoever they have in common."""
+    people, part = frame.height, frame.height // 4
+    where = np.random.default_rng(0).permutation(2 * people)
+    name, told = "hidden:" + "ab" * 32, "c" if odds else "y"
+    rows = {"a": np.arange(people - part), "b": np.r_[0 : people - 2 * part, people - part : people]}
+    places = {
+        party: Places(name, 2 * people, where[kept], np.sort(np.r_[where[kept], where[people + 3 * k : people + 3 * k + 3]]))
+        for k, (party, kept) in enumerate(rows.items())
+    }
+    link = HiddenLink(name, 2 * people, ("id",), void, places)  # type: ignore[arg-type]  # nothing asks for the statement of this link
+    held = {"a": ["x", "w"], "b": ["z", "t", told]}
+    files = {party: frame[kept].select("id", *held[party]) for party, kept in rows.items()}
+    bounds = api.Bounds({"x": (0.0, 1.0), "w": (0.0, 1.0), "z": (0.0, 1.0), "t": (0.0, 10.0)})
+    own: dict[str, Any] = {"epsilon": scene.epsilon, "delta": _DELTA, "bounds": bounds, "expected": people // 2}
+    own |= {"adjacency": scene.adjacency, "classes": (0, 1)} if odds else {"adjacency": scene.adjacency, "y_bounds": Y}
+    model = api.PrivateGLM("logistic", **own) if odds else api.PrivateLinearRegression(method="moments", **own)
+    return model.fit(files, told, on=link)
 
 
 def linked(scene: Scene, rng: np.random.Generator) -> Callable[[Play], None]:

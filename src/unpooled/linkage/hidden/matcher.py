@@ -16,6 +16,7 @@ from unpooled.linkage.hidden.plan import MATCH
 from unpooled.linkage.letters import Letters
 from unpooled.linkage.messages import Hello, HelloReply, Relayed, SealedReply
 from unpooled.privacy.noise import Stream
+from unpooled.privacy.places import NAMES, set_of
 from unpooled.protocol.identity import verify
 from unpooled.protocol.messages import PSEUDONYM, Public, digest, encode_content
 from unpooled.protocol.registry import Step
@@ -115,7 +116,8 @@ def _keep(
 ) -> None:
     """Keep what later studies of these places need: of each party and array the set of places; and what it was of. No pseudonym is kept."""
     design = context.design
-    kept = {f"hidden_set_{design.names.index(p)}_{a}": np.sort(found) for (p, a), found in places.items()}
+    kept = {set_of(design.names.index(p), a): np.sort(found) for (p, a), found in places.items()}
+    kept[NAMES] = np.frombuffer("\n".join(design.names).encode(), dtype=np.uint8)
     kept["hidden_lists"] = np.frombuffer(b"".join(lists), dtype=np.uint8)
     kept["hidden_plan"] = np.frombuffer(bytes.fromhex(context.plan.hash), dtype=np.uint8)
     kept["hidden_run_and_caps"] = np.array([context.plan.study.run, *design.rows], dtype=np.int64)

@@ -37,6 +37,7 @@ MODEL = Model(
     households=True,
     gaps=True,
     gaps_of_columns=True,
+    places=True,
     completeness=True,
     more_steps=_steps,
     template=TEMPLATE,

@@ -37,6 +37,7 @@ from unpooled.privacy.declared import COLUMNS
 from unpooled.privacy.plan import check_parameters
 from unpooled.products.conversation import joint_total
 from unpooled.products.design import WIDEST, ColumnsDesign, JointBudget, JointDesign, Limits
+from unpooled.products.hidden import HiddenDesign, refuse_expected
 from unpooled.products.masking import AT
 from unpooled.products.moments import begun as imagined
 from unpooled.products.moments import constants, standards_of, units_of
@@ -45,7 +46,7 @@ from unpooled.products.rows import SineRows
 from unpooled.products.sines import ANGLE, SineShape
 from unpooled.products.sums import GRID, JOINT_CONSTANT, RowPart
 from unpooled.schedules import table
-from unpooled.totals.whole_rows import expected_missing, notes_of
+from unpooled.totals.whole_rows import notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -280,14 +281,15 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
         raise UsageError(msg)
     if not 0 < parameters.confidence < 1:
         raise UsageError("confidence must lie between 0 and 1")
-    design = JointDesign.of(study, parameters, budget, parameters.formula)
+    refuse_expected(study, parameters)
+    design = (HiddenDesign if study.hidden else JointDesign).of(study, parameters, budget, parameters.formula)
     factors = {factor.name: factor.levels for factor in design.layout.terms.factors}
     check_coding(parameters.coding, parameters.reference, factors)
     check_models(parameters.prior, design.layout.names, intercept=design.layout.intercept)
     if parameters.prior and parameters.method == SINES:
         msg = f'prior goes with method = "{MOMENTS}", whose release says how far the models agree, and not with "{SINES}"'
         raise UsageError(msg)
-    strong = strength(len(design.layout.coding.attribute), round(design.rows * (1 - expected_missing(study))), design.budget)
+    strong = strength(len(design.layout.coding.attribute), design.expecting(study, parameters), design.budget)
     if parameters.prior and parameters.method == AUTO and strong < WORTH_PRIOR:
         msg = (
             f"with {design.rows} rows and this epsilon the noise of the response's mean hides how far the rows agree with earlier models: ask for more "
@@ -302,7 +304,7 @@ def design_of(study: Study, budget: JointBudget | None = None) -> JointDesign | 
     if goal is Goal.TABLE and (weak or parameters.method == SINES):
         msg = f'goal is "table", and {_NO_LINES if weak else "method = sines tells no standard errors"}. Nothing is spent'
         raise UsageError(msg)
-    weak = weak and two and not parameters.formula and not parameters.prior
+    weak = weak and two and not parameters.formula and not parameters.prior and not study.hidden
     by_sines = parameters.method == SINES or (parameters.method == AUTO and weak)
     if by_sines and design.gaps:
         named = listed([column.name for column in design.layout.left_out])

@@ -54,6 +54,7 @@ from unpooled.privacy.declared import (
     CheckWord,
     Colluding,
     ExpectedMissing,
+    ExpectedPeople,
     OverParties,
     SplitWord,
     TableConfidence,
@@ -205,6 +206,7 @@ class ColumnsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     tolerate: Colluding = 0
     check: CheckWord = PROOF
     expected_missing: ExpectedMissing = 0.0
+    expected: ExpectedPeople = 0
     confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT

@@ -31,6 +31,7 @@ from unpooled.models.bayes.whole import modelled_of
 from unpooled.models.bayes.whole_fit import chances_of, fitted_whole
 from unpooled.privacy.declared import COLUMNS
 from unpooled.products.design import JointDesign
+from unpooled.products.hidden import in_common
 from unpooled.products.moments import joint_moments
 from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm, finite
@@ -379,6 +380,7 @@ def foot(plan: Plan, result: BayesResult) -> tuple[str, ...]:
             *credible,
             *notes(table.not_determined, table.terms),
         ]
+    said += [] if result.moments is None else in_common(plan.study, result.moments.rows)
     return (*said, f"{'columns' if plan.joint else 'rows'} of {', '.join(result.participants)}")
 
 

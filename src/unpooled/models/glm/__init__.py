@@ -2,9 +2,9 @@
 
 from unpooled.linear.releases import JOINT, ROUNDS
 from unpooled.models.glm.columns import PULLS
+from unpooled.models.glm.columns_fit import STEPS, compile_plan, coordinate
 from unpooled.models.glm.completeness import WORDS as COMPLETENESS_WORDS
 from unpooled.models.glm.declared import TEMPLATE
-from unpooled.models.glm.either import STEPS, compile_plan, coordinate
 from unpooled.models.glm.families import earlier
 from unpooled.models.glm.outlook import outlook
 from unpooled.models.glm.plan import STATISTICS
@@ -20,6 +20,7 @@ MODEL = Model(
     ResultReading(panels=panels, foot=foot, types=(GlmResult,), terms=terms, tables=tables, predicting=predicting),
     outlook=outlook,
     households=True,
+    places=True,
     gaps=True,
     completeness=True,
     template=TEMPLATE,
@@ -29,7 +30,7 @@ MODEL = Model(
         **ROUNDS,
         **COMPLETENESS_WORDS,
         **JOINT,
-        "rate": "the number of people with the second class, or the sums of counts and of exposures, from which the fit starts",
+        "rate": "the number of people with the second class, the sums of counts and of exposures, or how many people left in which interval, from which the fit starts",
         **dict.fromkeys(
             PULLS,
             "the sum over people of how each pulls at the coefficients (of two classes twice), once in every round of the fit",

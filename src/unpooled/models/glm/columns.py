@@ -1,4 +1,4 @@
-"""Logistic and Poisson regression whose columns lie at two parties: what a study declares, its design with the limits of rows, its plan, and a party's steps."""
+"""Logistic, Poisson and survival regression whose columns lie at two parties: what a study declares, its design with the limits of rows, its plan, and a party's steps."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import msgspec
 import numpy as np
 
 from unpooled.errors import UsageError, listed
-from unpooled.families import RowFamily
 from unpooled.families.logistic import Logistic
 from unpooled.inference.printed_terms import check_coding
 from unpooled.linear.goals import Goal, goal_of
 from unpooled.linear.residuals import Covariance
-from unpooled.linear.standard import Standard, StandardRows
+from unpooled.linear.standard import CONSTANT, Standard
 from unpooled.models.glm.counts import CountForm
-from unpooled.models.glm.declared import SplitParameters, check_split, named_columns
-from unpooled.models.glm.families import LOGISTIC, POISSON
+from unpooled.models.glm.declared import SplitParameters, check_split, named_columns, persons_of
+from unpooled.models.glm.families import LOGISTIC, POISSON, SURVIVAL
 from unpooled.models.glm.pulls import ClassForm
-from unpooled.models.glm.rows import BaseRate, Responses
-from unpooled.models.glm.split_forms import SplitForm
-from unpooled.models.glm.split_rows import STEPS, DeviationRows, RoundRows
+from unpooled.models.glm.rows import Responses
+from unpooled.models.glm.split import STEPS, Begun, DeviationRows, RoundRows, SplitForm
+from unpooled.models.glm.times import TimeForm
 from unpooled.privacy.bounds import LEAVING_OUT, Column
 from unpooled.privacy.declared import COLUMNS
-from unpooled.privacy.mechanisms import GaussianRelease, Reach, Vector
+from unpooled.privacy.mechanisms import GaussianRelease, Vector
 from unpooled.privacy.plan import Plan, Release, Study, check_parameters
 from unpooled.privacy.unit import Unit
 from unpooled.products.conversation import steps_of_release
-from unpooled.products.design import ColumnsDesign, Joined, JointBudget, Limits, PartScales, holder_of
+from unpooled.products.design import Joined, JointBudget, Limits, PartScales, SeveralSums, holder_of
+from unpooled.products.hidden import refuse_expected
 from unpooled.products.masking import AT, legs_of
 from unpooled.products.plan import STEPS as JOINT_STEPS
 from unpooled.products.plan import plan_of
@@ -38,17 +38,22 @@ from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart
 from unpooled.protocol.messages import Nothing, Released
 from unpooled.protocol.registry import Step
 from unpooled.schedules import table
-from unpooled.totals.total import Summed, Total
+from unpooled.totals.total import Total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.products.sums import JointSum, ProductShape, Spot
+    from unpooled.families import Response
+    from unpooled.models.glm.rows import BaseRate
+    from unpooled.privacy.table import Table
+    from unpooled.products.placed import PlacedMoments
+    from unpooled.products.sums import ProductShape, Spot
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 
 _TUNED = table("glm_columns")
@@ -67,14 +72,14 @@ _WORD, _PROOF, _BLOCK = 8, 32, 32_000
 
 
 #: The families that have products of pulls.
-FORMS: dict[str, SplitForm] = {LOGISTIC: ClassForm(), POISSON: CountForm()}
+FORMS: dict[str, SplitForm] = {LOGISTIC: ClassForm(), POISSON: CountForm(), SURVIVAL: TimeForm()}
 #: What stands for the response while limits are worked out.
 _CLASSES = Responses(Column("(classes)", categories=("no", "yes")), Logistic())
 
 
 @dataclass(frozen=True)
-class PullDesign(ColumnsDesign):
-    """A study of columns at two parties of which one holds the response: two classes, or counts."""
+class PullDesign(SeveralSums):
+    """A study of columns at two parties of which one holds the response: two classes, counts, or times with events."""
 
     parameters: SplitParameters
     #: The declared response, once the study's is known.
@@ -105,9 +110,9 @@ class PullDesign(ColumnsDesign):
 
     @staticmethod
     def no_features(parameters: Joined) -> frozenset[str]:
-        """Return the response, the exposure and the offset."""
+        """Return the response, the exposure, the offset and the event."""
         assert isinstance(parameters, SplitParameters)
-        return frozenset({parameters.response, parameters.exposure, parameters.offset} - {""})
+        return frozenset({parameters.response, parameters.exposure, parameters.offset, parameters.event} - {""})
 
     def sent(self, party: str) -> tuple[str, ...]:
         """Return the declared columns of which a party's masked rows are made, the response and what shifts it last where they are the party's."""
@@ -117,19 +122,12 @@ class PullDesign(ColumnsDesign):
     @property
     def form(self) -> SplitForm:
         """Return what of the fit depends on the family."""
-        return FORMS[self.parameters.family]
+        return FORMS[self.parameters.family].of(self.responses, exact=self.exact)
 
     @property
-    def family(self) -> RowFamily:
+    def family(self) -> Response:
         """Return the family of the response."""
-        family = self.responses.family
-        assert isinstance(family, RowFamily)
-        return family
-
-    @property
-    def exact(self) -> bool:
-        """Return True if there is no noise."""
-        return self.budget.mu == math.inf
+        return self.responses.family
 
     @property
     def columns(self) -> int:
@@ -139,7 +137,7 @@ class PullDesign(ColumnsDesign):
     @property
     def strength(self) -> float:
         """Return k = n mu / d, with the budget that is left of distributed noise."""
-        return _strength(self.columns, self.rows, self.budget)
+        return _strength(self.columns, self.expected, self.budget)
 
     @property
     def untabled(self) -> str:
@@ -147,11 +145,11 @@ class PullDesign(ColumnsDesign):
         times = _TUNED.worth_table / self.strength
         if times <= 1:
             return ""
-        remedies = [f"about {math.ceil(self.rows * times):,} people", f"an epsilon about {times:.1f} times as large"]
+        remedies = [f"about {math.ceil(self.expected * times):,} people", f"an epsilon about {times:.1f} times as large"]
         fewer = math.floor(self.columns / times)
         remedies += [f"{fewer} coded columns"] if fewer > 1 else []
         return (
-            f"with {self.rows:,} people, {self.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column "
+            f"with {self.expected:,} people, {self.columns} coded columns and this epsilon noise would hide the lines of a table: rows times mu for each column "
             f"are {self.strength:.0f}, and from {_TUNED.worth_table:.0f} on there are lines. What would do: {', or '.join(remedies)}"
         )
 
@@ -183,7 +181,11 @@ class PullDesign(ColumnsDesign):
         return Limits(tuple(round(length * GRID) for length in lengths), GRID, 1.0)
 
     @cached_property
-    def shape(self) -> JointShape:
+    def shape(self) -> JointShape | PlacedMoments:
+        """Return the products of second moments."""
+        return self.moment_rows()
+
+    def moment_rows(self) -> JointShape:
         """Return the parts of the rows of second moments: the offset and the response less its mean as the last columns of their holder's part."""
         found = []
         for place, party in enumerate(self.parties):
@@ -205,35 +207,25 @@ class PullDesign(ColumnsDesign):
 
     @cached_property
     def rounds(self) -> tuple[JointRound, ...]:
+        """Return second moments, and then the rounds of pulls."""
+        return self.moments_and_pulls()
+
+    def moments_and_pulls(self) -> tuple[JointRound, ...]:
         """Return second moments, and then the rounds of pulls; without noise there are rounds until the fit converges, up to a most."""
         names = PULLS[:1] * self.pulls.rounds if self.exact else PULLS
         pulls = (JointRound(name, index if self.exact else 0, self.pulls) for index, name in enumerate(names))
         return (JointRound(JOINT, 0, self.shape), *pulls)
+
+    @property
+    def first_pulls(self) -> int:
+        """Return the number of the first round of pulls."""
+        return next(number for number, one in enumerate(self.rounds) if one.name in PULLS)
 
     def share(self, name: str) -> float:
         """Return the share of the squared budget that a joint release has, with all of its repetitions."""
         if name == JOINT:
             return SHARES["moments"]
         return SHARES["score"] * (1.0 if self.exact else PARTS[PULLS.index(name)])
-
-    @cached_property
-    def totals(self) -> dict[str, Summed]:
-        """Return the joint sums as something that is added up. One value moves its whole row to another row, and not to none."""
-        return {one.name: self._summed(one.name, one.shape) for one in self.rounds}
-
-    def _summed(self, name: str, shape: ProductShape) -> Summed:
-        moves = StandardRows.moves(self.adjacency)
-        reach = {unit: Reach(shape.distance(how), shape.size) for unit, how in moves.items()}
-        return Summed(name, shape.blocks, reach, shape.most, self.share(name), count=shape.rounds)
-
-    def noise(self, name: str) -> Floats:
-        """Return the planned standard deviation of the noise in every integer of a release, all fragments together."""
-        vector = self.totals[name]
-        width = np.concatenate([np.full(block.size, block.width) for block in vector.blocks])
-        if self.exact:
-            return np.zeros_like(width)
-        distance = vector.reach[Unit.RECORD].distance
-        return np.asarray(width * distance / self.budget.mu / math.sqrt(vector.share / vector.count / self.budget.factor))
 
     @cached_property
     def deviations(self) -> Floats:
@@ -243,27 +235,12 @@ class PullDesign(ColumnsDesign):
     def check_size(self) -> None:
         """Refuse a study whose totals may leave the range of the sum, or whose masked rows are too many bytes to send."""
         super().check_size()
-        for name, vector in self.totals.items():
-            self.check_total(vector.per_row, float(self.noise(name).max()))
         if self.megabytes > _TUNED.largest_megabytes:
             msg = (
                 f"the masked rows of this study are {self.megabytes:,.0f} megabytes, and more than {_TUNED.largest_megabytes:,.0f} are refused: "
                 "ask for fewer columns, or for a part of the people"
             )
             raise UsageError(msg)
-
-    def _blocks_of(self, number: int) -> int:
-        return len(legs_of(self, number)) * len(self.rounds[number].shape.row_blocks) if self.proved else 0
-
-    @cached_property
-    def proofs(self) -> int:
-        """Return the number of blocks that are proven to be short, in all rounds together."""
-        return sum(self._blocks_of(number) for number in range(len(self.rounds)))
-
-    def summing(self, name: str) -> JointSum:
-        """Return how a release is added up: with the blocks of one of its rounds, of those of the whole study."""
-        number = next(number for number, one in enumerate(self.rounds) if one.name == name)
-        return replace(self.aggregation, proofs=self._blocks_of(number), charged=self.proofs)
 
     @property
     def megabytes(self) -> float:
@@ -297,7 +274,7 @@ class PullDesign(ColumnsDesign):
     @cached_property
     def base(self) -> BaseRate:
         """Return the base rate that a fit begins from."""
-        return BaseRate(self.responses, self.rows)
+        return self.form.base(self.responses, self.rows)
 
     @property
     def rate_release(self) -> GaussianRelease:
@@ -306,30 +283,49 @@ class PullDesign(ColumnsDesign):
         mu = self.budget.mu * math.sqrt(vector.share)
         return GaussianRelease.calibrated(vector.blocks, dict(vector.reach), Unit.RECORD, mu)
 
-    def rate(self, values: NDArray[Any]) -> tuple[float, float]:
-        """Return the mean response, and its rate per exposure, that released integers tell."""
+    def rate(self, values: NDArray[Any]) -> Begun:
+        """Return what a fit begins from, as released integers tell it."""
         return self.rate_of(self.rate_release.decode(values))
 
-    def rate_of(self, sums: Floats) -> tuple[float, float]:
-        """Return the mean response, and its rate per exposure, that noisy sums tell."""
-        return self.base.decode(Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)
+    def rate_of(self, sums: Floats) -> Begun:
+        """Return what a fit begins from, as noisy sums tell it."""
+        return self.form.begun(self.base, Total(sums, self.rate_release.deviations, (self.holder,)), self.rows)
 
-    def deviation_rows(self, party: str, mean: float) -> DeviationRows:
-        """Return the coding of a party's part of the rows of second moments; ``mean`` is that of the responses at their holder."""
-        place = self.parties.index(party)
-        about = self.layout_of(party), self.shape.parts[place], self.limits.columns[place], GRID
-        return DeviationRows(*about, 1.0 if party == self.holder else 0.0, self.responses, mean, self.form.top(mean))
+    def unsure(self, people: int) -> float:
+        """Return the largest deviation of a released mean of a coded column, over this many people."""
+        noise = [self.constants_release(party).deviations[: self.scales(party).count] for party in self.scaled]
+        return max(float(one.max(initial=0.0)) for one in noise) / self.layout.grid / people
+
+    def deviation_coded(self, party: str, table: Table, standard: Standard, begun: Begun) -> Ints:
+        """Return a party's part of the rows of second moments."""
+        return self.deviation_rows(party, begun).coded(table, standard)
+
+    def deviation_rows(self, party: str, begun: Begun) -> DeviationRows:
+        """Return the coding of a party's part of the rows of second moments; the holder of the response takes its own off what it began from."""
+        place, holds = self.parties.index(party), party == self.holder
+        about = self.layout_of(party), self.shape.of_rows.parts[place], self.limits.columns[place], GRID
+        return self.form.deviations((*about, float(holds), self.responses), begun if holds else None)
 
     def pull_rows(self, party: str, at: Sequence[float], part: RowPart | None = None) -> RoundRows:
-        """Return the coding of a party's rows in a round, at these coefficients: of all columns in the parties' order, then each party's constant."""
+        """Return the coding of a party's rows in a round, at these numbers: slopes of all columns in the parties' order, then what the form has."""
         place = self.parties.index(party)
         before = sum(len(self.layout_of(name).coding.attribute) for name in self.parties[:place])
         own = len(self.layout_of(party).coding.attribute)
-        slopes, constant = np.asarray(at[before : before + own], dtype=float), float(at[self.columns + place])
         part = part or next(one for one in self.pulls.parts if one.party == party)
         about = self.layout_of(party), part, self.limits.columns[place] * (STEPS // GRID), STEPS
         holds = 1.0 if party == self.holder else 0.0
-        return self.form.rows((*about, holds, self.responses), (slopes, constant), place, at[self.columns + _TWO :])
+        slopes = np.asarray(at[before : before + own], dtype=float)
+        return self.form.rows((*about, holds, self.responses), slopes, place, at[self.columns :])
+
+    def scored(self, values: Floats) -> Floats:
+        """Return the released products of a round as the coefficients stand: those of columns in the order of the layout, then of the constant or the pieces."""
+        if not self.form.pieces:
+            return np.append(values[:-1][self.order], values[-1] * CONSTANT)
+        first = sum(
+            len(self.layout_of(name).coding.attribute) for name in self.parties[: self.parties.index(self.holder) + 1]
+        )
+        pieces = np.arange(first, first + self.form.pieces)
+        return np.append(np.delete(values, pieces)[self.order], values[pieces])
 
     def block(self, context: Context[Any], spot: Spot) -> NDArray[np.int64]:
         """Return a block of the sender's part of the rows as integers, in a round of pulls at the coefficients that it was asked for."""
@@ -337,8 +333,8 @@ class PullDesign(ColumnsDesign):
         standard = self.standard(context) if name in self.scaled else Standard.declared()
         place = spot.first, spot.last, one.shape.block_rows
         if one.name == JOINT:
-            mean = self.rate(context.kept(RATE))[0] if name == self.holder else 0.0
-            return self.deviation_rows(name, mean).block(context.table, standard, *place)
+            begun = self.rate(context.kept(RATE)) if name == self.holder else Begun(0.0, 0.0)
+            return self.deviation_rows(name, begun).block(context.table, standard, *place)
         rows = self.pull_rows(name, context.kept(f"{AT}_{spot.round}").tolist(), spot.part)
         kind = self.form.coin(spot.part, holds=name == self.holder)
         real = rows.block(context.table, standard, *place).astype(np.float64)
@@ -349,8 +345,8 @@ def _strength(columns: int, rows: int, budget: JointBudget) -> float:
     return rows * budget.mu / math.sqrt(budget.factor) / columns
 
 
-def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
-    """Return the checked design that the study asks for, with the limits that this budget (else the study's) affords."""
+def design_of(study: Study, budget: JointBudget | None = None, kind: type[PullDesign] = PullDesign) -> PullDesign:
+    """Return the checked design of this kind that the study asks for, with the limits that this budget (else the study's) affords."""
     parameters = check_parameters(study, SplitParameters)
     check_split(parameters)
     fit = FORMS[parameters.family].words.fit
@@ -367,7 +363,8 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
                 '"indicator", or leave such people out at every party before'
             )
             raise UsageError(msg).at(column=column.name)
-    design = PullDesign.of(study, parameters, budget, parameters.formula)
+    refuse_expected(study, parameters)
+    design = kind.of(study, parameters, budget, parameters.formula)
     check_coding(parameters.coding, parameters.reference, {f.name: f.levels for f in design.layout.terms.factors})
     if goal_of(parameters.goal) is Goal.TABLE and design.untabled:
         msg = f'goal is "table", and {design.untabled}. Nothing is spent'
@@ -376,23 +373,27 @@ def design_of(study: Study, budget: JointBudget | None = None) -> PullDesign:
 
 
 def _responses(study: Study, parameters: SplitParameters) -> Responses:
-    """Return the declared response with what shifts it, which its holder has."""
+    """Return the declared response with what shifts it or says of events, which its holder has."""
     holder, form = holder_of(study, parameters.response), FORMS[parameters.family]
     columns = {column.name: column for card in study.parties for column in card.columns}
     response, exposure, offset = named_columns(parameters, columns)
     form.check(response)
-    for role, column in (("exposure", exposure), ("offset", offset)):
+    event = columns.get(parameters.event)
+    for role, column in (("exposure", exposure), ("offset", offset), ("event", event)):
         if column is not None and column.name not in {own.name for own in study.card(holder).columns}:
+            why = "it ends the holder's times" if column is event else "it is a part of the holder's log mean"
             msg = (
-                f"the {role} {column.name!r} is declared by another party than the response {response.name!r}: it is a part of the holder's log mean, so "
+                f"the {role} {column.name!r} is declared by another party than the response {response.name!r}: {why}, so "
                 f"declare it at {holder!r}"
             )
             raise UsageError(msg).at(column=column.name)
+    if parameters.family == SURVIVAL:
+        return persons_of(parameters, columns, response)
     return Responses(response, form.family(response), exposure, offset)
 
 
 # --- Plan ------------------------------------------------------------------------------------------------------------------
-# The plan of a logistic regression of split columns, and the one step that a party has in addition to those of joint moments.
+# The plan of a regression of split columns, and the one step that a party has in addition to those of joint moments.
 
 
 class RateReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -416,13 +417,17 @@ STEPS_OF_COLUMNS = (
 )
 
 
-def compile_columns(study: Study) -> Plan[PullDesign]:
+def compile_columns(study: Study, kind: type[PullDesign] = PullDesign) -> Plan[PullDesign]:
     """Return the releases of a study of columns at two parties."""
-    design = design_of(study)
-    plan = plan_of(study, design, first=(Release(RATE, design.holder, RATE, design.rate_release),))
+    design = design_of(study, kind=kind)
+    first = () if study.hidden else (Release(RATE, design.holder, RATE, design.rate_release),)
+    plan = plan_of(study, design, first=first)
+    begun = (
+        f"{design.form.words.rate} of people in common with means and deviations" if study.hidden else design.form.words.rate
+    )
     shares = (
-        f"of the squared budget the {design.form.words.rate} takes {SHARES['rate']:.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
-        f"about {design.megabytes:,.1f} megabytes of masked rows and proofs travel, {design.megabytes * 1e6 / design.rows:,.0f} bytes for each person",
+        f"of the squared budget the {begun} takes {SHARES['rate'] + (SHARES['scales'] if study.hidden else 0):.0%}, second moments {SHARES['moments']:.0%} and the rounds {SHARES['score']:.0%}",
+        f"about {design.megabytes:,.1f} megabytes of masked rows and proofs travel, {design.megabytes * 1e6 / design.rows:,.0f} bytes for each {'place' if study.hidden else 'person'}",
     )
     said = (f"this study makes no table and is for predictions: {design.untabled}",) if design.untabled else ()
     return replace(plan, notes=(*said, *plan.notes, *shares))

@@ -1,4 +1,7 @@
-"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing."""
+"""Rounds of pulls of two parties: where the coefficients of the next one are, and the table that all settled ones tell. All of it is post-processing.
+
+Last are the doors of the model for either split: rows at several parties, or columns of the same people at two.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,23 @@ import numpy as np
 from unpooled.inference.coding import commonest_levels
 from unpooled.kernels.noisy import psd_part, without_still
 from unpooled.linear.standard import CONSTANT, Standard
-from unpooled.models.glm.columns import PRODUCTS, RATE, PullDesign
-from unpooled.models.glm.curvature import GlmShape, curvature, estimates_of, without_hidden
+from unpooled.models.glm import fit as row_fit
+from unpooled.models.glm import plan as row_plan
+from unpooled.models.glm.columns import PRODUCTS, RATE, STEPS_OF_COLUMNS, PullDesign, compile_columns
+from unpooled.models.glm.curvature import GlmShape, Intervals, estimates_of, without_hidden
+from unpooled.models.glm.hidden import HiddenPullDesign
 from unpooled.models.glm.result import GlmResult, coefficients_of
-from unpooled.models.glm.split_forms import TypedTable
+from unpooled.models.glm.split import TypedTable
 from unpooled.models.glm.typed import levels_of, typed_rows
+from unpooled.privacy.declared import COLUMNS
 from unpooled.products.conversation import joint_total
-from unpooled.products.moments import begun, constants, standards_of
-from unpooled.products.sums import CONSTANT_STEPS, GRID, JOINT_CONSTANT
+from unpooled.products.hidden import COMMON
+from unpooled.products.moments import begun, constants, counted, standards_of
+from unpooled.products.sums import JOINT_CONSTANT
 from unpooled.protocol.conversation import everybody
 from unpooled.protocol.messages import Ask, Nothing
 from unpooled.schedules import table
+from unpooled.totals.secure_sum import exchange_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -29,11 +38,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from unpooled.inference.estimates import Estimates
+    from unpooled.inference.life_table import LifeTable
     from unpooled.models.glm.curvature import Curvature
+    from unpooled.models.glm.split import Begun
     from unpooled.models.glm.typed import TypedBend, TypedRows
-    from unpooled.privacy.plan import Plan
+    from unpooled.privacy.plan import Plan, Study
     from unpooled.privacy.table import Table
-    from unpooled.protocol.registry import Replies
+    from unpooled.protocol.registry import Conversation, Replies
 
     Row = NDArray[np.float64]
     Matrix = NDArray[np.float64]
@@ -59,31 +70,43 @@ class PullFit:
     """The state of a fit between its rounds, in standardised columns in the order of the layout and, last, the constant."""
 
     design: PullDesign
-    #: The mean response, and its rate per exposure.
-    mean: float
-    rate: float
+    begun: Begun
     standard: Standard
     moments: Matrix
     variance: Matrix
     #: The largest deviation of a released mean of a coded column.
     unsure: float = 0.0
+    #: How many people count: a public number, or what a release of hidden people says.
+    people: int = 0
+    #: Why nothing follows from so few people.
+    scarce: str = ""
 
     def __post_init__(self) -> None:
-        design, n, d = self.design, self.design.rows, self.design.columns
-        self.shape = GlmShape(design, self.rate, design.family.units(self.rate))  # type: ignore[arg-type]
+        design, n, d = self.design, self.people, self.design.columns
+        one = GlmShape(design, self.begun.rate, (1.0, 1.0))  # type: ignore[arg-type]
+        life = self.begun.life
+        self.shape = one if life is None else Intervals(design, self.begun.rate, (1.0, 1.0), life)  # type: ignore[arg-type]
         own_and_constant = np.s_[: d + 1, : d + 1]
-        self.still = self.shape.still(self.standard)
-        own = np.linalg.qr(self.still)[0] if self.still.size else np.empty((d + 1, 0))
+        still = one.still(self.standard)
+        own = np.linalg.qr(still)[0] if still.size else np.empty((d + 1, 0))
         self.gram = psd_part(without_still(self.moments[own_and_constant], self.variance[own_and_constant], own))
+        #: Second moments of coefficients, from which the deviation of a step follows, and the noise of typed curvatures by weight.
+        self.metric, self.doubt = (self.gram, self.variance[own_and_constant]) if life is None else self._with_pieces(life)
+        self.still = self.shape.still(self.standard)
         noise = math.sqrt(float(self.variance[0, 0]))
         #: About the norm of the noise in the covariance, and what of it is taken for nothing.
         self.norm = noise * math.sqrt(2 * d) + 1e-3 * n
         self.typed: TypedRows[Any] = self._typed()
         self.b = self.shape.start
         #: The precision of what is believed of the coefficients about the base rate.
-        self.prior = d / _TUNED.believed / n * (self.gram + self.norm * np.eye(d + 1))
-        self.prior[d], self.prior[:, d] = 0.0, 0.0
-        self.prior[d, d] = CONSTANT**2 / _TUNED.level
+        self.prior = np.zeros((len(self.b), len(self.b)))
+        self.prior[:d, :d] = d / _TUNED.believed / n * (self.gram + self.norm * np.eye(d + 1))[:d, :d]
+        self.prior[range(d, len(self.b)), range(d, len(self.b))] = CONSTANT**2 / _TUNED.level
+        #: The precision of what is believed of hazards in the table too.
+        self.typical = np.zeros(len(self.b))
+        if isinstance(self.shape, Intervals):
+            self.prior[range(d, len(self.b)), range(d, len(self.b))] = self.shape.typical
+            self.typical[d:] = 0.0 if design.exact else self.shape.typical
         self.seen: list[tuple[Callable[[Row], tuple[Row, Matrix]], Row, Matrix]] = []
         self.rounds: list[OpenedRound] = []
         self.setting = self.typed.setting(self.b)
@@ -92,15 +115,25 @@ class PullFit:
         #: Without noise, the length of the last step in standard errors.
         self.left = math.inf
         # The products of columns with responses less their mean are the score at the base rate of pulls that nothing weights.
-        top = design.form.top(self.mean)
-        typical = self.typed.scatter(self.mean, top) * self.gram
+        mean, top = self.begun.mean, design.form.top(self.begun)
+        typical = self.typed.scatter(mean, top) * self.gram
         noise = math.sqrt(float(self.variance[0, d + 1]))
-        self._saw(lambda truth: self.typed.excess(self.mean, top, truth), self.moments[: d + 1, d + 1], typical, noise)
+        self._saw(lambda truth: self.typed.excess(mean, top, truth), self.moments[: d + 1, d + 1], typical, noise)
         self.setting = self.typed.setting(self.b)
+
+    def _with_pieces(self, life: LifeTable) -> tuple[Matrix, Matrix]:
+        """Return second moments of coefficients and the noise of typed curvatures with pieces in the place of one constant, of which each has the part of its events."""
+        d, pieces = self.design.columns, len(life.edges)
+        events = np.maximum(np.array(life.events), 1.0)
+        parts = np.zeros((d + 1, d + pieces))
+        parts[:d, :d], parts[d, d:] = np.eye(d), events / events.sum()
+        doubt = (parts**2).T @ self.variance[: d + 1, : d + 1] @ parts**2
+        doubt[d:, d:] = 0.0
+        return parts.T @ self.gram @ parts, doubt
 
     def _typed(self) -> TypedRows[Any]:
         """Return public rows with the released moments of the columns and, where there is one, of the offset as one more column."""
-        design, d, n = self.design, self.design.columns, self.design.rows
+        design, d, n = self.design, self.design.columns, self.people
         covariance, middle, width = self.gram[:d, :d] / n, self.standard.middle, self.standard.width
         levels, offset = levels_of(design.layout), np.zeros(0)
         if design.responses.shifted:
@@ -118,7 +151,7 @@ class PullFit:
         rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
         deviations = np.array([float(design.noise(one.name)[0]) for one in design.rounds[1:]])
         noise = 0.0 if design.exact else float(1 / np.sqrt((1 / deviations**2).sum()))
-        return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise)
+        return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise, self.begun)
 
     @property
     def _held(self) -> NDArray[np.bool_]:
@@ -129,23 +162,23 @@ class PullFit:
 
     @property
     def at(self) -> tuple[float, ...]:
-        """Return the numbers that the request of the next round carries: coefficients in the parties' order, the parts of the constant, and what weighs pulls."""
+        """Return the numbers that the request of the next round carries: slopes in the parties' order, constants, and what weighs pulls."""
         design, found = self.design, np.zeros(self.design.columns)
-        found[design.order] = self.b[:-1]
+        found[design.order] = self.b[: design.columns]
         holds = tuple(party == design.holder for party in design.parties)
         return (*found.tolist(), *self.typed.sent(self.b, self.setting, holds))
 
     def take(self, values: Row, deviation: float) -> float:
         """Take the released products of a round in squared steps, and go one step; return how long it was, in standard errors."""
         design, unit = self.design, self.typed.unit(self.setting)
-        score = np.append(values[:-1][design.order], values[-1] * CONSTANT) * unit
+        score = design.scored(values) * unit
         told = OpenedRound(self.b, self.setting, score, deviation * unit)
         self.rounds.append(told)
         if design.exact:
             return self._mended(told)
         meat = self.typed.bend(self.b, self.setting).meat
         self._saw(
-            lambda truth: (self.typed.pull(told.at, told.setting, truth), self.typed.slope(told.at, told.setting, truth)),
+            lambda truth: self.typed.expected(told.at, told.setting, truth),
             score,
             meat,
             told.noise,
@@ -155,7 +188,7 @@ class PullFit:
 
     def _length(self, step: Row) -> float:
         """Return the deviation of the linear predictor that a step makes."""
-        return math.sqrt(max(float(step @ self.gram @ step), 0.0) / self.design.rows)
+        return math.sqrt(max(float(step @ self.metric @ step), 0.0) / self.people)
 
     def _learn(self) -> None:
         """Go to the coefficients that all scores so far and what was believed make likeliest, as typed rows expect the scores there (Gauss and Newton)."""
@@ -164,15 +197,15 @@ class PullFit:
             precision, gradient = self.prior.copy(), -self.prior @ (self.b - start)
             for expected, score, weight in self.seen:
                 there, slope = expected(self.b)
-                precision += slope @ weight @ slope
-                gradient += slope @ weight @ (score - there)
+                precision += slope.T @ weight @ slope
+                gradient += slope.T @ weight @ (score - there)
             self.b = self.b + np.linalg.solve(precision, gradient)
             step = self.b - began
             self.b = began + step * min(1.0, _TUNED.step / max(self._length(step), 1e-300))
 
     def _saw(self, expected: Callable[[Row], tuple[Row, Matrix]], score: Row, meat: Matrix, noise: float) -> None:
         """Take a score of which typed rows expect a value and a derivative at any truth, and whose second moments and noise are these."""
-        firm = (noise**2 + _FIRM * self.design.rows) * np.eye(len(score))
+        firm = (noise**2 + _FIRM * self.people) * np.eye(len(score))
         self.seen.append((expected, score, np.asarray(np.linalg.inv(meat + firm), dtype=np.float64)))
         self._learn()
 
@@ -202,13 +235,13 @@ class PullFit:
 
         ``out``: coefficients that are 0, along whose columns no row is said to vary.
         """
-        nothing = _TUNED.hidden * self.norm * np.eye(len(self.b))
+        size, life = len(self.b), self.begun.life
+        nothing = _TUNED.hidden * self.norm * np.diag(np.arange(size) < (size if life is None else self.design.columns))
         information, meat = bend.curvature + bend.weight * nothing, bend.meat + bend.square * nothing
-        size = len(self.b)
-        variance, gone = bend.weight**2 * self.variance[:size, :size], list(out)
+        variance, gone = bend.weight**2 * self.doubt, list(out)
         information[gone, :], information[:, gone] = 0.0, 0.0
         information[gone, gone] = np.sqrt(variance[gone, gone])  # no more than the noise hides
-        return curvature(information, variance, np.zeros(len(self.b)), self.still), meat
+        return self.shape.known(information, variance, np.zeros(size), self.still), meat + np.diag(self.typical)
 
     def _told(self, b: Row, out: Sequence[int] = ()) -> tuple[Estimates, Row, Matrix]:
         """Return the estimates that all settled rounds tell from ``b`` on, the last step there, and their covariance; ``out``: coefficients that are 0."""
@@ -224,7 +257,8 @@ class PullFit:
         weights = np.array([1 / one**2 if one else 1.0 for one in noises.tolist()])
         weights /= weights.sum()
         left = [told.score - self.typed.pull(told.at, told.setting, b) for told in settled]
-        step = np.zeros(len(b)) if self.design.exact else known.inverse @ ((weights * alike) @ np.array(left))
+        told_there = (weights * alike) @ np.array(left) - self.typical * (b - self.shape.start)
+        step = np.zeros(len(b)) if self.design.exact else known.inverse @ told_there
         noise = math.sqrt(float(np.square(weights * noises).sum()))
         way = weights @ np.array([b + step - told.at for told in settled])
         met = self.shape.met(way, known.variance, np.full(len(b), noise**2))
@@ -237,7 +271,7 @@ class PullFit:
         """Return what all settled rounds tell, the same without the terms that the noise hides (None: it hides none), and whether the rounds found a root."""
         found, step, covariance = self._told(self.b)
         # A step is as long as its noise, too: its expected square is below that of the errors of all coefficients.
-        spread = float((self.gram * covariance).sum()) / self.design.rows
+        spread = float((self.metric * covariance).sum()) / self.people
         near = self._length(step) < math.sqrt(_TUNED.arrived**2 + 2 * spread)
         near = self.left < _TUNED.exact_arrived if self.design.exact else near
         near = near and self.typed.bend(self.b, self.setting).weight >= _TUNED.collapsed * self.level.weight
@@ -257,9 +291,9 @@ class PullFit:
 
     def result(self) -> GlmResult:
         """Return the coefficients that predict, where the rounds ended, and the table."""
-        design, own = self.design, self.shape.back(self.standard) @ self.b
+        design, own, life = self.design, self.shape.back(self.standard) @ self.b, self.begun.life
         newton, without, found = self.estimates()
-        few = design.untabled or ("" if found else design.form.words.rootless)
+        few = design.untabled or self.scarce or ("" if found else design.form.words.rootless)
         if few:
             newton, without = newton.untold(), None
         confidence = design.parameters.confidence
@@ -267,14 +301,16 @@ class PullFit:
         common = {} if design.exact else commonest_levels(design.layout.terms, shares, self.unsure)
         return GlmResult(
             design.family.name,
-            coefficients_of(design.layout.names, own[:-1], newton if without is None else without, confidence),
-            float(own[-1]),
+            coefficients_of(design.layout.names, own[: design.columns], newton if without is None else without, confidence),
+            0.0 if life is not None else float(own[-1]),
             confidence,
             design.parties,
-            design.rows,
+            self.people,
             PRODUCTS,
             1.0,
             newton,
+            log_hazards=() if life is None else tuple(own[design.columns :].tolist()),
+            life_table=life,
             common=common,
             few=few,
             without=without,
@@ -285,27 +321,29 @@ class PullFit:
 # From the first releases to a fit that can ask for its rounds.
 
 
-def fit_of(design: PullDesign, rates: tuple[float, float], standards: Mapping[str, Standard], values: Row) -> PullFit:
-    """Return the fit that begins from the mean response and its rate per exposure, means and deviations, and the noisy total of second moments."""
-    shape, order = design.shape, _order(design)
-    variance = shape.whole(np.square(design.deviations / GRID**2), 0.0)[np.ix_(order, order)]
-    moments = shape.whole(values / GRID**2, design.rows * JOINT_CONSTANT**2)[np.ix_(order, order)]
+def fit_of(design: PullDesign, begun: Begun, standards: Mapping[str, Standard], values: Row) -> PullFit:
+    """Return the fit that begins from what the first sums tell, means and deviations, and the noisy total of second moments."""
+    order = _order(design)
+    moments, variance = (
+        matrix[np.ix_(order, order)] for matrix in design.shape.decoded(values, design.deviations, design.rows)
+    )
+    d = design.columns
+    people, scarce = counted(design, float(moments[d, d]), float(variance[d, d]))
+    moments[d, d], variance[d, d] = people * JOINT_CONSTANT**2, 0.0
     unit = np.ones(len(order))
-    unit[design.columns] = CONSTANT / JOINT_CONSTANT
+    unit[d] = CONSTANT / JOINT_CONSTANT
     middle, width = (
-        np.concatenate([getattr(standards[party], name) for party in design.scaled])[design.order]
+        np.concatenate([getattr(standards[party], name) for party in design.parties if party in standards])[design.order]
         for name in ("middle", "width")
     )
     standard = Standard(middle, width, math.inf, (math.nan, math.nan))
-    noise = [design.constants_release(party).deviations[: design.scales(party).count] for party in design.scaled]
-    unsure = max(float(one.max(initial=0.0)) for one in noise) / design.layout.grid / design.rows
     scaled = np.outer(unit, unit)
-    return PullFit(design, *rates, standard, moments * scaled, variance * scaled**2, unsure)
+    return PullFit(design, begun, standard, moments * scaled, variance * scaled**2, design.unsure(people), people, scarce)
 
 
 def _order(design: PullDesign) -> list[int]:
     """Return the places in a joint row of all columns in the order of the layout, of the constant, of the response and, where there is one, of the offset."""
-    places, last = design.shape.places, design.shape.columns
+    places, last = design.shape.places, design.shape.of_rows.columns
     at = places[design.holder].stop - 1
     beside = [at, at - 1] if design.responses.shifted else [at]
     features = [k for party in design.parties for k in range(places[party].start, places[party].stop) if k not in beside]
@@ -315,12 +353,18 @@ def _order(design: PullDesign) -> list[int]:
 def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, GlmResult]:
     """The mean response, means and deviations, second moments, and the rounds of the plan; without noise until they arrive."""
     design = plan.design
-    members, totals = yield from constants(plan)
-    (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
-    rates = design.rate(reply.sums.values.numpy())
-    total = yield from joint_total(plan, members)
-    fit = fit_of(design, rates, standards_of(design, totals), total.values)
-    for number in range(1, len(design.rounds)):
+    if isinstance(design, HiddenPullDesign):
+        members = yield from exchange_keys(design.aggregation)
+        sums = yield from joint_total(plan, members)
+        standards, begun_with = design.standards(sums.values, sums.deviations), design.begun(sums.values, sums.deviations)
+        total = yield from joint_total(plan, members, design.settings_from(standards, begun_with), 1)
+    else:
+        members, totals = yield from constants(plan)
+        (reply,) = yield from everybody([Ask(design.holder, RATE, Nothing())])
+        standards, begun_with = standards_of(design, totals), design.rate(reply.sums.values.numpy())
+        total = yield from joint_total(plan, members)
+    fit = fit_of(design, begun_with, standards, total.values)
+    for number in range(design.first_pulls, len(design.rounds)):
         total = yield from joint_total(plan, members, fit.at, number)
         if fit.take(total.values, float(total.deviations[0])) < _TUNED.exact_step:
             break
@@ -333,18 +377,21 @@ def coordinate_columns(plan: Plan[PullDesign]) -> Generator[list[Ask], Replies, 
 
 def imagined_pulls(design: PullDesign, tables: Mapping[str, Table], rng: np.random.Generator) -> GlmResult:
     """Return the result of a study over rows like these; sums are scaled to the study's number of rows, and rounding is left out."""
-    times, standards = begun(design, tables, rng)
-    release = design.rate_release
-    sums = design.base.statistic(tables[design.holder]).astype(float) * times
-    rates = design.rate_of(sums + release.deviations * rng.standard_normal(sums.size))
-    parts = [
-        design.deviation_rows(party, rates[0] if party == design.holder else 0.0).coded(tables[party], _of(standards, party))
-        for party in design.parties
-    ]
-    whole = np.column_stack([*parts, np.full(len(parts[0]), CONSTANT_STEPS)]).astype(float)
-    exact = (whole.T @ whole)[design.shape.pairs] * times
-    fit = fit_of(design, rates, standards, exact + design.deviations * rng.standard_normal(exact.size))
-    for one in design.rounds[1:]:
+    begun_with: Begun
+    if isinstance(design, HiddenPullDesign):
+        times, sums = design.expected / next(iter(tables.values())).n_rows, design.noise(COMMON)
+        exact = design.sums.exact([design.sum_rows(party, tables[party]) for party in design.parties]) * times
+        seen = exact + sums * rng.standard_normal(exact.size)
+        standards, begun_with = design.standards(seen, sums), design.begun(seen, sums)
+    else:
+        times, standards = begun(design, tables, rng)
+        release = design.rate_release
+        own = design.base.statistic(tables[design.holder]).astype(float) * times
+        begun_with = design.rate_of(own + release.deviations * rng.standard_normal(own.size))
+    parts = [design.deviation_coded(party, tables[party], _of(standards, party), begun_with) for party in design.parties]
+    exact = design.shape.exact(parts) * times
+    fit = fit_of(design, begun_with, standards, exact + design.deviations * rng.standard_normal(exact.size))
+    for one in design.rounds[design.first_pulls :]:
         noise = design.noise(one.name)
         exact = added_up(design, tables, standards, fit.at) * times
         if fit.take(exact + noise * rng.standard_normal(exact.size), float(noise[0])) < _TUNED.exact_step:
@@ -366,3 +413,23 @@ def added_up(
         for party in design.parties
     }
     return design.form.added(design.parties, design.holder, made)
+
+
+# --- Either split ----------------------------------------------------------------------------------------------------------
+# A generalised linear model of either split: rows at several parties, or columns of the same people at two.
+
+#: What a party may be asked for, in a study of either split.
+STEPS = (*row_plan.STEPS, *STEPS_OF_COLUMNS)
+
+
+def compile_plan(study: Study) -> Plan:
+    """Return the releases of a study: of products under masks where it says that columns are split, else of totals over rows."""
+    if study.parameters.get("split") == COLUMNS:
+        return compile_columns(study, HiddenPullDesign if study.hidden else PullDesign)
+    return row_plan.compile_plan(study)
+
+
+def coordinate(compiled: Plan) -> Conversation:
+    """Return the conversation of a study of either split."""
+    by_columns = isinstance(compiled.design, PullDesign)
+    return (yield from coordinate_columns(compiled) if by_columns else row_fit.coordinate(compiled))

@@ -9,36 +9,54 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln, pdtr, xlogy
 
 from unpooled.errors import UsageError
 from unpooled.families.poisson import Poisson
-from unpooled.models.glm.split_forms import SplitForm, SplitWords
-from unpooled.models.glm.split_rows import STEPS, RoundRows, at_random
-from unpooled.models.glm.typed_counts import TypedCounts, after
+from unpooled.linear.standard import CONSTANT
+from unpooled.models.glm.split import STEPS, RoundRows, SplitForm, SplitWords, at_random
+from unpooled.models.glm.typed import TypedBend, TypedRows
 from unpooled.products.rows import shortened, within
 from unpooled.products.sines import ANGLE, SineShape
+from unpooled.schedules import table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from unpooled.families import RowFamily
+    from unpooled.families import Response
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.split_forms import TypedTable
+    from unpooled.models.glm.split import Begun, TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.products.sums import RowPart
 
     Floats = NDArray[np.float64]
+    Row = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
+_TUNED = table("glm_columns")
+#: A mean is no smaller than this part of the largest count, and no larger than twice it.
+_SMALLEST, _LARGEST = 1e-9, 2.0
+#: Means at which means over counts are worked out (others lie between two of them), fewer where settings are compared, and means that are many.
+_MEANS, _FEW, _MANY = 300, 60, 200.0
+#: Deviations of a part of the predictor are taken for no more than this where weights begin to fall.
+_WIDEST = 2.0
+#: Typed rows on which settings are compared lie this far apart.
+_APART = 10
 #: Steps of a vector of length 1: rounding two numbers up makes it no longer than ``STEPS``.
 LENGTH = STEPS - 2
+
+
+# --- What is multiplied ----------------------------------------------------------------------------------------------------
+# Both parties' numbers and rows in a round, and their factors of a pull.
 
 
 @dataclass(frozen=True)
@@ -56,6 +74,11 @@ class CountNumbers(NamedTuple):
 
     first: Floats
     second: Floats
+
+
+def after(y: Floats, cut: float) -> Floats:
+    """Return f(y + 1) = min(1, q/(y + 1))."""
+    return np.asarray(np.minimum(1.0, cut / np.maximum(y + 1, 1.0)))
 
 
 def of_counts(u: Floats, y: Floats, end: float, cut: float, ratio: float) -> CountNumbers:
@@ -98,6 +121,173 @@ class CountRows(RoundRows):
         return within(at_random(rows[:, :2] if self.part.name == ANGLE else rows[:, 2:], coins, first), self.part.square)
 
 
+# --- Means over counts -----------------------------------------------------------------------------------------------------
+# Means over Poisson's law of mean m, with f(y) = min(1, q/y): of f(Y + 1), of its derivative in m, and of (Y f(Y) - m f(Y + 1))^2.
+
+
+class CountMeans(NamedTuple):
+    """Means over counts at the logarithms of some means."""
+
+    logs: Row
+    after: Row
+    slope: Row
+    square: Row
+
+    def at(self, m: Row) -> tuple[Row, Row, Row]:
+        """Return the three of them at other means, between two of these."""
+        logs = np.log(m)
+        after, square = (np.exp(np.interp(logs, self.logs, np.log(own))) for own in (self.after, self.square))
+        return after, np.interp(logs, self.logs, self.slope), square
+
+
+def means_over(m: Row, cut: float, points: int = _MEANS) -> CountMeans:
+    """Return means over counts, worked out at this number of means in the range of these."""
+    return _means_over(math.floor(np.log(m.min())), math.ceil(np.log(m.max())), cut, points)
+
+
+@lru_cache(maxsize=64)
+def _means_over(low: int, high: int, cut: float, points: int) -> CountMeans:
+    logs = np.linspace(low, max(high, low + 1), points)
+    m = np.exp(logs)
+    few, found = m <= _MANY, np.empty((3, points))
+    y, small = np.arange(math.ceil(_MANY + 12 * math.sqrt(_MANY)), dtype=np.float64), m[few][:, None]
+    found[:, few] = _three(y, np.exp(xlogy(y, small) - small - gammaln(y + 1)), small, cut)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    large = m[~few][:, None]
+    found[:, ~few] = _three(large + np.sqrt(large) * nodes, weights / weights.sum(), large, cut)
+    return CountMeans(logs, np.maximum(found[0], 1e-300), found[1], np.maximum(found[2], 1e-300))
+
+
+def _three(y: Row, chances: Row, m: Row, cut: float) -> Row:
+    here, there = after(y, cut), after(y + 1, cut)
+    pulls = np.minimum(y, cut) - m * here
+    return np.array([(chances * one).sum(axis=1) for one in (here, there - here, pulls**2)])
+
+
+def least_of(m: Row, top: float) -> tuple[Row, Row]:
+    """Return E min(Y, K) and its derivative in m, of a whole number K: E min(Y, K) = m P(Y < K) + K P(Y > K - 1) less what is counted twice."""
+    below = pdtr(top - 1, m)
+    inside = m * pdtr(top - 2, m) if top > 1 else np.zeros_like(m)
+    return np.asarray(inside + top * (1 - below)), np.asarray(below)
+
+
+# --- Typed counts ----------------------------------------------------------------------------------------------------------
+# Typed rows with counts: where weights begin to fall and counts are cut in the next round, and what is expected there.
+
+
+class CountWeights(NamedTuple):
+    """The weights of counts in a round: where the weights of the holder and of the other party begin to fall, the cut of counts, and whether vectors are stretched."""
+
+    first: float
+    second: float
+    cut: float
+    #: Whether every vector of the other party is made as long as is proven; without noise weights are 1 where they do not fall.
+    stretched: bool = True
+
+    @property
+    def ratio(self) -> float:
+        """Return M as a part of the cut."""
+        return math.exp(self.first + self.second) / self.cut
+
+    @property
+    def unit(self) -> float:
+        """Return the pull for each squared step of a released product: q/g over the squared length of a vector."""
+        return self.cut / math.sqrt(1 - self.ratio / 4) / LENGTH**2
+
+    def of(self, first: Row, second: Row) -> Row:
+        """Return the weights of rows with these parts of the predictor."""
+        x, v = np.exp(np.minimum(self.second - second, 0.0)), np.exp(np.minimum(second - self.second, 0.0))
+        length = np.hypot(math.sqrt(1 - self.ratio / 4) * x, math.sqrt(self.ratio) * (x / 2 - v)) if self.stretched else 1.0
+        return np.asarray(np.exp(np.minimum(self.first - first, 0.0)) * x / length)
+
+
+@dataclass(frozen=True)
+class TypedCounts(TypedRows[CountWeights]):
+    """Typed rows with counts of Poisson's law within a declared range, and the offset of each row; the constant is the holder's."""
+
+    offset: Row
+    high: float
+    #: The deviation of the noise in every released product of all rounds together, in squared steps.
+    noise: float = 0.0
+
+    def _parts(self, b: Row) -> tuple[Row, Row]:
+        first, second = self.predictors(b, 1.0)
+        return first + self.offset, second
+
+    def _means(self, u: Row) -> Row:
+        return np.asarray(np.exp(np.clip(u, math.log(self.high * _SMALLEST), math.log(self.high * _LARGEST))))
+
+    def means(self, b: Row) -> Row:
+        """Return the mean count of every row."""
+        return self._means(np.sum(self._parts(b), axis=0))
+
+    def setting(self, b: Row) -> CountWeights:
+        """Return where weights fall so that typed rows expect the smallest error of a coefficient, of those that are tried."""
+        first, second = (part[::_APART] for part in self._parts(b))
+        m = self._means(first + second)
+        return min(self._tried(first, second), key=lambda one: self._error(one, first, second, m))
+
+    def _tried(self, first: Row, second: Row) -> Iterator[CountWeights]:
+        """The settings that are tried: ends some deviations above the middle of each part, and the cut as large as what the weights let pass."""
+        for above in _TUNED.several("count_ends"):
+            ends = [float(u.mean()) + above * min(float(u.std()), _WIDEST) for u in (first, second)]
+            over = max(sum(ends) - math.log(self.high), 0.0) / 2
+            yield CountWeights(ends[0] - over, ends[1] - over, max(1.0, math.exp(sum(ends) - 2 * over)), self.noise > 0)
+
+    def _error(self, setting: CountWeights, first: Row, second: Row, m: Row) -> float:
+        """Return the squared error of a coefficient, in units that all settings share."""
+        h = setting.of(first, second)
+        below, _, square = means_over(m, setting.cut, _FEW).at(m)
+        weight, scatter = float((h * m * below).mean()), float((h**2 * square).mean())
+        return (self.people * scatter + (self.noise * setting.unit) ** 2) / (self.people * weight) ** 2
+
+    def sent(self, b: Row, setting: CountWeights, holds: tuple[bool, ...]) -> tuple[float, ...]:
+        """Return the constant's parts and where weights begin to fall, party by party, the cut, and whether vectors are stretched."""
+        constant = CONSTANT * float(b[-1])
+        ends = (setting.first if held else setting.second for held in holds)
+        return (*(constant if held else 0.0 for held in holds), *ends, setting.cut, float(setting.stretched))
+
+    def unit(self, setting: CountWeights) -> float:
+        """Return the pull for each squared step of a released product."""
+        return setting.unit
+
+    def alike(self, b: Row, setting: CountWeights, other: CountWeights) -> float:
+        """Return the ratio of mean curvatures: another cut is another unit of pulls."""
+        return 1.0 if other == setting else self.bend(b, setting).weight / self.bend(b, other).weight
+
+    def bend(self, b: Row, setting: CountWeights) -> TypedBend:
+        """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
+        m, h = self.means(b), setting.of(*self._parts(b))
+        below, _, square = means_over(m, setting.cut).at(m)
+        return self.bent(h * m * below, h**2 * square)
+
+    def pull(self, at: Row, setting: CountWeights, truth: Row) -> Row:
+        """Return the score of all people that is expected at some coefficients where others are the truth."""
+        m = self.means(truth)
+        below, _, _ = means_over(m, setting.cut).at(m)
+        return self.summed(setting.of(*self._parts(at)) * (m - self.means(at)) * below)
+
+    def slope(self, at: Row, setting: CountWeights, truth: Row) -> Matrix:
+        """Return the derivative of :meth:`pull` in the truth."""
+        m, there = self.means(truth), self.means(at)
+        below, bends, _ = means_over(m, setting.cut).at(m)
+        return self.outer(setting.of(*self._parts(at)) * m * (below + (m - there) * bends))
+
+    def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:
+        """Return the expected products of columns with counts less their mean, as parts of where they are cut, and their derivative in the truth."""
+        m = self.means(truth)
+        expected, slope = least_of(m, top)
+        return self.summed((expected - mean) / top), self.outer(slope * m / top)
+
+    def scatter(self, mean: float, top: float) -> float:
+        """Return the typical variance of a count, as a part of where it is cut."""
+        return mean / top**2
+
+
+# --- The form --------------------------------------------------------------------------------------------------------------
+# The form of a fit of counts.
+
+
 class CountForm(SplitForm):
     """Poisson's law, with the logarithm as link; exposure and offset belong to the holder of the counts."""
 
@@ -120,7 +310,7 @@ class CountForm(SplitForm):
             )
             raise UsageError(msg).at(column=response.name)
 
-    def family(self, response: Column) -> Poisson:
+    def family(self, response: Column) -> Response:
         """Return the family within the declared range."""
         return Poisson(*response.range)
 
@@ -131,25 +321,26 @@ class CountForm(SplitForm):
     def rows(
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
-        coefficients: tuple[Floats, float],
+        slopes: Floats,
         place: int,
         more: Sequence[float],
     ) -> CountRows:
-        """Return the coding of a party's rows; ``more``: both parties' ends of full weight in the study's order, the cut of counts, and whether vectors are stretched."""
-        *ends, cut, stretched = more
+        """Return the coding of a party's rows; ``more``: constants and ends of full weight of both parties in the study's order, the cut of counts, and whether vectors are stretched."""
+        *numbers, cut, stretched = more
+        constants, ends = numbers[:2], numbers[2:]
         cut = max(cut, 1.0)
         ratio = min(math.exp(min(sum(ends), math.log(cut))) / cut, 1.0)
-        return CountRows(*about, *coefficients, ends[place], cut, ratio, stretched > 0)
+        return CountRows(*about, slopes, float(constants[place]), ends[place], cut, ratio, stretched > 0)
 
     def coin(self, part: RowPart, *, holds: bool) -> str:  # noqa: ARG002 - every part has its own
         """Return the part's name."""
         return part.name
 
-    def top(self, mean: float) -> float:
+    def top(self, begun: Begun) -> float:
         """Return twice the mean and some deviations, at least 1."""
-        return max(1.0, math.ceil(2 * mean + math.sqrt(2 * mean)))
+        return max(1.0, math.ceil(2 * begun.mean + math.sqrt(2 * begun.mean)))
 
-    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedCounts:
+    def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedRows[Any]:  # noqa: ARG002 - the fit knows where it begins
         """Return typed rows with counts."""
         return TypedCounts(*rows, family.high, noise)
 

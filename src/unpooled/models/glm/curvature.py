@@ -551,6 +551,11 @@ class Intervals(GlmShape):
     table: LifeTable = field(default_factory=lambda: LifeTable((1.0,), (1.0,), (1.0,), 0.0, 0.0, 2.0))
 
     @property
+    def typical(self) -> Row:
+        """Return the precision with which the life table's hazards are believed to be those of a typical person, of the fit's own coefficients."""
+        return np.asarray(CONSTANT**2 / (PRIOR**2 + self.table.log_hazard_variances))
+
+    @property
     def start(self) -> Row:
         """Return the hazards of the life table."""
         return np.concatenate([np.zeros(self.columns), np.log(self.table.hazards) / CONSTANT])
@@ -589,8 +594,7 @@ class Intervals(GlmShape):
         if not variance.any():
             return super().known(gram, variance, penalty, still, noise)
         events = np.array(self.table.events) + 1.0 + self.table.noise
-        believed = PRIOR**2 + self.table.log_hazard_variances
-        own = penalty, still, CONSTANT**2 * events, CONSTANT**2 / believed
+        own = penalty, still, CONSTANT**2 * events, self.typical
         sites, places = self.layout.sites, self.layout.at_sites
         if sites is None:
             return curvature_of_intervals(gram, variance, *own)

@@ -53,6 +53,7 @@ from unpooled.privacy.declared import (
     CheckWord,
     Colluding,
     ExpectedMissing,
+    ExpectedPeople,
     OverParties,
     SplitWord,
     TableConfidence,
@@ -483,7 +484,7 @@ def responses_of(parameters: Parameters, columns: dict[str, Column], rows: int) 
             "the survival family takes no weights: a person counts once. The Poisson family with an exposure takes them"
         )
     if survival:
-        return _persons(parameters, columns, response)
+        return persons_of(parameters, columns, response)
     family = _family(parameters, response)
     taken = tuple(column.name for column in (response, exposure, offset) if column is not None)
     weighting = weighting_of(parameters.weights, columns, taken, rows)
@@ -522,8 +523,8 @@ def named_columns(
     return response, exposure, offset
 
 
-def _persons(parameters: Parameters, columns: dict[str, Column], response: Column) -> PersonResponses:
-    """Times and events, and the intervals."""
+def persons_of(parameters: Parameters | SplitParameters, columns: dict[str, Column], response: Column) -> PersonResponses:
+    """Return times and events, and the intervals, checked."""
     event, cuts = columns.get(parameters.event), parameters.cuts or ()
     if event is None or event.may_be_absent or event.name == response.name:
         msg = f'the event {parameters.event!r} must be one declared column beside the time, never missing: declare missing = "refuse"'
@@ -538,7 +539,7 @@ def _persons(parameters: Parameters, columns: dict[str, Column], response: Colum
     if len(edges) > _MOST_INTERVALS or not all(a < b for a, b in zip((0.0, *edges[:-1]), edges, strict=True)):
         msg = f"cuts rise and lie between 0 and the declared end of follow-up; there are less than {_MOST_INTERVALS}"
         raise UsageError(msg)
-    if not parameters.fit_intercept:
+    if isinstance(parameters, Parameters) and not parameters.fit_intercept:
         raise UsageError("a baseline hazard is always fitted: survival goes without fit_intercept=False")
     return PersonResponses(response, Hazards(edges=edges), event=event)
 
@@ -582,7 +583,7 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     family: Annotated[
         str,
         says(
-            "The law of the response: of columns at two parties two declared classes, or counts.",
+            "The law of the response: of columns at two parties two declared classes, counts, or times to an event.",
             choices=FAMILIES,
             shown=True,
         ),
@@ -604,18 +605,35 @@ class SplitParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             study=True,
         ),
     ] = ""
+    event: Annotated[
+        str,
+        says(
+            "Of times to an event: the declared column of the party that has the times that is 0 or 1, or has two categories, of which the second is "
+            "the event. The response is then the time, from 0 to the end of follow-up.",
+            column=True,
+            study=True,
+        ),
+    ] = ""
+    cuts: Annotated[
+        tuple[float, ...] | None,
+        says(
+            "Of times to an event: where the hazard may change, rising, between 0 and the end of follow-up; [] is a constant hazard.",
+            [365.0],
+        ),
+    ] = None
     formula: FormulaText = ""
     goal: GoalWord = Goal.AUTO
     split: SplitWord = COLUMNS
     tolerate: Colluding = 0
     check: CheckWord = PROOF
+    expected: ExpectedPeople = 0
     confidence: TableConfidence = 0.95
     reference: ReferenceLevels = msgspec.field(default_factory=dict)
     coding: CodingWord = TREATMENT
 
 
 #: The families that have products of two parties.
-SPLIT_FAMILIES = (LOGISTIC, POISSON)
+SPLIT_FAMILIES = (LOGISTIC, POISSON, SURVIVAL)
 
 
 def check_split_family(family: str) -> None:
@@ -624,7 +642,7 @@ def check_split_family(family: str) -> None:
     if family in SPLIT_FAMILIES:
         return
     msg = (
-        f'of columns at two parties there are the families "{LOGISTIC}" and "{POISSON}", not {family!r}: make two classes of the response, as some and none, '
+        f'of columns at two parties there are the families "{LOGISTIC}", "{POISSON}" and "{SURVIVAL}", not {family!r}: make two classes of the response, as some and none, '
         f'or fit its mean by linear regression (model = "bayes", split = "{COLUMNS}"). Where rows lie at different parties, '
         'model = "glm" has all families'
     )
@@ -637,12 +655,15 @@ def check_split(parameters: SplitParameters) -> None:
         msg = f'split is "{COLUMNS}" where columns lie at different parties, not {parameters.split!r}'
         raise UsageError(msg)
     check_split_family(parameters.family)
-    if parameters.family == LOGISTIC and (parameters.exposure or parameters.offset):
-        msg = (
-            f'exposure and offset of columns at two parties go with the family "{POISSON}", not with "{LOGISTIC}": where rows lie at different parties, '
-            'model = "glm" has both'
+    if parameters.family != POISSON and (parameters.exposure or parameters.offset):
+        others = (
+            'where rows lie at different parties, model = "glm" has both' if parameters.family == LOGISTIC else UNSHIFTED
         )
+        msg = f'exposure and offset of columns at two parties go with the family "{POISSON}", not with "{parameters.family}": {others}'
         raise UsageError(msg)
+    survival = parameters.family == SURVIVAL
+    if survival != bool(parameters.event) or survival != (parameters.cuts is not None):
+        raise UsageError(_SURVIVAL_WORDS)
     if not 0 < parameters.confidence < 1:
         raise UsageError("confidence must lie between 0 and 1")
     check_formula(parameters.formula, (parameters.response,))
@@ -653,7 +674,7 @@ def check_split(parameters: SplitParameters) -> None:
 
 _COLUMNS = Template.of(
     SplitParameters,
-    "Logistic or Poisson regression over columns of two parties, from products under masks: odds or rate ratios with standard errors.",
+    "Logistic, Poisson or survival regression over columns of two parties, from products under masks: odds, rate or hazard ratios with standard errors.",
     COLUMNS,
 )
 

@@ -24,6 +24,7 @@ from unpooled.estimation.calls import (
 )
 from unpooled.estimation.columns import UnderMasks, joint_tables
 from unpooled.estimation.fitted import Tabled
+from unpooled.estimation.hidden import PerhapsHidden, refuse_rows
 from unpooled.estimation.parameters import (
     counts_of,
     row_cards,
@@ -384,7 +385,6 @@ _OF_ROWS: dict[str, Any] = {
     "nodes": (),
     "dispersion": "estimate",
     "covariance": "auto",
-    "cuts": None,
     "ridge": 0.0,
     "fit_intercept": True,
     "method": "auto",
@@ -397,8 +397,12 @@ _OF_ROWS: dict[str, Any] = {
     "offset_bounds": None,
     "weights_bounds": None,
 }
-#: Those of them that counts of columns at two parties have too.
-_OF_COUNTS = frozenset({"y_bounds", "exposure_bounds", "offset_bounds"})
+#: Those of them that families of columns at two parties have too, and what a fit gives them for each row in addition to the response.
+_TOO: dict[str, frozenset[str]] = {
+    POISSON: frozenset({"y_bounds", "exposure_bounds", "offset_bounds"}),
+    SURVIVAL: frozenset({"y_bounds"}),
+}
+_BESIDE = {POISSON: ("exposure", "offset"), SURVIVAL: ("event",)}
 
 
 @takes(
@@ -411,6 +415,7 @@ _OF_COUNTS = frozenset({"y_bounds", "exposure_bounds", "offset_bounds"})
     Shifted,
     UnderMasks,
     PerhapsOverColumns,
+    PerhapsHidden,
     DrawnFit,
     first="family",
     never={"calibration": ("published",)},
@@ -418,8 +423,9 @@ _OF_COUNTS = frozenset({"y_bounds", "exposure_bounds", "offset_bounds"})
 class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
     """A generalised linear model: logistic, multinomial, Poisson, gamma, negative binomial or survival regression by private rounds.
 
-    Rows are split, by ``sites``; or columns are, by ``parties``: then the family is the logistic one or Poisson's, at two parties of which one holds the
-    response, and everybody's odds or rate ratios come from products under masks that an outside helper makes possible (``docs/joint.md``).
+    Rows are split, by ``sites``; or columns are, by ``parties``: then the family is the logistic one, Poisson's or that of survival, at two parties of
+    which one holds the response, and everybody's odds, rate or hazard ratios come from products under masks that an outside helper makes possible
+    (``docs/joint.md``).
 
     Attributes
     ----------
@@ -528,7 +534,6 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
             return self._columns_study(rows[ALL], declared)
         extra = [*self._beside_response.values()]
         extra += check_weights_bounds(self.weights_bounds)
-        extra += [Column(EVENT, 0.0, 1.0, missing=self._gap_in_response)] if self.family == SURVIVAL else []
         columns = (*declared.columns, *extra, declared.response)
         norm = self.bounds.norm if isinstance(self.bounds, Bounds) and self.method == GlmMethod.MOMENTS else None
         parameters = self._says(
@@ -547,9 +552,14 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
 
     @property
     def _beside_response(self) -> dict[str, Column]:
-        """Return the declared columns of exposures and offsets, by the parameter that names them."""
+        """Return the declared columns of exposures, offsets and events, by the parameter that names them."""
         given = (("exposure", EXPOSURE, self.exposure_bounds), ("offset", OFFSET, self.offset_bounds))
-        return {role: Column(name, float(bounds[0]), float(bounds[1])) for role, name, bounds in given if bounds is not None}
+        found = {
+            role: Column(name, float(bounds[0]), float(bounds[1])) for role, name, bounds in given if bounds is not None
+        }
+        if self.family == SURVIVAL:
+            found["event"] = Column(EVENT, 0.0, 1.0, missing=self._gap_in_response)
+        return found
 
     # --- the fit ---------------------------------------------------------------------------------------------------------
 
@@ -578,11 +588,13 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         ``weights_bounds``, or the column of the frame that holds them. Standard errors take them as precisions (statsmodels' ``var_weights``).
 
         With ``parties``, or with a frame of each party and ``on`` (the ids that link their rows), columns are split. ``exposure`` and ``offset`` of
-        counts belong to the party that has the response; with ``on`` they are names of columns of its frame.
+        counts, and ``event``, belong to the party that has the response; with ``on`` they are names of columns of its frame.
         """
         if on is not None or self.parties is not None:
-            given = {"sites": sites, "unit_id": unit_id, "weights": weights, "event": event}
-            return self._fit_columns(X, y, on, formula, given, {"exposure": exposure, "offset": offset})
+            given = {"sites": sites, "unit_id": unit_id, "weights": weights}
+            given |= {"exposure": exposure, "offset": offset, "event": event}
+            return self._fit_columns(X, y, on, formula, given)
+        refuse_rows(self.expected)
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         X, y, event = asked.X, asked.y, asked.event if event is None else event
@@ -614,7 +626,7 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
     def _refuse_rows_only(self, but: frozenset[str] = frozenset()) -> None:
         """Refuse families and parameters that are of rows at several parties, the family first: its own parameters follow from it."""
         check_split_family(self.family)
-        super()._refuse_rows_only(but | _OF_COUNTS if self.family == POISSON else but)
+        super()._refuse_rows_only(but | _TOO.get(self.family, frozenset()))
 
     def _fit_columns(
         self,
@@ -622,22 +634,26 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         y: Any,  # noqa: ANN401
         on: On | None,
         formula: str | None,
-        of_rows: Mapping[str, Any],
-        shifts: Mapping[str, Any],
+        given: Mapping[str, Any],
     ) -> Self:
         """Release what the products of two parties' columns ask for, and fit."""
         self._validate_params()
         check_split_family(self.family)
-        if self.family != POISSON:
-            of_rows, shifts = {**of_rows, **shifts}, {}
-        asked, holder, told = self._asked_columns(X, y, on, formula, of_rows, shifts)
-        features, labels = self._read(asked.X, asked.y, y_numeric=not self._classifies)
+        own = _BESIDE.get(self.family, ())
+        rows = {name: value for name, value in given.items() if name not in own}
+        asked, holder, told = self._asked_columns(X, y, on, formula, rows, {name: given[name] for name in own})
+        y, happened = asked.y, None
+        if self.family == SURVIVAL:
+            y, happened = times_and_events(y, asked.event if told["event"] is None else told["event"])
+            self._without_gaps(happened)
+        features, labels = self._read(asked.X, y, y_numeric=not self._classifies)
         labels = labels if self._classifies else labels.astype(np.float64)
         declared = self._declared(features.names, features, labels)
         if declared.classes is not None:
             self.classes_ = declared.classes.labels
             labels = declared.classes.column(labels)
         more = self._shifts(features.n_rows, told.get("exposure"), told.get("offset"))
+        more |= {} if happened is None else {EVENT: happened}
         study = self._columns_study(features.n_rows, declared, holder)
         result: GlmResult = self._run(study, joint_tables(study, features, labels, more)).outcome.result
         self._columns = declared.columns

@@ -28,8 +28,7 @@ from unpooled.estimation.outlook import (
 from unpooled.estimation.outlook import imagine_rounds as imagine
 from unpooled.kernels.score_posterior import mean_log_odds
 from unpooled.models.glm.columns import PullDesign
-from unpooled.models.glm.columns_fit import imagined_pulls
-from unpooled.models.glm.either import compile_plan
+from unpooled.models.glm.columns_fit import compile_plan, imagined_pulls
 from unpooled.models.glm.families import MULTINOMIAL, SURVIVAL, Hazards, PersonResponses, Softmax
 from unpooled.models.glm.fit import coordinate
 from unpooled.models.glm.plan import STATISTICS, GlmDesign

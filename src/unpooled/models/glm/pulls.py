@@ -13,13 +13,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
 from unpooled.errors import UsageError
 from unpooled.families.logistic import Logistic
 from unpooled.kernels import field as field_arithmetic
-from unpooled.models.glm.split_forms import SplitForm, SplitWords
-from unpooled.models.glm.split_rows import STEPS, RoundRows, at_random
-from unpooled.models.glm.typed import TypedPulls
+from unpooled.linear.standard import CONSTANT
+from unpooled.models.glm.split import STEPS, RoundRows, SplitForm, SplitWords, at_random
+from unpooled.models.glm.typed import TypedBend, TypedRows
 from unpooled.privacy.mechanisms import Block
 from unpooled.privacy.sensitivity import clipped_products
 from unpooled.products.rows import shortened, within
@@ -30,15 +31,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.families import RowFamily
+    from unpooled.families import Response
     from unpooled.linear.layout import MomentsLayout
     from unpooled.models.glm.rows import Responses
-    from unpooled.models.glm.split_forms import TypedTable
+    from unpooled.models.glm.split import Begun, TypedTable
     from unpooled.privacy.bounds import Column
     from unpooled.privacy.noise import Stream
     from unpooled.privacy.unit import Adjacency
 
     Floats = NDArray[np.float64]
+    Row = NDArray[np.float64]
+    Matrix = NDArray[np.float64]
     Ints = NDArray[np.int64]
     Words = NDArray[np.uint64]
     Places = tuple[NDArray[np.intp], NDArray[np.intp]]
@@ -49,6 +52,10 @@ SIGNED, PLAIN, SIGNED_ROWS, PLAIN_ROWS = "signed", "plain", "signed rows", "plai
 SECOND, FIRST, SECOND_ROWS, FIRST_ROWS = "second", "first", "second rows", "first rows"
 NUMBERS = frozenset({SIGNED, PLAIN, SECOND, FIRST})
 _TWO = 2
+#: The parts of the constant at the holder of the classes that are tried.
+_TRIED = tuple(part / 10 for part in range(11))
+#: Mean curvatures that differ by less are one.
+_EQUAL = 1 - 1e-9
 
 
 # --- What is multiplied ----------------------------------------------------------------------------------------------------
@@ -160,7 +167,7 @@ def _places(pairs: Sequence[tuple[int, int]]) -> Places:
 
 
 # --- A party's rows --------------------------------------------------------------------------------------------------------
-# A party's four parts of every row of a round, and the form of a fit of two classes.
+# A party's four parts of every row of a round.
 
 
 @dataclass(frozen=True)
@@ -190,6 +197,66 @@ class PullRows(RoundRows):
             start = {SECOND: 0, FIRST: 1, SECOND_ROWS: 2, FIRST_ROWS: 2 + own}[name]
             found = at_random(rows[:, start : start + (1 if numbers else own)], coins, first)
         return within(found, steps if numbers else self.part.square)
+
+
+# --- Typed rows, and the form ----------------------------------------------------------------------------------------------
+# Public rows with two classes, on which pulls are expected; and the form of a fit of two classes.
+
+
+@dataclass(frozen=True)
+class TypedPulls(TypedRows[float]):
+    """Typed rows with two classes; what weighs their pulls is the part of the constant at the holder."""
+
+    def _weights(self, b: Row, share: float) -> tuple[Row, Row, Row]:
+        """Return (p, the pull of the second class, minus that of the first) of every row (Theorem G.14)."""
+        first, second = self.predictors(b, share)
+        one = np.exp(np.minimum(-first, 0.0) + np.minimum(-second, 0.0))
+        none = np.exp(np.minimum(first, 0.0) + np.minimum(second, 0.0))
+        return expit(first + second), one, none
+
+    def setting(self, b: Row) -> float:
+        """Return the part of the constant at the holder of the classes with the largest mean curvature; of equal ones that nearest to a half."""
+        means = np.array([(p * one).mean() for p, one, _ in (self._weights(b, share) for share in _TRIED)])
+        best = [share for share, mean in zip(_TRIED, means.tolist(), strict=True) if mean >= _EQUAL * float(means.max())]
+        return min(best, key=lambda share: abs(share - 0.5))
+
+    def sent(self, b: Row, setting: float, holds: tuple[bool, ...]) -> tuple[float, ...]:
+        """Return the constant's parts, party by party."""
+        constant = CONSTANT * float(b[-1])
+        return tuple((setting if held else 1 - setting) * constant for held in holds)
+
+    def unit(self, setting: float) -> float:  # noqa: ARG002 - the same for every part of the constant
+        """Return a half: twice the score is released."""
+        return 0.5 / STEPS**2
+
+    def bend(self, b: Row, setting: float) -> TypedBend:
+        """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
+        p, one, none = self._weights(b, setting)
+        return self.bent(p * one, p * one**2 + (1 - p) * none**2)
+
+    def pull(self, at: Row, setting: float, truth: Row) -> Row:
+        """Return the score of all people that is expected at some coefficients where others are the truth."""
+        _, one, none = self._weights(at, setting)
+        p = self._chances(truth)
+        return self.summed(p * one - (1 - p) * none)
+
+    def slope(self, at: Row, setting: float, truth: Row) -> Matrix:
+        """Return the derivative of :meth:`pull` in the truth."""
+        _, one, none = self._weights(at, setting)
+        p = self._chances(truth)
+        return self.outer(p * (1 - p) * (one + none))
+
+    def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:  # noqa: ARG002 - classes are not cut
+        """Return the expected products of columns with classes less a rate, and their derivative in the truth."""
+        p = self._chances(truth)
+        return self.summed(p - mean), self.outer(p * (1 - p))
+
+    def scatter(self, mean: float, top: float) -> float:  # noqa: ARG002 - classes are not cut
+        """Return the variance of a class."""
+        return mean * (1 - mean)
+
+    def _chances(self, truth: Row) -> Row:
+        return np.asarray(expit(self.rows[:, :-1] @ truth[:-1] + CONSTANT * float(truth[-1])))
 
 
 class ClassForm(SplitForm):
@@ -223,12 +290,12 @@ class ClassForm(SplitForm):
     def rows(
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
-        coefficients: tuple[Floats, float],
-        place: int,  # noqa: ARG002 - both parties' numbers follow from their own part of the log odds
-        more: Sequence[float],  # noqa: ARG002 - a round has no further numbers
+        slopes: Floats,
+        place: int,
+        more: Sequence[float],
     ) -> PullRows:
-        """Return the coding of a party's rows."""
-        return PullRows(*about, *coefficients)
+        """Return the coding of a party's rows; ``more``: the parts of the constant at both parties, in the study's order."""
+        return PullRows(*about, slopes, float(more[place]))
 
     def coin(self, part: RowPart, *, holds: bool) -> str:
         """Return the name of the coins: the holder's numbers with and without the sign are one number, and so are its rows."""
@@ -236,11 +303,11 @@ class ClassForm(SplitForm):
             return part.name
         return "number" if part.name in NUMBERS else "row"
 
-    def top(self, mean: float) -> float:  # noqa: ARG002 - whatever the rate
+    def top(self, begun: Begun) -> float:  # noqa: ARG002 - whatever the rate
         """Return 1: classes are not cut."""
         return 1.0
 
-    def typed(self, rows: TypedTable, family: RowFamily, noise: float) -> TypedPulls:  # noqa: ARG002 - whatever the noise
+    def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedPulls:  # noqa: ARG002 - whatever the noise
         """Return typed rows with classes."""
         return TypedPulls(rows.rows, rows.held, rows.people)
 

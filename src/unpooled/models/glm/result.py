@@ -18,6 +18,7 @@ from unpooled.inference.summary import CREDIBLE, is_credible, notes, untold
 from unpooled.inference.tables import Tables
 from unpooled.linear.residuals import ASSUMED
 from unpooled.models.glm.families import POISSON
+from unpooled.products.hidden import in_common
 from unpooled.protocol.registry import Panel, of_terms
 from unpooled.protocol.terms import ResultTerm, finite
 from unpooled.schedules import table
@@ -239,6 +240,7 @@ def foot(plan: Plan, result: GlmResult) -> tuple[str, ...]:
     if result.life_table is not None:
         lines.append(str(result.life_table.kaplan_meier(result.confidence)))
     held = "columns" if plan.joint else "rows"
+    lines += in_common(plan.study, result.rows)
     return (*lines, f"family {result.family}, {held} of {', '.join(result.participants)}")
 
 

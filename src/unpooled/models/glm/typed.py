@@ -8,10 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import expit
 
 from unpooled.linear.standard import CONSTANT
-from unpooled.models.glm.split_rows import STEPS
 from unpooled.schedules import table
 
 if TYPE_CHECKING:
@@ -31,10 +29,6 @@ _SEED = 5
 _RAREST = 0.005
 #: Of a mean variance, what keeps a covariance of typed columns from being singular.
 _ROUNDED = 1e-6
-#: The parts of the constant at the holder of the classes that are tried.
-_TRIED = tuple(part / 10 for part in range(11))
-#: Mean curvatures that differ by less are one.
-_EQUAL = 1 - 1e-9
 
 
 class TypedLevels(NamedTuple):
@@ -166,6 +160,10 @@ class TypedRows(ABC, Generic[Setting]):
     def slope(self, at: Row, setting: Setting, truth: Row) -> Matrix:
         """Return the derivative of :meth:`pull` in the truth."""
 
+    def expected(self, at: Row, setting: Setting, truth: Row) -> tuple[Row, Matrix]:
+        """Return both."""
+        return self.pull(at, setting, truth), self.slope(at, setting, truth)
+
     @abstractmethod
     def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:
         """Return the expected products of columns with responses as second moments have them, and their derivative in the truth."""
@@ -173,59 +171,3 @@ class TypedRows(ABC, Generic[Setting]):
     @abstractmethod
     def scatter(self, mean: float, top: float) -> float:
         """Return the typical variance of a response as second moments have it."""
-
-
-@dataclass(frozen=True)
-class TypedPulls(TypedRows[float]):
-    """Typed rows with two classes; what weighs their pulls is the part of the constant at the holder."""
-
-    def _weights(self, b: Row, share: float) -> tuple[Row, Row, Row]:
-        """Return (p, the pull of the second class, minus that of the first) of every row (Theorem G.14)."""
-        first, second = self.predictors(b, share)
-        one = np.exp(np.minimum(-first, 0.0) + np.minimum(-second, 0.0))
-        none = np.exp(np.minimum(first, 0.0) + np.minimum(second, 0.0))
-        return expit(first + second), one, none
-
-    def setting(self, b: Row) -> float:
-        """Return the part of the constant at the holder of the classes with the largest mean curvature; of equal ones that nearest to a half."""
-        means = np.array([(p * one).mean() for p, one, _ in (self._weights(b, share) for share in _TRIED)])
-        best = [share for share, mean in zip(_TRIED, means.tolist(), strict=True) if mean >= _EQUAL * float(means.max())]
-        return min(best, key=lambda share: abs(share - 0.5))
-
-    def sent(self, b: Row, setting: float, holds: tuple[bool, ...]) -> tuple[float, ...]:
-        """Return the constant's parts, party by party."""
-        constant = CONSTANT * float(b[-1])
-        return tuple((setting if held else 1 - setting) * constant for held in holds)
-
-    def unit(self, setting: float) -> float:  # noqa: ARG002 - the same for every part of the constant
-        """Return a half: twice the score is released."""
-        return 0.5 / STEPS**2
-
-    def bend(self, b: Row, setting: float) -> TypedBend:
-        """Return curvature and second moments of the pulls of all people at these coefficients, if they are the truth."""
-        p, one, none = self._weights(b, setting)
-        return self.bent(p * one, p * one**2 + (1 - p) * none**2)
-
-    def pull(self, at: Row, setting: float, truth: Row) -> Row:
-        """Return the score of all people that is expected at some coefficients where others are the truth."""
-        _, one, none = self._weights(at, setting)
-        p = self._chances(truth)
-        return self.summed(p * one - (1 - p) * none)
-
-    def slope(self, at: Row, setting: float, truth: Row) -> Matrix:
-        """Return the derivative of :meth:`pull` in the truth."""
-        _, one, none = self._weights(at, setting)
-        p = self._chances(truth)
-        return self.outer(p * (1 - p) * (one + none))
-
-    def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:  # noqa: ARG002 - classes are not cut
-        """Return the expected products of columns with classes less a rate, and their derivative in the truth."""
-        p = self._chances(truth)
-        return self.summed(p - mean), self.outer(p * (1 - p))
-
-    def scatter(self, mean: float, top: float) -> float:  # noqa: ARG002 - classes are not cut
-        """Return the variance of a class."""
-        return mean * (1 - mean)
-
-    def _chances(self, truth: Row) -> Row:
-        return np.asarray(expit(self.rows[:, :-1] @ truth[:-1] + CONSTANT * float(truth[-1])))
