@@ -83,7 +83,7 @@ def test_rows_are_linked_hidden_over_a_network_as_in_process(tmp_path: Path) -> 
     with up(kits):
         approve(root, study)
         said = command("run", str(study), "--network", user, "--out", str(tmp_path / "run"))
-        assert "nobody was told who is in common" in said
+        assert "nobody learned who is in common" in said
         command("run", str(study), "--network", user, "--out", str(tmp_path / "again"), "--resume")
     networked = json.loads((tmp_path / "run/result.json").read_text())
     assert networked["result"] == json.loads((tmp_path / "again/result.json").read_text())["result"]

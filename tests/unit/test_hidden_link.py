@@ -113,6 +113,10 @@ def test_frames_are_linked_in_this_process(monkeypatch: pytest.MonkeyPatch) -> N
     assert (again.name, again.rows.tolist()) == (other.name, other.rows.tolist())
     both = hidden_places({"clinic": clinic, "lab": lab}, ("id", "born"), **more)
     assert len({*both["clinic"].rows.tolist()} & {*both["lab"].rows.tolist()} - {-1}) == 1  # cleo alone was born alike
+    long = hidden_places(
+        {"clinic": {"id": ["ada"]}, "lab": {"id": words(*range(20))}}, "id", epsilon=8.0
+    )  # many times the other's rows
+    assert long["lab"].rows.size == 20
     hub = hidden_places({"clinic": clinic, "lab": lab, "matcher": clinic}, "id", hub="lab", **more)
     assert set(hub["lab"]) == {"clinic", "matcher"}
     with pytest.raises(UsageError, match="none of the frames"):
@@ -186,7 +190,7 @@ def parameters(made: HiddenWorld, **changes: Any) -> Study:
     return asked(made, parameters={**made.study.parameters, **changes})
 
 
-def test_members_who_could_be_one_organisation_are_refused_under_every_policy() -> None:
+def test_members_who_could_be_one_organisation_are_refused_under_every_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 9: a helper without a key, with a party's key, that is a party, that runs the study; two helpers. The controls are FINDINGS P3 and P4."""
     made = hidden(*TWO)
     (helper,) = made.study.helpers
@@ -209,6 +213,11 @@ def test_members_who_could_be_one_organisation_are_refused_under_every_policy() 
         with pytest.raises(UsageError, match=match):
             MODEL.compile(asked(made, **changes))
     assert MODEL.compile(asked(made)).hides
+    # The control: where keys are not looked at, a party that plays the helper has a study.
+    with monkeypatch.context() as patch:
+        patch.setattr(Study, "_check_keys", lambda self: None)
+        for match in ("one public key", "key of the coordinator", "holds no public key"):
+            assert MODEL.compile(asked(made, **wrong[match])).hides
 
 
 def test_studies_that_ask_for_something_else_are_refused_in_words() -> None:
@@ -276,7 +285,7 @@ HELLO_OF_NOBODY = CommittedRequest(())
 
 
 def test_a_list_longer_than_its_cap_and_a_repeated_id_are_refused_at_home() -> None:
-    """Attack 6 at the own door: others are told nothing but that there is such a row."""
+    """Attack 6 at the own door: others learn nothing but that there is such a row."""
     made = hidden(words(*range(13)), TWO[1])
     with pytest.raises(DataError, match="raise its cap"):
         made.link()
@@ -308,7 +317,7 @@ WORLDS = {
     "none in common": (words(*range(6)), words(*range(50, 56))),
     "all in common": (words(*range(6)), words(*range(6))),
     "one row": (words(1), words(*range(6))),
-    "as many as the cap": (words(*range(12)), words(*range(12))),
+    "a full list": (words(*range(12)), words(*range(12))),
     "blank ids": ([None, "", " "] * 4, words(*range(6))),
     "some blank ids": ([*words(1, 2, 3), None, "", "\u0007"], words(*range(6))),
 }
@@ -323,6 +332,8 @@ def test_lengths_and_steps_are_those_of_the_caps_whatever_the_lists_are() -> Non
         "open",
         *(s.name for s in MODEL.steps if s.name.startswith("hide-")),
     }
+    blank = [shape(hidden(own, TWO[1], cap=110)) for own in ([None] * 100, words(*range(100)))]
+    assert blank[0] == blank[1]
     # The control: the open protocol refuses blank ids, and its lengths are those of the lists.
     with pytest.raises(DataError, match="missing"):
         world(*WORLDS["blank ids"]).link()
@@ -405,6 +416,9 @@ def test_the_helper_sees_distinct_strings_in_cells_whose_sizes_have_noise(monkey
             made = hidden(words(*range(6)), words(*range(many), *range(50, 55)), seed=2 * seed + bool(many), epsilon=2.0)
             made.link()  # other root keys than those of any other run
             one, two = helper.lists[-1].values()
+            seed_of_run = made.keepers["p0"].kept(made.plan.hash, "seed_0").tobytes()
+            (pairs,) = cells.pairs_of(made.plan.design.noise, seed_of_run)
+            assert len({*one} & {*two}) == many + FEW + pairs
             found.append(len({*one} & {*two}) - FEW - made.plan.design.noise.most)
             assert len(one) == len(set(one)) == made.plan.design.length("p0")
     every = [one for lists in helper.lists for own in lists.values() for one in set(own)]
@@ -490,7 +504,7 @@ class _Away(Exception):
 
 
 def ran(made: HiddenWorld, file: Path, most: int | None = None) -> tuple[Any, list[Any]]:
-    """Run over a transcript on disk, by parties that open the study anew, for so many requests."""
+    """Run over a transcript on disk, by parties that open the study anew, for this number of requests."""
     parties, sent = made.parties(), 0
 
     def exchange(batch: Any) -> Any:

@@ -118,7 +118,7 @@ def test_of_an_id_at_two_hospitals_exactly_one_match_must_stand(monkeypatch: pyt
 
 
 def test_what_parties_compare_says_nothing_of_ids() -> None:
-    """An exact check is no oracle: a party that shows the place of an id in the place of a planted entry gets one answer, whoever has the id."""
+    """An exact check is no oracle: a party that shows the place of an id in the place of a planted entry gets one answer, whether or not the other has the id."""
     pair, alone, theirs = ListMark(b"planted", ("a", "b"), 0), ListMark(SINGLE, ("a",), 0), ListMark(SINGLE, ("b",), 0)
     here = {pair: 3, alone: 5}
     assert agreeing(here, {pair: 3, theirs: 6}, "a", "b") == [pair]
@@ -139,10 +139,10 @@ def test_a_party_that_leaves_its_noise_out_is_found(monkeypatch: pytest.MonkeyPa
     def without(self: Any) -> list[bytes]:
         found = entries(self)
         if self.context.name == "p1":
-            start = len(self.usable) + FEW
+            start = self.usable.size + FEW
             for k, mark in enumerate(self.marks):
                 if mark.kind == b"noise":
-                    found[len(self.usable) + k] = b"pad" + bytes([start % 251, k])
+                    found[self.usable.size + k] = b"pad" + bytes([start % 251, k])
         return found
 
     monkeypatch.setattr(_Hiding, "entries", without)

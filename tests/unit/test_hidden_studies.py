@@ -61,7 +61,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
             said = command(folder, "party", "check", "link.toml", "--config", f"{name}/party.toml", "--approve")
             assert ("matches pseudonyms" in said) is (name == "matcher")
         said = command(folder, "link", "link.toml", *everybody())
-        assert "nobody was told who is in common" in said
+        assert "nobody learned who is in common" in said
         assert "clinic/linked/party.toml" in said
         assert "matcher/linked" not in said
     return folder
@@ -119,7 +119,12 @@ def test_ledgers_and_papers_say_what_it_was(linked: Path) -> None:
     assert "c25" not in page
     command(linked, "dossier", "link.toml", "--out", "papers")
     text = (linked / "papers/dossier.md").read_text()
-    for words in ("No place learns who is on the list of another place", "it sees pseudonyms", "matches pseudonyms"):
+    for words in (
+        "No place learns who is on the list of another place",
+        "it sees pseudonyms",
+        "matches pseudonyms",
+        "Are linked pseudonyms personal data",
+    ):
         assert words in text
     assert "told exactly" not in text
     said = command(linked, "doctor", "--study", "link.toml", "--config", "clinic/party.toml")
@@ -139,6 +144,9 @@ def test_models_that_know_no_places_refuse_the_cards(linked: Path) -> None:
     (linked / "named.toml").write_text(text.replace('model = "pride"', f'model = "pride"\nids = "{HIDDEN}{"0" * 64}"'))
     with pytest.raises(UsageError, match="one of a hidden link"):
         compile_study(read_study(linked / "named.toml"))
+    (linked / "mixed.toml").write_text(text.replace("lab/linked/lab.card.toml", "lab/lab.card.toml"))
+    with pytest.raises(StudyError, match="not all linked by one study"):
+        read_study(linked / "mixed.toml")
 
 
 def test_what_a_study_of_files_lacks_is_said_by_name(linked: Path) -> None:

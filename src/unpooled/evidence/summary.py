@@ -286,7 +286,7 @@ def roles(facts: Facts) -> Chapter:
         ),
         lawyer("Are the released numbers personal data for those who receive them?"),
         lawyer("Are linked pseudonyms personal data for those who receive them?")
-        if facts.statement.links or facts.study.linked
+        if facts.plan.links or facts.study.linked
         else "",
         fill("Who wrote the study file?"),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from unpooled.linkage.model import MODEL
 from unpooled.linkage.plan import BOTH, LinkKey
 from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
-from unpooled.privacy.plan import Card, HelperCard, Study, default_delta
+from unpooled.privacy.plan import MOST_ROWS, Card, HelperCard, Study, default_delta
 from unpooled.privacy.policy import Policy
 from unpooled.privacy.study import NOTHING
 from unpooled.privacy.table import NoRows, Table
@@ -91,6 +92,7 @@ def hidden_run(
             derived=(),
         )
         plan = MODEL.compile(study)
+        rules = replace(Policy.in_process(), psi_max_rows=MOST_ROWS)  # the caller holds all rows: none is a guess
         parties = {
             card.name: Party(
                 card.name,
@@ -98,13 +100,13 @@ def hidden_run(
                 card,
                 ledgers[card.name],
                 KeySource(ledgers[card.name].root_key),
-                Policy.in_process(),
+                rules,
                 lambda _: MODEL,
             )
             for card in study.members
         }
         for name, table in tables.items():
-            MODEL.check(plan, name, table)  # here everybody may be told which rows
+            MODEL.check(plan, name, table)  # here everybody may know which rows
         result = drive(MODEL, plan, in_process(parties)).result
         found = {name: places_of(parties[name].keeper, result.ids) for name in tables}
     return plan, {name: own if name == hub else _only(own) for name, own in found.items()}

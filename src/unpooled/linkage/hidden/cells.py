@@ -148,7 +148,7 @@ def room_of(party: str, cells: Sequence[Cell], most: int) -> int:
 
 
 def seed_of(shares: Sequence[bytes]) -> bytes:
-    """Return the seed that the shares of all parties give: unknown to whoever lacks one of them, the helper among them."""
+    """Return the seed that the shares of all parties give: unknown to anybody who lacks one of them, the helper among these."""
     return hashlib.sha256(b"".join(content(b"share", share) for share in shares)).digest()
 
 

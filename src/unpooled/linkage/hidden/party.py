@@ -120,21 +120,28 @@ class _Hiding(ListPass):
             verify(card.key, one.signature, *self.commitment_parts(what, one.party, one.digests))
         self.keep(f"committed_{what}", encode_content(committed))
 
+    def begin(self) -> None:
+        """Keep which rows have an id, and the own share of the seed.
+
+        The share is of the own list, so that the noise of another list is unrelated, whatever became of a ledger (Theorem F.6).
+        """
+        keys = _keys(self.context.table, self.key)
+        self.keep("share", self.context.secret(digest(_SHARE, *(one or b"" for one in keys))))
+        self.context.keep("usable_0", np.array([row for row, one in enumerate(keys) if one is not None], dtype=np.int64))
+
     @property
     def share(self) -> bytes:
-        """Return the own share of the seed: of the own list, so that the noise of another list is unrelated, whatever became of a ledger (Theorem F.6)."""
-        keys = (one or b"" for one in _keys(self.context.table, self.key))
-        return self.context.secret(digest(_SHARE, *keys))
+        """Return the own share of the seed."""
+        return self.kept("share")
 
     def share_digest(self, party: str, share: bytes) -> str:
         """Return the digest by which a party commits itself to its share of the seed."""
         return digest(_SHARE, self.plan.encode(), party.encode(), share).hex()
 
-    @cached_property
-    def usable(self) -> list[tuple[int, bytes]]:
-        """Return the rows that have an id, each with its key."""
-        found = enumerate(_keys(self.context.table, self.key))
-        return [(row, one) for row, one in found if one is not None]
+    @property
+    def usable(self) -> NDArray[np.int64]:
+        """Return the rows that have an id."""
+        return self._kept("usable", 0)
 
     @cached_property
     def marks(self) -> list[ListMark]:
@@ -149,7 +156,8 @@ class _Hiding(ListPass):
     def entries(self) -> list[bytes]:
         """Return the contents of the whole list: ids, marked entries, and pads that the own root key alone gives."""
         seed = self.kept("seed")
-        found = [content(ID, one) for _, one in self.usable] + [mark.content(seed) for mark in self.marks]
+        keys = _keys(self.context.table, self.key)
+        found = [content(ID, one) for one in keys if one is not None] + [mark.content(seed) for mark in self.marks]
         pad = self.context.secret(b"hidden pads")
         many = self.design.length(self.context.name) - len(found)  # a party with more rows than its cap opens no plan
         return found + [content(PAD, digest(pad, str(number).encode())) for number in range(many)]
@@ -163,7 +171,7 @@ class _Hiding(ListPass):
 
     def marked(self, array: int) -> NDArray[np.int64]:
         """Return the places of the own marked entries in an array."""
-        before = len(self.usable)
+        before = self.usable.size
         return self.places(array)[before : before + len(self.marks)]
 
     def room(self, party: str) -> int:
@@ -193,6 +201,7 @@ def _hello(context: Context[HiddenDesign], _: Nothing) -> HelloReply:
         return hello_of(context, "")
     context.align(context.design.guesses(context.name))
     state = _Hiding(context)
+    state.begin()
     return hello_of(context, state.share_digest(context.name, state.share))
 
 
@@ -350,13 +359,12 @@ def _close(context: Context[HiddenDesign], request: LinkVerdictsRequest) -> Name
         except ProtocolError:
             msg = f"party {one.party!r} did not accept the link that this party has places of: its helper matched other lists, and nothing is linked"
             raise ProtocolError(msg) from None
-    rows = np.full(context.table.n_rows, -1, dtype=np.int64)
-    usable = [row for row, _ in state.usable]
+    rows, usable = np.full(context.table.n_rows, -1, dtype=np.int64), state.usable
     kept: dict[str, NDArray[np.int64]] = {}
     for number, array in enumerate(state.design.arrays_of(context.name)):
         places = state.places(array)
         at = rows.copy()
-        at[usable] = places[: len(usable)]
+        at[usable] = places[: usable.size]
         kept |= kept_as(number, state.other(array), state.design.totals[array], at, np.sort(places))
     context.keep_places(name, kept)
     context.keep(MAP_NAME, np.frombuffer(bytes.fromhex(name), dtype=np.uint8))

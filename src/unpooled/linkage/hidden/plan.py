@@ -88,7 +88,7 @@ def render_hidden(result: HiddenResult) -> str:
     """For a terminal."""
     places = ", ".join(f"{many:,}" for many in result.places)
     return (
-        f"the rows of the parties lie at {places} places, and nobody was told who is in common\n"
+        f"the rows of the parties lie at {places} places, and nobody learned who is in common\n"
         f'later studies of them say: ids = "{result.ids}"'
     )
 
@@ -225,7 +225,7 @@ def compile_hidden(study: Study) -> Plan[HiddenDesign]:
 def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
     """Return who learns what, and with whom."""
     who = design.helper
-    told = [
+    found = [
         Sentence(
             "hidden.helper",
             "Helper {helper}, also together with the coordinator, learns under pseudonyms of this plan alone how many ids are held by exactly which parties, for "
@@ -242,19 +242,22 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
         ),
     ]
     if design.hub:
-        told += [
-            Sentence(
-                "hidden.many-hospitals",
-                "Helper {helper} learns exactly, without noise, how many ids three or more hospitals hold.",
-                helper=who,
-            ),
+        found.append(
             Sentence(
                 "hidden.hub-and-hospital",
                 "{hub} together with a hospital learns of the people whom both hold which ones another hospital holds as well.",
                 hub=design.hub,
-            ),
-        ]
-    return tuple(told)
+            )
+        )
+    if len(design.names) > 3:  # noqa: PLR2004 - a hub and two hospitals
+        found.append(
+            Sentence(
+                "hidden.many-hospitals",
+                "Helper {helper} learns exactly, without noise, how many ids are held by exactly which three or more hospitals.",
+                helper=who,
+            )
+        )
+    return tuple(found)
 
 
 def _kept(design: HiddenDesign) -> tuple[Sentence, ...]:
