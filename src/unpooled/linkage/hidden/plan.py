@@ -214,7 +214,14 @@ def compile_hidden(study: Study) -> Plan[HiddenDesign]:
         against=f"every party alone, several hospitals together, the coordinator, and helper {design.helper} as long as it works with no party"
         if design.hub
         else f"every party alone, the coordinator, and helper {design.helper} as long as it works with no party",
-        excepted=(f"helper {design.helper} together with a party",),
+        excepted=(
+            f"helper {design.helper} together with a party",
+            *(
+                [f"{design.hub} together with a hospital, of people whom both hold and another hospital too"]
+                if design.hub
+                else []
+            ),
+        ),
     )
 
 
