@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -256,7 +257,10 @@ def of_hidden_people(case: Case, name: str = "hidden:" + "ab" * 32) -> Case:
         kept = np.delete(np.arange(table.n_rows), table.n_rows - 1 - number)
         given[card.name] = np.sort(np.concatenate([where[kept], where[16 + 3 * number : 19 + 3 * number]]))
         tables[card.name] = PlacedTable(table.take(kept), Places(name, places, where[kept], given[card.name]))
-    tables |= {helper.name: HeldPlaces(name, given) for helper in case.study.helpers}
+    tables |= {
+        helper.name: HeldPlaces(name, {pair: given[pair[0]] for pair in itertools.permutations(given, 2)})
+        for helper in case.study.helpers
+    }
     cards = tuple(msgspec.structs.replace(card, rows=places, linked=name, capped=True) for card in case.study.parties)
     asked = case.study.parameters | {"expected": 12}
     return Case(case.name, msgspec.structs.replace(case.study, parties=cards, ids=name, parameters=asked), tables)

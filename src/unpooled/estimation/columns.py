@@ -205,7 +205,7 @@ class Linkable:
         labels = [y, *(one for one in more if one is not None)]
         if isinstance(on, HiddenLink):
             on.check(frames)
-            columns = self._columns_of(frames, {*on.columns, *labels}, y)
+            columns = self._columns_of(HiddenRows.seen(frames, on), {*on.columns, *labels}, y)
             hidden = HiddenRows.of(frames, on, columns, y)
             vars(self)[HIDDEN_ROWS], self.linkage_ = hidden, hidden.linkage()
             return hidden.features(), *hidden.told(labels, (y, *more))

@@ -8,6 +8,7 @@ import numpy as np
 
 from unpooled.errors import UsageError
 from unpooled.estimation.columns import held_by, helped, holder_of, joint_cards
+from unpooled.estimation.hidden import in_frames
 from unpooled.estimation.tables import RESPONSE, columns_of
 from unpooled.formula import Formula
 from unpooled.privacy.declared import COLUMNS
@@ -100,7 +101,7 @@ class SplitFit:
         if on is not None and y is None and formula is not None and (left := Formula.parse(formula).response):
             y, *ends = left
             more |= {"event": ends[0]} if ends and "event" in more else {}
-        holder = self.response_at if on is None else held_by(X, y, self.response_at)
+        holder = self.response_at if on is None else held_by(in_frames(X, on), y, self.response_at)
         if on is not None:
             _check_named(more, X, str(holder))
         joined, response_of, *told = estimator._joined(X, y, on, *more.values())

@@ -274,6 +274,10 @@ class Table:
         return f"Table(n_rows={self.n_rows}, columns=[{listed([repr(name) for name in self.names])}])"
 
 
+#: What a table of rows holds, which a view of the same rows shares.
+_HELD = frozenset({"_columns", "_matrix", "_places", "names", "_held"})
+
+
 class NoRows(Table):
     """The table of a helper: it has no rows and no columns."""
 
@@ -343,10 +347,45 @@ class PlacedTable(Table):
         self._source.close()
 
 
-class HeldPlaces(NoRows):
-    """The table of a helper that linked hidden people: the places that it gave to each party, and no rows."""
+class HubTable(Table):
+    """Rows of a registry at their places in a hidden link with several hospitals: each row has a place in the array of every hospital."""
 
-    def __init__(self, name: str, given: Mapping[str, NDArray[np.int64]]) -> None:
+    def __init__(self, table: Table, arrays: Mapping[str, Places]) -> None:
+        self.arrays = {name: PlacedTable(table, places) for name, places in arrays.items()}
+        first = next(iter(self.arrays.values()))
+        vars(self).update({name: value for name, value in vars(first).items() if name in _HELD})
+        self._source, self.linked = table, first.linked
+        self.n_rows = sum(one.n_rows for one in self.arrays.values())
+
+    @property
+    def complete(self) -> bool:
+        """Return False: the rows of :meth:`blocks` do not stand where they stand in the study."""
+        return False
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return a number for every row that there is: each is another person's."""
+        return np.arange(self._held)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return SHA-256 of the data and of all their places."""
+        parts = [part for name, one in sorted(self.arrays.items()) for part in (name.encode(), one.digest)]
+        return hashlib.sha256(b"".join(parts)).digest()
+
+    def verify(self) -> None:
+        """Refuse if the data are no longer those of :attr:`digest`."""
+        self._source.verify()
+
+    def close(self) -> None:
+        """Give back what was opened for reading."""
+        self._source.close()
+
+
+class HeldPlaces(NoRows):
+    """The table of a helper that linked hidden people: the places that it gave to each party that it has in common with another one, and no rows."""
+
+    def __init__(self, name: str, given: Mapping[tuple[str, str], NDArray[np.int64]]) -> None:
         super().__init__()
         self.given, self.linked = dict(given), name.partition(":")[2]
 

@@ -103,7 +103,7 @@ def verdict(context: Context[Joint], request: VerdictRequest) -> VerdictReply:
 def share(quantity: Quantity, context: Context[Joint], request: ShareRequest) -> FragmentReply:
     """Return a member's share of the total with its noise, in fragments for the nodes; refused unless every party signed its verdict."""
     number = _number_of(context, quantity.name)
-    aggregation, parties = context.design.aggregation, list(context.design.parties)
+    aggregation, parties = context.design.aggregation, list(context.design.actors)
     aggregation.check_nodes(tuple(node.name for node in request.nodes))
     nodes = [checked(context.plan, node) for node in request.nodes]
     if [judge.name for judge in request.judges] != parties or len(request.verdicts) != len(parties):
@@ -131,7 +131,8 @@ def terms(context: Context[Joint], number: int) -> Ints:
     shape = context.design.rounds[number].shape
     whole = np.zeros((shape.columns + 1, shape.columns + 1), dtype=np.uint64)
     check_data(context)
-    found = {(spot.at, spot.side.receiver, spot.block): spot for spot in spots_of(context.design, number)}
+    design = context.design
+    found = {(spot.at, design.acting(spot.side.receiver), spot.block): spot for spot in spots_of(design, number)}
     if shape.diagonal and context.name in shape.parties:
         _of_own_rows(context, shape, [spot for (_, _, block), spot in found.items()], whole)
     for (first, second), block in itertools.product(dict.fromkeys(shape.products), range(len(shape.row_blocks))):
@@ -222,7 +223,7 @@ def joint_total(
     """The noisy total of a round, at these public coefficients; every member takes part, or nothing is opened."""
     design: Joint = plan.design
     one = design.rounds[number]
-    aggregation, vector, parties = design.aggregation, design.totals[one.name], design.parties
+    aggregation, vector, parties = design.aggregation, design.totals[one.name], design.actors
     blocks, spots = len(one.shape.row_blocks), spots_of(design, number)
     accepted: dict[int, str] = {}
     for block in range(blocks):  # every part in both directions: no more than one block of each is in memory

@@ -382,6 +382,20 @@ class ColumnsDesign(ABC):
         return self.aggregation
 
     @property
+    def actors(self) -> tuple[str, ...]:
+        """Return the organisations that act for the parties, and sign: the parties."""
+        return self.parties
+
+    def acting(self, name: str) -> str:
+        """Return the party for which an organisation acts: itself."""
+        return name
+
+    def side_at(self, side: Side, first: int) -> Side:
+        """Return the organisations behind a side in the block that begins at this row: always the same."""
+        del first
+        return side
+
+    @property
     def scaled(self) -> tuple[str, ...]:
         """Return the parties that release sums of their columns."""
         return self.parties
@@ -553,18 +567,19 @@ class SeveralSums(ColumnsDesign):
         distance = vector.reach[Unit.RECORD].distance
         return np.asarray(width * distance / self.budget.mu / math.sqrt(vector.share / vector.count / self.budget.factor))
 
-    def _blocks_of(self, number: int) -> int:
+    def blocks_of(self, number: int) -> int:
+        """Return the number of blocks of a round that are proven."""
         return len(legs_of(self, number)) * len(self.rounds[number].shape.row_blocks) if self.proved else 0
 
     @cached_property
     def proofs(self) -> int:
         """Return the number of blocks that are proven to be short, in all rounds together."""
-        return sum(self._blocks_of(number) for number in range(len(self.rounds)))
+        return sum(self.blocks_of(number) for number in range(len(self.rounds)))
 
     def summing(self, name: str) -> JointSum:
         """Return how a release is added up: with the blocks of one of its rounds, of those of the whole study."""
         number = next(number for number, one in enumerate(self.rounds) if one.name == name)
-        return replace(self.aggregation, proofs=self._blocks_of(number), charged=self.proofs)
+        return replace(self.aggregation, proofs=self.blocks_of(number), charged=self.proofs)
 
     def check_size(self) -> None:
         """Refuse a study whose totals may leave the range of the sum."""

@@ -8,21 +8,22 @@ are public, and every party standardises its rows by what it is asked to.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+import msgspec
 import numpy as np
 
-from unpooled.errors import PlanMismatch, ProtocolError, UsageError
+from unpooled.errors import PlanMismatch, ProtocolError, UsageError, listed
 from unpooled.linear.standard import FIRST, Standard, coded_rows, feature_rows
 from unpooled.privacy.declared import PROOF
-from unpooled.privacy.table import PlacedTable
+from unpooled.privacy.table import HubTable, PlacedTable
 from unpooled.products.design import Joined, JointDesign, PartScales, SeveralSums
 from unpooled.products.masking import AT
 from unpooled.products.placed import PlacedMoments, PlacedSums
 from unpooled.products.placed_rows import Own, placed
-from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart
+from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart, Side, joint_sum
 from unpooled.schedules import table as tuned
 from unpooled.totals.total import Total
 from unpooled.totals.whole_rows import expected_missing, marked_rows, whole_rows
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from unpooled.linear.layout import MomentsLayout
+    from unpooled.privacy.bounds import Column
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
+    from unpooled.products.design import JointBudget
     from unpooled.products.sums import Spot
     from unpooled.protocol.context import Context
 
@@ -86,8 +90,96 @@ def refuse_expected(study: Study, parameters: object) -> None:
         )
 
 
+def hub_of(study: Study) -> tuple[tuple[str, ...], str]:
+    """Return the hospitals of a study, which declare the same columns, and the registry that declares others; none and nobody of two parties."""
+    if len(study.parties) == _TWO:
+        return (), ""
+    kinds: dict[tuple[Column, ...], list[str]] = {}
+    for card in study.parties:
+        kinds.setdefault(card.columns, []).append(card.name)
+    alone = [names[0] for names in kinds.values() if len(names) == 1]
+    if len(kinds) != _TWO or len(alone) != 1:
+        msg = (
+            f"hidden people of {len(study.parties)} parties are those of hospitals, which all declare the same columns, and of one registry that declares others; "
+            "that somebody is at three parties with different columns is a product of three presences, which no masked product has"
+        )
+        raise UsageError(msg)
+    return tuple(card.name for card in study.parties if card.name != alone[0]), alone[0]
+
+
+@dataclass(frozen=True)
 class HiddenColumns(SeveralSums):
-    """What every study of hidden people has: rows at places, and means and deviations of people in common."""
+    """What every study of hidden people has: rows at places, and means and deviations of people in common.
+
+    Of several hospitals and a registry the arrays of places lie one behind the other, and every block of rows is one hospital's, which acts for all of them.
+    """
+
+    #: The hospitals in the study's order, how many places each has in common with the registry, and the registry; empty of two parties.
+    hospitals: tuple[str, ...] = ()
+    arrays: tuple[int, ...] = ()
+    hub: str = ""
+    #: All organisations with rows, in the study's order.
+    organisations: tuple[str, ...] = ()
+
+    @classmethod
+    def _made(cls, study: Study, parameters: Joined, budget: JointBudget, formula: str) -> Self:
+        """Return the checked design with the limits that this budget affords: of several hospitals that of one that has all of their places."""
+        hospitals, hub = hub_of(study)
+        if not hospitals:
+            return super()._made(study, parameters, budget, formula)
+        sizes = tuple(study.card(name).rows for name in hospitals)
+        if study.card(hub).rows != sum(sizes):
+            msg = f"the places of {hub!r} are not those of {listed(list(hospitals))} together: take the cards that one hidden link wrote"
+            raise UsageError(msg)
+        kept = [card for card in study.parties if card.name in {hub, hospitals[0]}]
+        cards = tuple(msgspec.structs.replace(card, rows=sum(sizes)) for card in kept)
+        made = super()._made(msgspec.structs.replace(study, parties=cards), parameters, budget, formula)
+        names = tuple(card.name for card in study.parties)
+        whole = replace(made, hospitals=hospitals, arrays=sizes, hub=hub, organisations=names)
+        aggregation = joint_sum(tuple(card.name for card in study.members), parameters.tolerate)
+        return replace(whole, aggregation=replace(aggregation, proofs=whole.blocks_of(0)))
+
+    @property
+    def actors(self) -> tuple[str, ...]:
+        """Return the organisations that act for the parties, and sign."""
+        return self.organisations or self.parties
+
+    def acting(self, name: str) -> str:
+        """Return the party for which an organisation acts: every hospital for the first one."""
+        return self.hospitals[0] if name in self.hospitals else name
+
+    def _array(self, first: int) -> int:
+        return int(np.searchsorted(np.cumsum(self.arrays), first, side="right"))
+
+    def side_at(self, side: Side, first: int) -> Side:
+        """Return the organisations behind a side in the block that begins at this row."""
+        if not self.hospitals:
+            return side
+        hospital = self.hospitals[self._array(first)]
+        return Side(*(hospital if name == self.hospitals[0] else name for name in side))
+
+    def begins(self, spot: Spot) -> int:
+        """Return the row at which the array of a block begins."""
+        return sum(self.arrays[: self._array(spot.first)]) if self.hospitals else 0
+
+    def placed(self, context: Context[Any], spot: Spot) -> PlacedTable | None:
+        """Return the rows of this organisation at their places in the array of a block; None where it has none."""
+        table = context.table
+        if isinstance(table, HubTable):
+            return next((table.arrays[name] for name in spot.side if name in table.arrays), None)
+        return table if isinstance(table, PlacedTable) else None
+
+    def layout_of(self, party: str) -> MomentsLayout:
+        """Return the layout of the features of a party, or of the one for which an organisation acts."""
+        return super().layout_of(self.acting(party))
+
+    def left_out(self, party: str) -> tuple[Column, ...]:
+        """Return the columns of a party without which a row is left out."""
+        return super().left_out(self.acting(party))
+
+    def sent(self, party: str) -> tuple[str, ...]:
+        """Return the declared columns of which the masked rows of a party, or of an organisation that acts for it, are made."""
+        return super().sent(self.acting(party))
 
     @staticmethod
     def expecting(study: Study, parameters: Joined) -> int:
@@ -131,7 +223,8 @@ class HiddenColumns(SeveralSums):
         for party in self.parties:
             own = self.scales(party)
             weights[party] = ((1.0,) * own.count + ((own.weight,) if own.response else ()), self.beside(party))
-        return PlacedSums.of({party: own + more for party, (own, more) in weights.items()}, self.rows, FIRST)
+        shape = PlacedSums.of({party: own + more for party, (own, more) in weights.items()}, self.rows, FIRST)
+        return replace(shape, arrays=self.arrays)
 
     def beside(self, party: str) -> tuple[float, ...]:
         """Return the weights of columns that a party adds up beside those that are standardised: none, unless a model has some."""
@@ -169,7 +262,7 @@ class HiddenColumns(SeveralSums):
 
     def standard(self, context: Context[Any]) -> Standard:
         """Return a party's means and deviations, as the request of this round says them: no bound on its rows depends on them."""
-        place, sizes = self.parties.index(context.name), list(self.sizes.values())
+        place, sizes = self.parties.index(self.acting(context.name)), list(self.sizes.values())
         at = self.asked(context)[2 * sum(sizes[:place]) :][: 2 * sizes[place]]
         middle, width = np.split(at, 2)
         if not (width >= _NARROWEST).all():
@@ -207,19 +300,21 @@ class HiddenColumns(SeveralSums):
 
     def at_places(self, context: Context[Any], spot: Spot, make: Callable[[Table], Ints]) -> Ints:
         """Return a block of rows at their places, of zeros where the party has nobody."""
-        return rows_at_places(context, spot, make, spot.part.columns).astype(np.int64)
+        return self.made_at_places(context, spot, make, spot.part.columns).astype(np.int64)
 
-
-def rows_at_places(
-    context: Context[Any], spot: Spot, make: Callable[[Table], NDArray[Any]], columns: int
-) -> NDArray[np.float64]:
-    """Return what is made of the party's rows, this number of columns, at their places in a block; zeros where it has nobody."""
-    found = np.zeros((spot.last - spot.first, columns))
-    assert isinstance(context.table, PlacedTable)
-    table, at = context.table.between(spot.first, spot.last)
-    if at.size:
-        found[at] = make(table)  # integers are far below 2^53
-    return found
+    def made_at_places(
+        self, context: Context[Any], spot: Spot, make: Callable[[Table], NDArray[Any]], columns: int
+    ) -> NDArray[np.float64]:
+        """Return what is made of the party's rows, this number of columns, at their places in a block; zeros where it has nobody."""
+        found, own, begin = np.zeros((spot.last - spot.first, columns)), self.placed(context, spot), self.begins(spot)
+        if own is None:
+            raise PlanMismatch(
+                "this party has no places in this array of the hidden link that the study rests on: take the file that its link wrote"
+            )
+        table, at = own.between(spot.first - begin, spot.last - begin)
+        if at.size:
+            found[at] = make(table)  # integers are far below 2^53
+        return found
 
 
 def at_rows(steps: Ints, table: Table, left_out: tuple[Any, ...]) -> tuple[Ints, NDArray[np.bool_]]:
@@ -247,7 +342,8 @@ class HiddenDesign(HiddenColumns, JointDesign):
         for place, party in enumerate(self.parties):
             own, holds = len(self.layout_of(party).coding.attribute), party == self.holder
             parts.append(RowPart(party, own + holds, self.limits.square(place, response=holds)))
-        return PlacedMoments.of(JointShape(tuple(parts), self.rows), self.adjacency, self.settings)
+        shape = PlacedMoments.of(JointShape(tuple(parts), self.rows), self.adjacency, self.settings)
+        return replace(shape, arrays=self.arrays)
 
     @cached_property
     def rounds(self) -> tuple[JointRound, ...]:
@@ -266,7 +362,7 @@ class HiddenDesign(HiddenColumns, JointDesign):
 
     def block(self, context: Context[Any], spot: Spot) -> Ints:
         """Return a block of the sender's part of the rows as integers."""
-        name = context.name
+        name = self.acting(context.name)
         if self.rounds[spot.round].name == COMMON:
             return self.at_places(context, spot, lambda table: self.sum_rows(name, table))
         standard = self.standard(context)
@@ -275,11 +371,8 @@ class HiddenDesign(HiddenColumns, JointDesign):
 
 def check_hidden(study: Study, parameters: Joined) -> None:
     """Refuse a study of hidden people that is not of two parties and one helper, or is without proofs."""
-    if len(study.parties) != _TWO or len(study.helpers) != 1:
-        msg = (
-            f"a study of hidden people has two parties and the helper of their link, and this one has {len(study.parties)} and {len(study.helpers)}: that "
-            "somebody is at three parties is a product of three presences, which no masked product has"
-        )
+    if len(study.helpers) != 1:
+        msg = f"a study of hidden people has the one helper of their link, who knows the places, and this one has {len(study.helpers)}: name it"
         raise UsageError(msg)
     if parameters.check != PROOF:
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from unpooled.errors import DataError, PlanMismatch, ProtocolError
 from unpooled.privacy import places
 from unpooled.privacy.masks import SEED_BYTES, length_prefixed
-from unpooled.privacy.table import HeldPlaces, PlacedTable
+from unpooled.privacy.table import HeldPlaces
 from unpooled.products.prover import evaluate, judge, prove
 from unpooled.products.short_rows import Evaluation, ProofPlace, ToHelper, ToJudge
 from unpooled.products.sums import Spot
@@ -118,7 +118,7 @@ def spots_of(design: Joint, number: int = 0) -> tuple[Spot, ...]:
     """Return all blocks of this round: part by part, and block by block within each."""
     shape = design.rounds[number].shape
     return tuple(
-        Spot(number, leg, side, at, shape.parts[at], block, first, last)
+        Spot(number, leg, design.side_at(side, first), at, shape.parts[at], block, first, last)
         for leg, (side, at) in enumerate(legs_of(design, number))
         for block, (first, last) in enumerate(shape.row_blocks)
     )
@@ -229,21 +229,36 @@ def shape_of(spot: Spot) -> BlockShape:
     return spot.part.block(spot.last - spot.first)
 
 
-def foreign_of(context: Context[Joint], spot: Spot) -> NDArray[np.uint64] | None:
+def foreign_of(context: Context[Any], spot: Spot) -> NDArray[np.uint64] | None:
     """Return which places of a block are not the sender's, as the link gave them out; None where rows have no places."""
     if spot.part.own is None:
         return None
-    table, sender, link = context.table, spot.side.sender, context.plan.study.linked
-    given = table.given.get(sender) if isinstance(table, HeldPlaces) else None
-    if context.name == sender and isinstance(table, PlacedTable):
-        given = table.places.given
-    elif given is None and context.has(places.NAMES, link):  # a helper keeps the places that it gave out
-        names = context.kept(places.NAMES, link).astype(np.uint8).tobytes().decode().split("\n")
-        kept = places.set_of(names.index(sender), 0) if sender in names else ""
-        given = context.kept(kept, link).astype(np.int64) if kept and context.has(kept, link) else None
-    if given is None:
+    found = given_to(context, spot)
+    if found is None:
         raise PlanMismatch("this member does not know the places of the hidden link that the study rests on")
-    return places.foreign_of(given, spot.first, spot.last)
+    begin = context.design.begins(spot)
+    return places.foreign_of(found, spot.first - begin, spot.last - begin)
+
+
+def given_to(context: Context[Any], spot: Spot) -> NDArray[np.int64] | None:
+    """Return the places of its array that the sender of a block was given, as this member knows them: the sender itself, or the helper that gave them."""
+    sender, other = spot.side.sender, spot.side.receiver
+    if context.name == sender:
+        own = context.design.placed(context, spot)
+        return None if own is None else own.places.given
+    if isinstance(context.table, HeldPlaces):
+        return context.table.given.get((sender, other))
+    link = context.plan.study.linked
+    if not context.has(places.NAMES, link):
+        return None
+    names = context.kept(places.NAMES, link).astype(np.uint8).tobytes().decode().split("\n")
+    hub = context.design.hub
+    arrays = [name for name in names if name != hub] if hub else [""]
+    whose = (other if sender == hub else sender) if hub else ""
+    if sender not in names or whose not in arrays:
+        return None
+    kept = places.set_of(names.index(sender), arrays.index(whose))
+    return context.kept(kept, link).astype(np.int64) if context.has(kept, link) else None
 
 
 def place_of(context: Context[Joint], spot: Spot) -> ProofPlace:

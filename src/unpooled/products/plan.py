@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from unpooled.protocol.context import Context
 
 
-#: A helper that matches wrongly puts one person's rows at a place for each party: the distance is that many times as large.
-_ASTRAY = 2
 _PEOPLE = Sentence(
     "hidden.people",
     "Whether a person is on any list but your own, whom two organisations share, how many these are, and every value of a person. Only totals with noise are "
@@ -109,7 +107,9 @@ def assumed(design: ColumnsDesign, study: Study) -> tuple[Sentence, ...]:
         "{helper} works with no party: together they have the rows that were sent to that party, and know which of its people the other one has. {helper} "
         "matched people and drew places as the link says; else epsilon is {second:.3g}.",
         helper=design.helpers[0],
-        second=gaussian_epsilon(study.delta, _ASTRAY * design.budget.mu) if math.isfinite(design.budget.mu) else math.inf,
+        second=gaussian_epsilon(study.delta, (1 + max(len(design.hospitals), 1)) * design.budget.mu)
+        if math.isfinite(design.budget.mu)
+        else math.inf,
     )
     return (sealed, helped)
 
@@ -117,7 +117,8 @@ def assumed(design: ColumnsDesign, study: Study) -> tuple[Sentence, ...]:
 def notes(design: ColumnsDesign) -> tuple[str, ...]:
     """Return the plan's notes on the computation: the size of a row, the limits, and who helps whom."""
     what, own = design.words
-    helped = "; ".join(f"{side.helper} for {side.sender} and {side.receiver}" for side in design.sides[::2])
+    sides = [design.side_at(side, first) for first in _firsts(design) for side in design.sides[::2]]
+    helped = "; ".join(f"{side.helper} for {side.sender} and {side.receiver}" for side in sides)
     members, honest = len(design.aggregation.parties), design.aggregation.honest
     constants, counted = design.budget.constants, f"of {members} members' noise that of {honest} is counted"
     gaps = tuple(party for party in design.parties if design.left_out(party))
@@ -126,8 +127,13 @@ def notes(design: ColumnsDesign) -> tuple[str, ...]:
         f"are whole at {listed(list(gaps))}{' alone' if len(gaps) == 1 else ', each alone'}, with the constants, and how many at both parties"
     )
     hidden = isinstance(design, HiddenColumns)
+    arrays = (
+        f", {listed(list(design.hospitals))} each with {design.hub}"
+        if isinstance(design, HiddenColumns) and design.hospitals
+        else ""
+    )
     people = (
-        f"nobody learns whom two parties have in common: rows lie at {design.rows:,} places of the link, most of them nobody's, each proven to be somebody's or "
+        f"nobody learns whom two parties have in common{arrays}: rows lie at {design.rows:,} places of the link, most of them nobody's, each proven to be somebody's or "
         f"nobody's at a place of its own. About {design.expected:,} people in common are expected; how many there are is released with noise"
     )
     return (
@@ -138,6 +144,12 @@ def notes(design: ColumnsDesign) -> tuple[str, ...]:
         f"who knows masks and has no masked rows: {helped}",
         *typically_crowded(design.layout.features, joint=True),
     )
+
+
+def _firsts(design: ColumnsDesign) -> list[int]:
+    """Return the rows at which arrays of places begin: one, but for those of several hospitals."""
+    arrays = design.arrays if isinstance(design, HiddenColumns) else ()
+    return [sum(arrays[:number]) for number in range(max(len(arrays), 1))]
 
 
 # --- Releases --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -89,6 +89,8 @@ class ProductShape(ABC):
 
     parts: tuple[RowPart, ...]
     rows: int
+    #: Of places in several arrays, one behind the other, how many each has; no block reaches from one into another.
+    arrays: tuple[int, ...] = field(default=(), kw_only=True)
     #: Whether products of columns of one party, and their sums, are released too.
     diagonal: ClassVar[bool] = False
 
@@ -161,8 +163,12 @@ class ProductShape(ABC):
     @cached_property
     def row_blocks(self) -> tuple[tuple[int, int], ...]:
         """Return the first row of every block, and the row behind its last."""
-        size = self.block_rows
-        return tuple((start, min(start + size, self.rows)) for start in range(0, self.rows, size))
+        size, ends = self.block_rows, np.cumsum([0, *(self.arrays or (self.rows,))]).tolist()
+        return tuple(
+            (start, min(start + size, last))
+            for first, last in itertools.pairwise(ends)
+            for start in range(first, last, size)
+        )
 
 
 @dataclass(frozen=True)
@@ -383,9 +389,19 @@ class Joint(Protocol):
     @property
     def parties(self) -> tuple[str, ...]: ...  # noqa: D102 - who has rows
     @property
+    def actors(self) -> tuple[str, ...]: ...  # noqa: D102 - the organisations behind them, which act and sign
+    @property
     def sides(self) -> tuple[Side, ...]: ...  # noqa: D102 - whose masked rows go where
     @property
     def proved(self) -> bool: ...  # noqa: D102 - whether senders prove that their rows are short
+
+    def acting(self, name: str) -> str:
+        """Return the party for which an organisation acts: itself, or where several hold rows of one kind, the first of them."""
+        ...
+
+    def side_at(self, side: Side, first: int) -> Side:
+        """Return the organisations behind a side in the block that begins at this row."""
+        ...
 
     def block(self, context: Context[Any], spot: Spot) -> FieldWords:
         """Return a block of the sender's part of the rows as integers."""

@@ -127,7 +127,9 @@ def _at_places(tables: dict[str, Table], helpers: list[str], ids: str, rng: np.r
         kept = np.setdiff1d(np.arange(total), gone)
         given[name] = np.sort(where[kept])
         found[name] = PlacedTable(table.take(kept), Places(ids, total, where[kept], given[name]))
-    return found | {name: HeldPlaces(ids, given) for name in helpers}
+    one, other = given
+    held = {(one, other): given[one], (other, one): given[other]}
+    return found | {name: HeldPlaces(ids, held) for name in helpers}
 
 
 def _smaller(card: Card, rows: int) -> Card:

@@ -19,7 +19,7 @@ from unpooled.privacy.ledger import Ledger
 from unpooled.privacy.noise import KeySource
 from unpooled.privacy.plan import HelperCard
 from unpooled.privacy.study import HIDDEN
-from unpooled.privacy.table import BoundedTable, NoRows, PlacedTable, Table
+from unpooled.privacy.table import BoundedTable, HubTable, NoRows, PlacedTable, Table
 from unpooled.protocol.identity import MAP_DATA, ROW_MAP, Identity
 from unpooled.protocol.party import Party
 from unpooled.study.cluster.section import EngineSection
@@ -166,7 +166,7 @@ def linked_table(source: Table, keeper: Keeper, name: str) -> LinkedTable:
 
 
 def at_places(source: Table, keeper: Keeper, name: str) -> Table:
-    """Return rows at their places in a hidden link of two parties; of a hub, which has places for each hospital, the rows as they are.
+    """Return rows at their places in a hidden link: of a hub, which has places for each hospital, in all arrays.
 
     Places that this party does not keep, or that are those of other data, are refused.
     """
@@ -180,8 +180,8 @@ def at_places(source: Table, keeper: Keeper, name: str) -> Table:
             "the data have changed since a hidden link gave their rows places: put the old file back, or link the new data as another run of the study "
             "that linked them (run = 2 under its [study])"
         )
-    found = list(places_of(keeper, name).values())
-    return PlacedTable(source, found[0]) if len(found) == 1 else source
+    found = places_of(keeper, name)
+    return HubTable(source, found) if len(found) > 1 else PlacedTable(source, next(iter(found.values())))
 
 
 # --- Party -----------------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def open_party(path: str | Path) -> Iterator[Party]:
         places = 0
         if text.party.linked.startswith(HIDDEN):
             table = at_places(table, keeper, text.party.linked)
-            places = table.n_rows if isinstance(table, PlacedTable) else 0
+            places = table.n_rows
         elif text.party.linked:
             table = linked_table(table, keeper, text.party.linked)
         ledger = opened.enter_context(Ledger.open(path.parent / text.party.ledger))

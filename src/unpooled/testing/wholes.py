@@ -582,7 +582,7 @@ def _of_hidden_people(frame: pl.DataFrame, scene: Scene, *, odds: bool) -> Any:
         party: Places(name, 2 * people, where[kept], np.sort(np.r_[where[kept], where[people + 3 * k : people + 3 * k + 3]]))
         for k, (party, kept) in enumerate(rows.items())
     }
-    link = HiddenLink(name, 2 * people, ("id",), void, places)  # type: ignore[arg-type]  # nothing asks for the statement of this link
+    link = HiddenLink(name, ("id",), void, "", (places,))  # type: ignore[arg-type]  # nothing asks for the statement of this link
     held = {"a": ["x", "w"], "b": ["z", "t", told]}
     files = {party: frame[kept].select("id", *held[party]) for party, kept in rows.items()}
     bounds = api.Bounds({"x": (0.0, 1.0), "w": (0.0, 1.0), "z": (0.0, 1.0), "t": (0.0, 10.0)})

@@ -198,6 +198,10 @@ class PullDesign(SeveralSums):
     @cached_property
     def pulls(self) -> ProductShape:
         """Return the parts of the rows of a round."""
+        return self.round_products()
+
+    def round_products(self) -> ProductShape:
+        """Return the parts of the rows of a round."""
         finer = STEPS // GRID
         columns = {
             party: (len(self.layout_of(party).coding.attribute), (self.limits.columns[place] * finer) ** 2)
@@ -350,7 +354,7 @@ def design_of(study: Study, budget: JointBudget | None = None, kind: type[PullDe
     parameters = check_parameters(study, SplitParameters)
     check_split(parameters)
     fit = FORMS[parameters.family].words.fit
-    if len(study.parties) > _TWO:
+    if len(study.parties) > _TWO and not study.hidden:
         msg = (
             f"a {fit} of split columns has two parties and a helper, and this study has {len(study.parties)}: products of three parties have "
             f'no proof. Joint moments have one: fit the response as a number (model = "bayes", split = "{COLUMNS}")'

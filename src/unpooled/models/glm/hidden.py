@@ -7,7 +7,7 @@ people in common, and a place without a person has numbers and rows of zeros in 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ from unpooled.models.glm.columns import PULLS, SHARES, PullDesign
 from unpooled.models.glm.families import LOGISTIC
 from unpooled.models.glm.split import Begun
 from unpooled.products.design import JointBudget, PartScales
-from unpooled.products.hidden import COMMON, HiddenColumns, rows_at_places
+from unpooled.products.hidden import COMMON, HiddenColumns
 from unpooled.products.masking import AT
 from unpooled.products.placed import PlacedMoments
 from unpooled.products.placed_rows import Own, placed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unpooled.privacy.plan import Study
     from unpooled.privacy.table import Table
     from unpooled.products.design import Joined
-    from unpooled.products.sums import Spot
+    from unpooled.products.sums import ProductShape, Spot
     from unpooled.protocol.context import Context
 
     Floats = NDArray[np.float64]
@@ -100,7 +100,12 @@ class HiddenPullDesign(HiddenColumns, PullDesign):
     @cached_property
     def shape(self) -> PlacedMoments:
         """Return the parts of rows at places, and all second moments."""
-        return PlacedMoments.of(self.moment_rows(), self.adjacency, self.settings + 1)
+        return replace(PlacedMoments.of(self.moment_rows(), self.adjacency, self.settings + 1), arrays=self.arrays)
+
+    @cached_property
+    def pulls(self) -> ProductShape:
+        """Return the parts of the rows of a round, in blocks of one hospital each."""
+        return replace(self.round_products(), arrays=self.arrays)
 
     @cached_property
     def rounds(self) -> tuple[JointRound, ...]:
@@ -120,7 +125,7 @@ class HiddenPullDesign(HiddenColumns, PullDesign):
 
     def block(self, context: Context[Any], spot: Spot) -> Ints:
         """Return a block of the sender's part of the rows as integers, of zeros at places where it has nobody."""
-        name, one = context.name, self.rounds[spot.round]
+        name, one = self.acting(context.name), self.rounds[spot.round]
         if one.name == COMMON:
             return self.at_places(context, spot, lambda table: self.sum_rows(name, table))
         standard = self.standard(context)
@@ -133,5 +138,5 @@ class HiddenPullDesign(HiddenColumns, PullDesign):
         kind = self.form.coin(spot.part, holds=name == self.holder)
         own = len(rows.layout.coding.attribute)
         width = own + _TWO if rows.holds else _TWO * (own + 1)
-        real = rows_at_places(context, spot, lambda table: rows.coded(table, standard), width)
+        real = self.made_at_places(context, spot, lambda table: rows.coded(table, standard), width)
         return rows.part_of(real, context.coins("rounding", spot.round, kind), spot.first)
