@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -560,4 +560,41 @@ def test_keys_and_hashes_of_a_hidden_plan() -> None:
     printed = str(made.plan)
     assert f"places of p0 and p1: {sum(made.plan.design.totals):,}" in printed
     assert "sizes of cells" in printed
-    assert hashlib.sha256(b"").hexdigest() != made.plan.hash
+    hub = hidden(*THREE, words(9), hub="p0")
+    said = str(hub.plan.statement)
+    for more in (
+        "Hospitals together learn nothing",
+        "exactly which three or more hospitals",
+        "NOT against helper matcher together with a party or p0 together",
+    ):
+        assert more in said
+    assert hub.plan.statement.strength == "caution"
+    assert "three or more hospitals" not in str(
+        hidden(*THREE, hub="p0").plan.statement
+    )  # of two hospitals there are no three
+
+
+@pytest.mark.parametrize("cut", [4, 10, 17, 21])
+def test_ledgers_and_files_on_disk_are_taken_up_again(cut: int, tmp_path: Path) -> None:
+    """Every party's ledger and kept files are opened anew after the run was cut, as by a process that starts again."""
+    roots = {}
+    for name in ("p0", "p1", HELPER):
+        with Ledger.create(tmp_path / f"{name}.ledger") as ledger:
+            roots[name] = ledger.root_key
+
+    def opened(stack: ExitStack) -> HiddenWorld:
+        ledgers = {name: stack.enter_context(Ledger.open(tmp_path / f"{name}.ledger")) for name in roots}
+        keepers: dict[str, Any] = {name: DiskKeeper(tmp_path / f"{name}.kept") for name in roots}
+        return hidden(*TWO, ledgers=ledgers, keepers=keepers)
+
+    with ExitStack() as stack, pytest.raises(_Away):
+        ran(opened(stack), tmp_path / "transcript", cut)
+    with ExitStack() as stack:
+        made = opened(stack)
+        result, _ = ran(made, tmp_path / "transcript")
+        found = made.places(result)["p1"]["p0"].rows.tolist()
+        assert made.ledgers["p0"].guesses == made.plan.design.length("p1")
+        assert made.ledgers["p1"].composition("record", Scope.PERSON).epsilon(1e-6) == pytest.approx(made.epsilon, rel=1e-6)
+    calm = hidden(*TWO, ledgers={name: Ledger.in_memory(root) for name, root in roots.items()})
+    assert calm.link() == result
+    assert calm.places(result)["p1"]["p0"].rows.tolist() == found

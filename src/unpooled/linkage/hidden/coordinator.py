@@ -36,13 +36,13 @@ from unpooled.protocol.messages import Ask, Nothing
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from unpooled.linkage.hidden.plan import HiddenDesign
+    from unpooled.linkage.hidden.plan import HiddenLinkDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.messages import Sealed
     from unpooled.protocol.registry import Conversation, Replies
 
 
-def coordinate_hidden(plan: Plan[HiddenDesign]) -> Conversation:
+def coordinate_hidden(plan: Plan[HiddenLinkDesign]) -> Conversation:
     """From first messages to verdicts; every member takes part, or nothing is linked."""
     design, names = plan.design, plan.design.names
     members = [card.name for card in plan.study.members]
@@ -68,7 +68,7 @@ def coordinate_hidden(plan: Plan[HiddenDesign]) -> Conversation:
     return (yield from _accepted(plan, matched.sealed))
 
 
-def _accepted(plan: Plan[HiddenDesign], places: Sequence[Sealed]) -> Generator[list[Ask], Replies, HiddenResult]:
+def _accepted(plan: Plan[HiddenLinkDesign], places: Sequence[Sealed]) -> Generator[list[Ask], Replies, HiddenResult]:
     """Give the parties their places, have them compare what they planted, and gather their verdicts."""
     names = plan.design.names
     replies = yield from everybody([Ask(n, PLACES, PlacesRequest(one)) for n, one in zip(names, places, strict=True)])

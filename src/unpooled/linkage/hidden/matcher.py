@@ -24,7 +24,7 @@ from unpooled.protocol.registry import Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from unpooled.linkage.hidden.plan import HiddenDesign
+    from unpooled.linkage.hidden.plan import HiddenLinkDesign
     from unpooled.privacy.plan import Plan
     from unpooled.protocol.context import Context
 
@@ -59,7 +59,7 @@ def list_digest(plan: str, party: str, blob: bytes) -> bytes:
     return digest(b"hidden list", plan.encode(), party.encode(), blob)
 
 
-def name_of(plan: Plan[HiddenDesign], lists: Sequence[bytes]) -> str:
+def name_of(plan: Plan[HiddenLinkDesign], lists: Sequence[bytes]) -> str:
     """Return the name of the places: of the plan, which says the run, the number of places, and the lists."""
     totals = ",".join(map(str, plan.design.totals)).encode()
     return digest(b"hidden places", plan.hash.encode(), totals, *lists).hex()
@@ -70,7 +70,7 @@ def matched_parts(plan: str, name: str) -> tuple[bytes, ...]:
     return b"hidden matched", plan.encode(), name.encode()
 
 
-def _match(context: Context[HiddenDesign], request: MatchRequest) -> SealedReply:
+def _match(context: Context[HiddenLinkDesign], request: MatchRequest) -> SealedReply:
     letters, design = Letters(context, ABOUT), context.design
     if context.name != design.helper:
         raise PlanMismatch("pseudonyms are matched by the helper of the study alone")
@@ -100,7 +100,7 @@ def _match(context: Context[HiddenDesign], request: MatchRequest) -> SealedReply
 
 
 def _placed(
-    design: HiddenDesign, lists: dict[str, list[bytes]], secret: Callable[..., bytes]
+    design: HiddenLinkDesign, lists: dict[str, list[bytes]], secret: Callable[..., bytes]
 ) -> dict[tuple[str, int], np.ndarray]:
     """Return the places of every party's list in each of its arrays, by a secret of the helper's that depends on all lists."""
     common = shared(lists, design.hub, secret(b"several"))
@@ -112,7 +112,7 @@ def _placed(
 
 
 def _keep(
-    context: Context[HiddenDesign], name: str, lists: Sequence[bytes], places: dict[tuple[str, int], np.ndarray]
+    context: Context[HiddenLinkDesign], name: str, lists: Sequence[bytes], places: dict[tuple[str, int], np.ndarray]
 ) -> None:
     """Keep what later studies of these places need: of each party and array the set of places; and what it was of. No pseudonym is kept."""
     design = context.design

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from unpooled.linkage.hidden.plan import HiddenDesign
+    from unpooled.linkage.hidden.plan import HiddenLinkDesign
     from unpooled.linkage.plan import LinkKey
     from unpooled.privacy.plan import Plan
     from unpooled.privacy.table import Table
@@ -67,7 +67,7 @@ _SHARE = b"hidden share"
 _NOWHERE = 2**32 - 1
 
 
-def check_hidden(plan: Plan[HiddenDesign], party: str, table: Table) -> None:  # noqa: ARG001 - the key is the same for everybody
+def check_hidden(plan: Plan[HiddenLinkDesign], party: str, table: Table) -> None:  # noqa: ARG001 - the key is the same for everybody
     """Refuse repeated ids before anything is sent; blank and malformed ones become pads. The library, too, must be there."""
     group.ready()
     _keys(table, plan.design.key)
@@ -81,9 +81,9 @@ def _keys(table: Table, key: LinkKey) -> list[bytes | None]:
 class _Hiding(ListPass):
     """The one pass of a hidden link at one party."""
 
-    design: HiddenDesign
+    design: HiddenLinkDesign
 
-    def __init__(self, context: Context[HiddenDesign]) -> None:
+    def __init__(self, context: Context[HiddenLinkDesign]) -> None:
         if context.name not in context.design.names:
             raise PlanMismatch("this step is for the parties of the study: a helper has no rows to link")
         super().__init__(context, 0, ABOUT)
@@ -196,7 +196,7 @@ class _Hiding(ListPass):
         return second if first == self.context.name else first
 
 
-def _hello(context: Context[HiddenDesign], _: Nothing) -> HelloReply:
+def _hello(context: Context[HiddenLinkDesign], _: Nothing) -> HelloReply:
     if context.name == context.design.helper:
         return hello_of(context, "")
     context.align(context.design.guesses(context.name))
@@ -205,7 +205,7 @@ def _hello(context: Context[HiddenDesign], _: Nothing) -> HelloReply:
     return hello_of(context, state.share_digest(context.name, state.share))
 
 
-def _share(context: Context[HiddenDesign], request: HellosRequest) -> SealedReply:
+def _share(context: Context[HiddenLinkDesign], request: HellosRequest) -> SealedReply:
     state = _Hiding(context)
     check_hellos(context, request.hellos)
     state.keep("hellos", encode_content(request.hellos))
@@ -214,7 +214,7 @@ def _share(context: Context[HiddenDesign], request: HellosRequest) -> SealedRepl
     return SealedReply(tuple(state.seal(name, "share", context.name, share) for name in others))
 
 
-def _list(context: Context[HiddenDesign], request: RelayedRequest) -> CommittedReply:
+def _list(context: Context[HiddenLinkDesign], request: RelayedRequest) -> CommittedReply:
     state = _Hiding(context)
     names = state.design.names
     others = [name for name in names if name != context.name]
@@ -234,7 +234,7 @@ def _list(context: Context[HiddenDesign], request: RelayedRequest) -> CommittedR
     return state.commit("list", (state.commitment(blob),))
 
 
-def _mask(context: Context[HiddenDesign], request: CommittedRequest) -> SealedReply:
+def _mask(context: Context[HiddenLinkDesign], request: CommittedRequest) -> SealedReply:
     state = _Hiding(context)
     if any(len(one.digests) != 1 for one in request.committed):
         raise ProtocolError("a party commits itself to one list")
@@ -243,11 +243,11 @@ def _mask(context: Context[HiddenDesign], request: CommittedRequest) -> SealedRe
     return sent_first(state)
 
 
-def _pass(context: Context[HiddenDesign], request: RelayedRequest) -> SealedReply:
+def _pass(context: Context[HiddenLinkDesign], request: RelayedRequest) -> SealedReply:
     return passed_on(_Hiding(context), context.index, request)
 
 
-def _finish(context: Context[HiddenDesign], request: RelayedRequest) -> SealedReply:
+def _finish(context: Context[HiddenLinkDesign], request: RelayedRequest) -> SealedReply:
     state = _Hiding(context)
     final = finished(state, request)
     blob = b"".join(pseudonym(state.plan, state.key.name, point) for point in final)
@@ -255,7 +255,7 @@ def _finish(context: Context[HiddenDesign], request: RelayedRequest) -> SealedRe
     return SealedReply((state.seal(state.design.helper, "pseudonyms", context.name, blob),))
 
 
-def _places(context: Context[HiddenDesign], request: PlacesRequest) -> CommittedReply:
+def _places(context: Context[HiddenLinkDesign], request: PlacesRequest) -> CommittedReply:
     state = _Hiding(context)
     design, helper = state.design, state.design.helper
     sealed = Relayed(helper, helper, request.places.ciphertext, request.places.salt)
@@ -281,7 +281,7 @@ def _places(context: Context[HiddenDesign], request: PlacesRequest) -> Committed
     return state.commit("marks", [state.shown_digest(context.name, array, state.shown(array)) for array in own])
 
 
-def _compare(context: Context[HiddenDesign], request: CommittedRequest) -> SealedReply:
+def _compare(context: Context[HiddenLinkDesign], request: CommittedRequest) -> SealedReply:
     state = _Hiding(context)
     counts = {one.party: len(one.digests) for one in request.committed}
     if counts != {name: len(state.design.arrays_of(name)) for name in state.design.names}:
@@ -293,7 +293,7 @@ def _compare(context: Context[HiddenDesign], request: CommittedRequest) -> Seale
     )
 
 
-def _verdict(context: Context[HiddenDesign], request: RelayedRequest) -> LinkVerdictReply:
+def _verdict(context: Context[HiddenLinkDesign], request: RelayedRequest) -> LinkVerdictReply:
     state = _Hiding(context)
     own = state.design.arrays_of(context.name)
     if len(request.relayed) != len(own):
@@ -348,7 +348,7 @@ def verdict_parts(plan: str, name: str) -> tuple[bytes, ...]:
     return b"hidden verdict", plan.encode(), name.encode()
 
 
-def _close(context: Context[HiddenDesign], request: LinkVerdictsRequest) -> NameReply:
+def _close(context: Context[HiddenLinkDesign], request: LinkVerdictsRequest) -> NameReply:
     state = _Hiding(context)
     name = state.kept("name").decode()
     if tuple(one.party for one in request.verdicts) != state.design.names:

@@ -35,7 +35,7 @@ PLACE, _MULTIPLICATION = 4, 75e-6
 
 
 @dataclass(frozen=True)
-class HiddenDesign(LinkDesign):
+class HiddenLinkDesign(LinkDesign):
     """A study that links rows without telling anybody whose they are, understood. ``rows`` are caps."""
 
     helper: str
@@ -98,7 +98,7 @@ def reveals_nothing(study: Study) -> bool:
     return study.parameters.get("reveal") == NOTHING
 
 
-def hidden_design_of(study: Study) -> HiddenDesign:
+def hidden_design_of(study: Study) -> HiddenLinkDesign:
     """Return the checked design that the study asks for."""
     asked = check_parameters(study, Parameters)
     _check_members(study)
@@ -117,7 +117,7 @@ def hidden_design_of(study: Study) -> HiddenDesign:
     noise = CellNoise.calibrated(len(cells), study.epsilon, study.delta)
     rows = tuple(card.rows for card in study.parties)
     (helper,) = study.helpers
-    design = HiddenDesign(names, asked.keys, rows, helper.name, asked.population, asked.holder, asked.hub, cells, noise)
+    design = HiddenLinkDesign(names, asked.keys, rows, helper.name, asked.population, asked.holder, asked.hub, cells, noise)
     for name in names:
         if max(bytes_of(design, name)) >= SIZE_LIMIT:
             msg = f"the lists of party {name!r} are longer than messages may be ({SIZE_LIMIT / 1e9:.1f} GB): declare smaller caps, or link fewer hospitals"
@@ -193,7 +193,7 @@ def _check_population(asked: Parameters, names: tuple[str, ...]) -> None:
         raise UsageError("with a hub the holders are the hospitals: leave holder out")
 
 
-def compile_hidden(study: Study) -> Plan[HiddenDesign]:
+def compile_hidden(study: Study) -> Plan[HiddenLinkDesign]:
     """Compile the plan of a hidden link: one release, which every party pays for and which the helper alone sees."""
     design = hidden_design_of(study)
     # One value moves the sizes as much as the person, where an id is made of it.
@@ -214,7 +214,14 @@ def compile_hidden(study: Study) -> Plan[HiddenDesign]:
         against=f"every party alone, several hospitals together, the coordinator, and helper {design.helper} as long as it works with no party"
         if design.hub
         else f"every party alone, the coordinator, and helper {design.helper} as long as it works with no party",
-        excepted=(f"helper {design.helper} together with a party",),
+        excepted=(
+            f"helper {design.helper} together with a party",
+            *(
+                [f"{design.hub} together with a hospital, of people whom both hold and another hospital too"]
+                if design.hub
+                else []
+            ),
+        ),
     )
 
 
@@ -222,7 +229,7 @@ def compile_hidden(study: Study) -> Plan[HiddenDesign]:
 # Who learns what, what is assumed, and what the link costs in time and bytes.
 
 
-def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
+def _learned(design: HiddenLinkDesign) -> tuple[Sentence, ...]:
     """Return who learns what, and with whom."""
     who = design.helper
     found = [
@@ -260,7 +267,7 @@ def _learned(design: HiddenDesign) -> tuple[Sentence, ...]:
     return tuple(found)
 
 
-def _kept(design: HiddenDesign) -> tuple[Sentence, ...]:
+def _kept(design: HiddenLinkDesign) -> tuple[Sentence, ...]:
     """Return what stays hidden, and from whom altogether."""
     found = [
         Sentence(
@@ -274,7 +281,7 @@ def _kept(design: HiddenDesign) -> tuple[Sentence, ...]:
     return (*found, *([Sentence("hidden.hospitals", "Hospitals together learn nothing.")] if design.hub else []))
 
 
-def _open(design: HiddenDesign) -> tuple[Sentence, ...]:
+def _open(design: HiddenLinkDesign) -> tuple[Sentence, ...]:
     caps = ", ".join(f"{name} {rows}" for name, rows in zip(design.names, design.rows, strict=True))
     return (
         Sentence(
@@ -296,7 +303,7 @@ def _open(design: HiddenDesign) -> tuple[Sentence, ...]:
     )
 
 
-def _assumed(design: HiddenDesign) -> tuple[Sentence, ...]:
+def _assumed(design: HiddenLinkDesign) -> tuple[Sentence, ...]:
     found = [
         Sentence(
             "hidden.no-coalition",
@@ -329,13 +336,13 @@ def _assumed(design: HiddenDesign) -> tuple[Sentence, ...]:
     return tuple(found)
 
 
-def multiplications(design: HiddenDesign, party: str) -> int:
+def multiplications(design: HiddenLinkDesign, party: str) -> int:
     """Return how often a party multiplies a point."""
     own = design.length(party)
     return sum(map(design.length, design.names)) + own + (0 if design.ring else own)
 
 
-def bytes_of(design: HiddenDesign, party: str) -> tuple[int, int]:
+def bytes_of(design: HiddenLinkDesign, party: str) -> tuple[int, int]:
     """Return the bytes of lists and places that a party sends and receives, without what surrounds them."""
     own = design.length(party)
     others = sum(map(design.length, design.names)) - own
@@ -348,7 +355,7 @@ def bytes_of(design: HiddenDesign, party: str) -> tuple[int, int]:
     return lists + PSEUDONYM * own + PLACE * shown, lists + PLACE * (own * len(met) + seen)
 
 
-def _notes(design: HiddenDesign) -> tuple[str, ...]:
+def _notes(design: HiddenLinkDesign) -> tuple[str, ...]:
     """Return what the link needs: places, caps, bytes and time of every member."""
     found = []
     for (first, second), total in zip(design.arrays, design.totals, strict=True):
