@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
-from hidden_members import NAME, hidden_study, hub_world
+from hidden_members import NAME, hidden_study, hub_world, placed_world
 from joint_members import MODEL, people
 from tests.commands import command
 from tests.hidden_world import plant_few
@@ -17,8 +17,8 @@ from tests.hidden_world import plant_few
 import unpooled
 from unpooled import Bounds, PrivateGLM
 from unpooled.errors import PlanMismatch, UsageError
-from unpooled.privacy.places import Places
-from unpooled.privacy.table import HubTable, Table
+from unpooled.privacy.places import NAMES, Places, set_of
+from unpooled.privacy.table import HubTable, NoRows, Table
 from unpooled.products import moments as coordinator
 from unpooled.products.masking import spots_of
 from unpooled.products.sums import CONSTANT_STEPS, Side
@@ -54,6 +54,44 @@ def test_the_total_is_that_of_all_people_in_common_in_any_order_of_lists(
     assert np.array_equal(seen["values"], exact)
     assert exact[-1] == everybody.size * CONSTANT_STEPS**2
     assert seen["result"].moments.rows == everybody.size
+
+
+@pytest.mark.guarantee
+@pytest.mark.parametrize("hub", [True, False])
+def test_a_helper_that_kept_the_sets_of_its_link_gives_the_same_totals(hub: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a helper keeps in a file and what a table holds are the same places; one that keeps fewer parties answers nothing."""
+    cards, own, *_ = hub_world() if hub else placed_world()
+    study = hidden_study(cards, expected=40 if hub else 30)
+    names = [card.name for card in cards]
+    members = people(study, {**own, "helper": NoRows()})
+    arrays = [name for name in names if name != "p1"] if hub else [""]
+
+    def keep(known: list[str]) -> None:
+        keeper, link = members["helper"].keeper, NAME.partition(":")[2]
+        keeper.keep(link, NAMES, np.frombuffer("\n".join(known).encode(), dtype=np.uint8))
+        for (sender, other), places in own["helper"].given.items():
+            if sender in known:
+                array = arrays.index(sender if other == "p1" else other) if hub else 0
+                keeper.keep(link, set_of(known.index(sender), array), places)
+
+    keep(names)
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(coordinator, "moments_of", noting(seen, coordinator.moments_of))
+    drive(MODEL, MODEL.compile(study), in_process(members))
+    drive(MODEL, MODEL.compile(study), in_process(people(study, own)))
+    assert np.array_equal(*seen)
+    members = people(study, {**own, "helper": NoRows()})
+    keep(["p1", "other"])
+    with pytest.raises(PlanMismatch, match="does not know the places"):
+        drive(MODEL, MODEL.compile(study), in_process(members))
+
+
+def noting(seen: list[np.ndarray], real: Any) -> Any:
+    def spy(design: Any, standards: Any, values: Any, deviations: Any, **more: Any) -> Any:
+        seen.append(values)
+        return real(design, standards, values, deviations, **more)
+
+    return spy
 
 
 def test_every_block_is_of_one_hospital_and_the_registry() -> None:

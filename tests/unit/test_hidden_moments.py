@@ -21,7 +21,7 @@ from unpooled.privacy.unit import Adjacency
 from unpooled.products import moments as coordinator
 from unpooled.products.hidden import HiddenDesign
 from unpooled.products.placed import PlacedMoments, PlacedSums
-from unpooled.products.placed_rows import Own, placed
+from unpooled.products.placed_rows import Carried, placed
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JointShape, RowPart
 from unpooled.protocol.local import drive, in_process
 from unpooled.protocol.transcript import Transcript
@@ -94,6 +94,7 @@ def test_lists_with_nobody_or_everybody_in_common(
     assert [sizes(one) for one in transcript.entries] == [sizes(one) for one in other.entries]
 
 
+@pytest.mark.guarantee
 def test_a_row_with_a_gap_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     cards, at, tables, common = placed_world()
     gone = np.zeros(60, dtype=bool)
@@ -125,7 +126,7 @@ def moments_shape(adjacency: Adjacency, columns: tuple[int, int] = (2, 3), lengt
     return PlacedMoments.of(JointShape(parts, 4), adjacency, 0)
 
 
-def at_places(*rows: tuple[int, list[int]], inner: int, own: Own, places: int = 4) -> Ints:
+def at_places(*rows: tuple[int, list[int]], inner: int, own: Carried, places: int = 4) -> Ints:
     """Rows at places, of nobody elsewhere."""
     x, present = np.zeros((places, inner), dtype=np.int64), np.zeros(places, dtype=bool)
     for place, values in rows:
@@ -133,6 +134,7 @@ def at_places(*rows: tuple[int, list[int]], inner: int, own: Own, places: int = 
     return placed(x, present, own)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_nobody_moves_the_moments_farther_and_somebody_as_far(adjacency: Adjacency) -> None:
     """A person of one list moves from a place to another, or vanishes, and the other party stands at both with rows of its choice."""
@@ -145,23 +147,23 @@ def test_nobody_moves_the_moments_farther_and_somebody_as_far(adjacency: Adjacen
             values = values / max(np.linalg.norm(values), 1e-9) * 2000 * (1.0 if trial % 2 else rng.random())
             return np.trunc(values).astype(int).tolist()
 
-        liar = at_places((0, row(a)), (1, row(a)), inner=a, own=Own.ALL)
-        before = at_places((0, row(b)), inner=b, own=Own.ALL)
-        other = at_places((int(rng.integers(2)), row(b)), inner=b, own=Own.ALL)
-        after = other if adjacency is Adjacency.REPLACE else at_places(inner=b, own=Own.ALL)
+        liar = at_places((0, row(a)), (1, row(a)), inner=a, own=Carried.ALL)
+        before = at_places((0, row(b)), inner=b, own=Carried.ALL)
+        other = at_places((int(rng.integers(2)), row(b)), inner=b, own=Carried.ALL)
+        after = other if adjacency is Adjacency.REPLACE else at_places(inner=b, own=Carried.ALL)
         farthest = max(farthest, moved(shape, [liar, before], [liar, after]))
     full, none = [2000, 0], [0, 2000]
-    liar = at_places((0, full), (1, none), inner=a, own=Own.ALL)
-    one, two = (at_places((k, [2000, 0, 0] if k else [0, 2000, 0]), inner=b, own=Own.ALL) for k in range(2))
-    after = two if adjacency is Adjacency.REPLACE else at_places(inner=b, own=Own.ALL)
+    liar = at_places((0, full), (1, none), inner=a, own=Carried.ALL)
+    one, two = (at_places((k, [2000, 0, 0] if k else [0, 2000, 0]), inner=b, own=Carried.ALL) for k in range(2))
+    after = two if adjacency is Adjacency.REPLACE else at_places(inner=b, own=Carried.ALL)
     most, found = shape.distance(adjacency), moved(shape, [liar, one], [liar, after])
     assert max(farthest, found) <= most * (1 + 1e-12)
     assert found >= most * (
         0.9 if adjacency is Adjacency.REPLACE else 1 - 1e-9
     )  # the constants of two people are not orthogonal
     both = (
-        [at_places((0, full), inner=a, own=Own.ALL), one],
-        [at_places(inner=a, own=Own.ALL)] * 1 + [at_places(inner=b, own=Own.ALL)],
+        [at_places((0, full), inner=a, own=Carried.ALL), one],
+        [at_places(inner=a, own=Carried.ALL)] * 1 + [at_places(inner=b, own=Carried.ALL)],
     )
     assert moved(shape, *both) <= most * (1 + 1e-12)  # the person at every list at once
 
@@ -170,12 +172,13 @@ def test_a_negative_person_would_move_twice_the_square() -> None:
     """The control: what H.3 proves is needed. With p = -1 and U = -xx' at another place, planned noise would be sqrt 2 too small."""
     shape = moments_shape(Adjacency.REPLACE)
     a, b = (part.inner for part in shape.parts)
-    liar = at_places((0, [2000, 0]), (1, [2000, 0]), inner=a, own=Own.ALL)
+    liar = at_places((0, [2000, 0]), (1, [2000, 0]), inner=a, own=Carried.ALL)
     liar[1] *= np.r_[-1, np.ones(a, int), -np.ones(a * (a + 1) // 2, int)]
-    one, two = (at_places((k, [sign * 2000, 0, 0]), inner=b, own=Own.ALL) for k, sign in ((0, 1), (1, -1)))
+    one, two = (at_places((k, [sign * 2000, 0, 0]), inner=b, own=Carried.ALL) for k, sign in ((0, 1), (1, -1)))
     assert moved(shape, [liar, one], [liar, two]) > 1.3 * shape.distance(Adjacency.REPLACE)
 
 
+@pytest.mark.guarantee
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_nobody_moves_the_sums_farther_and_somebody_as_far(adjacency: Adjacency) -> None:
     shape = PlacedSums.of({"p0": (1.0, 1.0), "p1": (1.0, 1.7)}, 2, 0.5)
@@ -183,16 +186,16 @@ def test_nobody_moves_the_sums_farther_and_somebody_as_far(adjacency: Adjacency)
     ends = [[s * GRID, t * GRID] for s, t in itertools.product((-1, 1), repeat=2)]
     steps = np.round(np.linspace(-1, 1, 21) * GRID).astype(int)
     for _ in range(3000):
-        liar = at_places(*((k, rng.choice(steps, 2).tolist()) for k in range(2)), inner=2, own=Own.SQUARES, places=2)
-        before = at_places((0, rng.choice(steps, 2).tolist()), inner=2, own=Own.SQUARES, places=2)
+        liar = at_places(*((k, rng.choice(steps, 2).tolist()) for k in range(2)), inner=2, own=Carried.SQUARES, places=2)
+        before = at_places((0, rng.choice(steps, 2).tolist()), inner=2, own=Carried.SQUARES, places=2)
         where = int(rng.integers(2))
-        row = at_places((where, rng.choice(steps, 2).tolist()), inner=2, own=Own.SQUARES, places=2)
-        after = row if adjacency is Adjacency.REPLACE else at_places(inner=2, own=Own.SQUARES, places=2)
+        row = at_places((where, rng.choice(steps, 2).tolist()), inner=2, own=Carried.SQUARES, places=2)
+        after = row if adjacency is Adjacency.REPLACE else at_places(inner=2, own=Carried.SQUARES, places=2)
         farthest = max(farthest, moved(shape, [liar, before], [liar, after]))
     most = shape.distance(adjacency)
     assert farthest <= most * (1 + 1e-12)
-    full = [at_places((0, ends[0]), inner=2, own=Own.SQUARES, places=2)] * 2
-    empty = [at_places(inner=2, own=Own.SQUARES, places=2)] * 2
+    full = [at_places((0, ends[0]), inner=2, own=Carried.SQUARES, places=2)] * 2
+    empty = [at_places(inner=2, own=Carried.SQUARES, places=2)] * 2
     assert moved(shape, full, empty) == pytest.approx(placed_sums(2 + 1 + 1.7**2, 0.5, shape.count, Adjacency.ZERO_OUT))
     assert moved(shape, full, empty) >= most * 0.99  # the count takes up what two people in common leave, and a little more
     assert column_moments(0.0, 0.5, 1.0, Adjacency.REPLACE, may_be_absent=False) > math.hypot(0.5, 1.0)
@@ -202,8 +205,8 @@ def test_columns_that_are_bounded_together_would_move_the_sums_farther() -> None
     """The control: one bound for the row lets a liar put all of it into one column, whose square is then the square of all."""
     shape = PlacedSums.of({"p0": (1.0,) * 4, "p1": (1.0,)}, 2, 0.5)
     far = [2 * GRID, 0, 0, 0]  # as long as four columns at their ends
-    liar = at_places((0, far), inner=4, own=Own.SQUARES, places=2)
-    one, none = (at_places(*rows, inner=1, own=Own.SQUARES, places=2) for rows in (((0, [GRID]),), ()))
+    liar = at_places((0, far), inner=4, own=Carried.SQUARES, places=2)
+    one, none = (at_places(*rows, inner=1, own=Carried.SQUARES, places=2) for rows in (((0, [GRID]),), ()))
     assert moved(shape, [liar, one], [liar, none]) > 1.3 * shape.distance(Adjacency.REPLACE)
     with pytest.raises(UsageError):
         shape.parts[0].block(2).completed(liar)
@@ -265,6 +268,11 @@ def test_a_row_without_a_place_is_nobody_and_others_places_are_no_rows() -> None
     assert placed_table.digest != PlacedTable(table, Places(NAME, 9, np.array([4, -1, 2]), np.array([2, 4]))).digest
     placed_table.verify()
     placed_table.close()
+    fewer, changed = placed_table.omit(0), placed_table.replace(0, {"a": 5.0})
+    assert (fewer["a"].tolist(), fewer.at.tolist(), fewer.n_rows) == ([3.0], [2], 9)
+    assert (changed["a"].tolist(), changed.at.tolist()) == ([5.0, 3.0], [4, 2])
+    other = Table({"a": [7.0, 8.0]})
+    assert (table.holding(other) is other, placed_table.holding(other).at.tolist()) == (True, [4, 2])
 
 
 @pytest.mark.guarantee

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -14,6 +14,8 @@ from joint_members import INF, people
 import unpooled
 from unpooled import Bounds, PrivateGLM, PrivateLinearRegression
 from unpooled.errors import PlanMismatch, UsageError
+from unpooled.estimation.columns import keys_of_study
+from unpooled.estimation.hidden import HiddenLink
 from unpooled.models import load
 from unpooled.models.glm.columns_fit import PullFit, added_up, imagined_pulls
 from unpooled.models.glm.hidden import HiddenPullDesign
@@ -177,6 +179,16 @@ def frames(rows: int = 900, seed: int = 0) -> tuple[dict[str, pd.DataFrame], Bou
     }
     bounds = Bounds({"age": (0, 100), "ward": ["a", "b"], "crp": (0, 30), "y": (-6, 6)})
     return held, bounds, np.intersect1d(one, two), everybody
+
+
+@pytest.mark.guarantee
+def test_keys_are_those_of_open_links() -> None:
+    """Places of a hidden link are known, so its study compares no ids; other studies compare all that are named."""
+    assert keys_of_study(HiddenLink(NAME, ("id",), cast("Any", None), "", ()), ("whole",)) == []
+    assert keys_of_study(["id", "name"], ("whole",)) == [
+        *keys_of_study("id", ("whole",)),
+        *keys_of_study("name", ("whole",)),
+    ]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from unpooled.kernels.field import MODULUS, encode, four_squares
 from unpooled.privacy.masks import masked
 from unpooled.privacy.places import foreign_of
 from unpooled.products import placed_rows
-from unpooled.products.placed_rows import Own, PlacedBlock, placed
+from unpooled.products.placed_rows import Carried, PlacedBlock, placed
 from unpooled.products.prover import evaluate, judge, prove
 from unpooled.products.short_rows import ROOTS, BlockShape, ProofPlace
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.guarantee
 PLACE = ProofPlace("plan", "run", "b", "a", "h", 0)
 MASKS, SECRET = bytes(range(32)), bytes(range(32, 64))
 COLUMNS, LENGTH = 3, 900
-SHAPES = [(own, apart) for own in Own for apart in (False, True)]
+SHAPES = [(own, apart) for own in Carried for apart in (False, True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Forged(PlacedBlock):
         return self.words
 
 
-def fair(own: Own, rows: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def fair(own: Carried, rows: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Placed rows, every second of them of nobody, and the places that are not the sender's."""
     rng = np.random.default_rng(seed)
     x = rng.integers(-500, 500, (rows, COLUMNS))
@@ -45,7 +45,7 @@ def fair(own: Own, rows: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return placed(x, present, own), foreign_of(np.flatnonzero(np.arange(rows) % 4 != 3), 0, rows)
 
 
-def shape_of(own: Own, *, apart: bool, rows: int = 12) -> PlacedBlock:
+def shape_of(own: Carried, *, apart: bool, rows: int = 12) -> PlacedBlock:
     return PlacedBlock.of(rows, COLUMNS, LENGTH**2, own, apart=apart)
 
 
@@ -68,7 +68,7 @@ def forged(shape: PlacedBlock, rows: np.ndarray, roots: np.ndarray | None = None
 
 
 @pytest.mark.parametrize(("own", "apart"), SHAPES)
-def test_fair_rows_and_empty_places_are_accepted(own: Own, apart: bool) -> None:
+def test_fair_rows_and_empty_places_are_accepted(own: Carried, apart: bool) -> None:
     rows, foreign = fair(own)
     shape = shape_of(own, apart=apart)
     assert accepted(shape, rows, foreign)
@@ -76,7 +76,7 @@ def test_fair_rows_and_empty_places_are_accepted(own: Own, apart: bool) -> None:
     assert accepted(forged(shape, rows), rows, foreign)  # forging by itself changes nothing
 
 
-def cheats(own: Own) -> dict[str, np.ndarray]:
+def cheats(own: Carried) -> dict[str, np.ndarray]:
     """Fair rows of which one is not, by the name of the cheat."""
     rows, _ = fair(own)
     found = {}
@@ -89,7 +89,7 @@ def cheats(own: Own) -> dict[str, np.ndarray]:
     ):
         found[name] = rows.copy()
         found[name][at] = change(rows[at])
-    if own is not Own.NONE:
+    if own is not Carried.NONE:
         for name, change in (
             ("products with another sign", lambda u: -u),
             ("a product off by one", lambda u: u + np.eye(1, u.size, dtype=int)[0]),
@@ -102,7 +102,7 @@ def cheats(own: Own) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("own", "apart"), SHAPES)
-def test_every_cheat_is_rejected(own: Own, apart: bool) -> None:
+def test_every_cheat_is_rejected(own: Carried, apart: bool) -> None:
     _, foreign = fair(own)
     shape = shape_of(own, apart=apart)
     for name, rows in cheats(own).items():
@@ -111,7 +111,7 @@ def test_every_cheat_is_rejected(own: Own, apart: bool) -> None:
 
 def test_the_proof_of_short_rows_alone_accepts_a_negative_person_anywhere() -> None:
     """The control: presence, columns and products proven short each by itself, as rows with gaps are (Theorem J.13)."""
-    rows = cheats(Own.ALL)["a presence of -1"]
+    rows = cheats(Carried.ALL)["a presence of -1"]
     rows[0, 1 + COLUMNS :] *= -1
     rows[3] = rows[0]  # a place that is not the sender's
     for columns in (slice(0, 1), slice(1, 1 + COLUMNS), slice(1 + COLUMNS, None)):
@@ -123,12 +123,12 @@ def test_the_proof_of_short_rows_alone_accepts_a_negative_person_anywhere() -> N
 
 def test_roots_modulo_the_prime_are_rejected() -> None:
     """A row far too long has four roots in the field: their signed sums are out of range."""
-    shape = shape_of(Own.NONE, apart=False)
-    rows, foreign = fair(Own.NONE)
+    shape = shape_of(Carried.NONE, apart=False)
+    rows, foreign = fair(Carried.NONE)
     rows[0, 1] = 2**33  # its square less L^2 is minus a square modulo p
     lack = (shape.square - int(rows[0, 1]) ** 2 - int((rows[0, 2:] ** 2).sum())) % MODULUS
     roots = forged(shape, rows * 0).words[:, -ROOTS:].copy()
-    fair_words = forged(shape, fair(Own.NONE)[0]).words
+    fair_words = forged(shape, fair(Carried.NONE)[0]).words
     roots[1:] = fair_words[1:, -ROOTS:]
     first = next(k for k in range(1, 100) if pow((lack - k * k) % MODULUS, (MODULUS - 1) // 2, MODULUS) == 1)
     roots[0] = [first, pow((lack - first * first) % MODULUS, (MODULUS + 1) // 4, MODULUS), 0, 0]
@@ -143,8 +143,8 @@ def test_roots_modulo_the_prime_are_rejected() -> None:
 def test_a_helper_with_other_places_is_rejected_whatever_is_there(present: bool) -> None:
     """So its lie tells it nothing of who is present."""
     x = np.full((4, COLUMNS), 3)
-    rows = placed(x, np.full(4, present), Own.ALL)
-    shape = shape_of(Own.ALL, apart=False, rows=4)
+    rows = placed(x, np.full(4, present), Carried.ALL)
+    shape = shape_of(Carried.ALL, apart=False, rows=4)
     honest = np.zeros(4, dtype=np.uint64) if present else np.ones(4, dtype=np.uint64)
     for row in range(4):
         lie = honest.copy()
@@ -160,18 +160,18 @@ def test_without_the_equation_of_places_a_liar_is_everywhere(monkeypatch: pytest
     def without(self: PlacedBlock, coin: bytes) -> Any:
         return replace(real(self, coin), foreign=np.zeros((1, 2), dtype=np.uint64))
 
-    rows, foreign = fair(Own.ALL)
-    rows[3] = placed(np.array([[1, 2, 3]]), np.array([True]), Own.ALL)[0]
-    shape = forged(shape_of(Own.ALL, apart=False), rows)
+    rows, foreign = fair(Carried.ALL)
+    rows[3] = placed(np.array([[1, 2, 3]]), np.array([True]), Carried.ALL)[0]
+    shape = forged(shape_of(Carried.ALL, apart=False), rows)
     assert not accepted(shape, rows, foreign)
     monkeypatch.setattr(placed_rows.PlacedBlock, "weights", without)
     assert accepted(shape, rows, foreign)
 
 
 def test_what_is_no_placed_row_is_refused_before_anything_is_sent() -> None:
-    shape = shape_of(Own.ALL, apart=False)
-    rows, foreign = fair(Own.ALL)
-    for name, wrong in cheats(Own.ALL).items():
+    shape = shape_of(Carried.ALL, apart=False)
+    rows, foreign = fair(Carried.ALL)
+    for name, wrong in cheats(Carried.ALL).items():
         if name != "at a place of another":  # which the prover itself knows nothing of
             with pytest.raises(UsageError):
                 shape.completed(wrong)

@@ -22,7 +22,7 @@ from unpooled.privacy.table import HubTable, PlacedTable
 from unpooled.products.design import Joined, JointDesign, PartScales, SeveralSums
 from unpooled.products.masking import AT
 from unpooled.products.placed import PlacedMoments, PlacedSums
-from unpooled.products.placed_rows import Own, placed
+from unpooled.products.placed_rows import Carried, placed
 from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart, Side, joint_sum
 from unpooled.schedules import table as tuned
 from unpooled.totals.total import Total
@@ -291,7 +291,7 @@ class HiddenColumns(SeveralSums):
         for at in range(coded.shape[1]):
             coded[:, at] = scales.in_usual(at, coded[:, at])
         steps = np.rint(coded / float(scales.layout.grid) * GRID).astype(np.int64)
-        return placed(*at_rows(self.with_beside(party, table, steps), table, left_out), Own.SQUARES)
+        return placed(*at_rows(self.with_beside(party, table, steps), table, left_out), Carried.SQUARES)
 
     def with_beside(self, party: str, table: Table, steps: Ints) -> Ints:
         """Return coded rows with what the party adds up beside them."""
@@ -358,7 +358,7 @@ class HiddenDesign(HiddenColumns, JointDesign):
     def coded(self, party: str, table: Table, standard: Standard) -> Ints:
         """Return (p, x, products of x) for every row of a table."""
         rows = self.party_rows(party).coded(table, standard)
-        return placed(np.ascontiguousarray(rows[:, :-1]), rows[:, -1] > 0, Own.ALL)
+        return placed(np.ascontiguousarray(rows[:, :-1]), rows[:, -1] > 0, Carried.ALL)
 
     def block(self, context: Context[Any], spot: Spot) -> Ints:
         """Return a block of the sender's part of the rows as integers."""

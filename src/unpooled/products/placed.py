@@ -19,7 +19,7 @@ from unpooled.kernels import field
 from unpooled.linear.layout import blocks_of
 from unpooled.privacy.sensitivity import flagged_moments, placed_sums
 from unpooled.privacy.unit import Adjacency
-from unpooled.products.placed_rows import Own
+from unpooled.products.placed_rows import Carried
 from unpooled.products.sums import CONSTANT_STEPS, GRID, JointShape, ProductShape, RowPart
 from unpooled.schedules import table
 
@@ -39,7 +39,7 @@ _TUNED = table("joint")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReleasedEntries:
     """Released integers of one kind: their places among all products, by what each is multiplied, and its relative noise."""
 
     first: Index
@@ -70,7 +70,7 @@ class PlacedShape(ProductShape):
 
     @cached_property
     @abstractmethod
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ReleasedEntries, ...]:
         """Return what is released, in order."""
 
     @cached_property
@@ -129,22 +129,24 @@ class PlacedSums(PlacedShape):
     @classmethod
     def of(cls, weights: dict[str, tuple[float, ...]], rows: int, first: float) -> Self:
         """Return the shape for columns of these weights in [-1, 1] and this number of places."""
-        parts = tuple(RowPart.placed(party, len(own), GRID**2, Own.SQUARES, apart=True) for party, own in weights.items())
+        parts = tuple(
+            RowPart.placed(party, len(own), GRID**2, Carried.SQUARES, apart=True) for party, own in weights.items()
+        )
         whole = math.fsum(weight**2 for own in weights.values() for weight in own)
         # A person in common takes up (first^2 + 1) of the squared distance for each column, and the count this part of that.
         count = math.sqrt(_TUNED.people_part * whole * (first**2 + 1))
         return cls(parts, rows, tuple(weights.values()), first, count)
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ReleasedEntries, ...]:
         """Return of each party its sums and its sums of squares, and last the number of people."""
         found = []
         for party, (_, columns, squares) in enumerate(self._places):
             weights, mark = np.array(self.weights[party]), self._places[1 - party][0]
-            found.append(Entry(*self._ordered(columns, mark, party), GRID, GRID**2 / self.first_weight / weights))
-            found.append(Entry(*self._ordered(squares, mark, party), 1, GRID**2 / weights))
+            found.append(ReleasedEntries(*self._ordered(columns, mark, party), GRID, GRID**2 / self.first_weight / weights))
+            found.append(ReleasedEntries(*self._ordered(squares, mark, party), 1, GRID**2 / weights))
         one, other = (places[0] for places in self._places)
-        return (*found, Entry(one, other, GRID**2, np.array([GRID**2 / self.count])))
+        return (*found, ReleasedEntries(one, other, GRID**2, np.array([GRID**2 / self.count])))
 
     @property
     def most(self) -> int:
@@ -181,26 +183,26 @@ class PlacedMoments(PlacedShape):
     @classmethod
     def of(cls, rows: JointShape, adjacency: Adjacency, settings: int) -> Self:
         """Return the shape for these columns; the count of people is as quiet as :class:`~unpooled.products.presence.FlaggedShape` has it."""
-        parts = tuple(RowPart.placed(part.party, part.columns, part.square, Own.ALL) for part in rows.parts)
+        parts = tuple(RowPart.placed(part.party, part.columns, part.square, Carried.ALL) for part in rows.parts)
         ratio = CONSTANT_STEPS**2 / rows.square
         quiet = ratio if adjacency is Adjacency.REPLACE else 1 / math.sqrt(1 + _TUNED.count_part / ratio**2)
         return cls(parts, rows.rows, rows, quiet, settings)
 
     @cached_property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ReleasedEntries, ...]:
         """Return own products of both parties, products of both, sums, and last the number of people."""
         found = []
         for party, (part, (_, _, squares)) in enumerate(zip(self.parts, self._places, strict=True)):
-            one, other = Own.ALL.pairs(part.inner)
+            one, other = Carried.ALL.pairs(part.inner)
             noise = np.where(one == other, 1.0, math.sqrt(0.5))
-            found.append(Entry(*self._ordered(squares, self._places[1 - party][0], party), 1, noise))
+            found.append(ReleasedEntries(*self._ordered(squares, self._places[1 - party][0], party), 1, noise))
         (mark, columns, _), (other_mark, others, _) = self._places
         i, j = (grid.ravel() for grid in np.meshgrid(columns, others, indexing="ij"))
-        found.append(Entry(i, j, 1, np.full(i.size, math.sqrt(0.5))))
+        found.append(ReleasedEntries(i, j, 1, np.full(i.size, math.sqrt(0.5))))
         for party, own in enumerate((columns, others)):
             at = self._ordered(own, (other_mark, mark)[party], party)
-            found.append(Entry(*at, CONSTANT_STEPS, np.full(own.size, math.sqrt(0.5))))
-        return (*found, Entry(mark, other_mark, CONSTANT_STEPS**2, np.array([self.quiet])))
+            found.append(ReleasedEntries(*at, CONSTANT_STEPS, np.full(own.size, math.sqrt(0.5))))
+        return (*found, ReleasedEntries(mark, other_mark, CONSTANT_STEPS**2, np.array([self.quiet])))
 
     @property
     def most(self) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _HALF = pow(2, -1, MODULUS)
 
 
-class Own(StrEnum):
+class Carried(StrEnum):
     """Which products of its own columns a row carries."""
 
     NONE = "none"
@@ -41,13 +41,13 @@ class Own(StrEnum):
 
     def pairs(self, columns: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the columns that are multiplied, in the order of the products."""
-        if self is Own.ALL:
+        if self is Carried.ALL:
             return np.triu_indices(columns)
-        each = np.arange(columns if self is Own.SQUARES else 0)
+        each = np.arange(columns if self is Carried.SQUARES else 0)
         return each, each
 
 
-def placed(rows: Ints, present: NDArray[np.bool_], own: Own) -> Ints:
+def placed(rows: Ints, present: NDArray[np.bool_], own: Carried) -> Ints:
     """Return (p, x, U) for rows of columns; those of nobody are zeros."""
     x = rows * present[:, None]
     one, other = own.pairs(rows.shape[1])
@@ -73,12 +73,12 @@ class PlacedBlock(BlockShape):
 
     #: The number of columns x.
     inner: int = 0
-    own: Own = Own.NONE
+    own: Carried = Carried.NONE
     #: Whether every column is bounded by itself, instead of the row.
     apart: bool = False
 
     @classmethod
-    def of(cls, rows: int, inner: int, square: int, own: Own, *, apart: bool) -> PlacedBlock:
+    def of(cls, rows: int, inner: int, square: int, own: Carried, *, apart: bool) -> PlacedBlock:
         """Return the shape for this number of columns."""
         return cls(rows, 1 + inner + own.pairs(inner)[0].size, square, inner, own, apart)
 

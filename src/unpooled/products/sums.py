@@ -16,7 +16,7 @@ from unpooled.privacy.accounting import budget_mu
 from unpooled.privacy.exposure import Exposure
 from unpooled.privacy.mechanisms import Block, FieldGaussian
 from unpooled.privacy.plan import Release, Study
-from unpooled.products.placed_rows import Own, PlacedBlock
+from unpooled.products.placed_rows import Carried, PlacedBlock
 from unpooled.products.short_rows import BlockShape, largest_block
 from unpooled.totals.modes import Distributed
 
@@ -55,11 +55,11 @@ class RowPart:
     name: str = ""
     #: Of rows at places: how many of its integers are columns, which products of them follow, and whether each column has the bound by itself.
     inner: int = 0
-    own: Own | None = None
+    own: Carried | None = None
     apart: bool = False
 
     @classmethod
-    def placed(cls, party: str, inner: int, square: int, own: Own, *, apart: bool = False) -> RowPart:
+    def placed(cls, party: str, inner: int, square: int, own: Carried, *, apart: bool = False) -> RowPart:
         """Return the part of rows at places: presence, columns, and products of columns."""
         return cls(party, 1 + inner + own.pairs(inner)[0].size, square, "", inner, own, apart)
 

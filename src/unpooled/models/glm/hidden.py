@@ -21,7 +21,7 @@ from unpooled.products.design import JointBudget, PartScales
 from unpooled.products.hidden import COMMON, HiddenColumns
 from unpooled.products.masking import AT
 from unpooled.products.placed import PlacedMoments
-from unpooled.products.placed_rows import Own, placed
+from unpooled.products.placed_rows import Carried, placed
 from unpooled.products.sums import GRID, JointRound
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class HiddenPullDesign(HiddenColumns, PullDesign):
     def deviation_coded(self, party: str, table: Table, standard: Standard, begun: Begun) -> Ints:
         """Return (p, x, products of x) of the rows of second moments."""
         rows = self.deviation_rows(party, begun).coded(table, standard)
-        return placed(rows, np.ones(len(rows), dtype=np.bool_), Own.ALL)
+        return placed(rows, np.ones(len(rows), dtype=np.bool_), Carried.ALL)
 
     def block(self, context: Context[Any], spot: Spot) -> Ints:
         """Return a block of the sender's part of the rows as integers, of zeros at places where it has nobody."""
