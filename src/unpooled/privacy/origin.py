@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: What may have an origin, and how statements call it.
-BOUNDS_INPUT, SOURCE, COEFFICIENTS, ROW_MAP, PRIOR, RATES = "bounds", "source", "coefficients", "row map", "prior", "rates"
+BOUNDS_INPUT, SOURCE, COEFFICIENTS, PRIOR, RATES = "bounds", "source", "coefficients", "prior", "rates"
+#: Which rows of parties are one person's: those of an open link, or of a hidden one.
+ROW_MAP, PLACES = "row map", "places"
 INPUT_WORDS = {
     BOUNDS_INPUT: "the bounds",
     "classes": "the classes",
@@ -33,6 +35,7 @@ INPUT_WORDS = {
     PRIOR: "the prior",
     RATES: "the rates of the classes",
     ROW_MAP: "the row map",
+    PLACES: "the places of the link",
 }
 #: The parameters of a study that are public inputs; other inputs are on cards.
 PARAMETERS = {

@@ -19,6 +19,7 @@ from unpooled.privacy.events import UNBOUNDED
 from unpooled.privacy.origin import (
     BOUNDS_INPUT,
     PARAMETERS,
+    PLACES,
     ROW_MAP,
     DeclaredInput,
     DerivedInput,
@@ -344,7 +345,7 @@ class Study(_Question, frozen=True, forbid_unknown_fields=True, kw_only=True):
         }
         declared: dict[str, tuple[Origin, ...]] = {BOUNDS_INPUT: (_CARDS,), **dict.fromkeys(sorted(given), (_TEXT,))}
         if self.linked:
-            declared[ROW_MAP] = (_CARDS,)
+            declared[PLACES if self.hidden else ROW_MAP] = (_CARDS,)
         known: dict[str, tuple[Origin, ...]] = {what: (DerivedInput(),) for what in self.derived}
         for origin in self.origins:
             known[origin.input] = (*known.get(origin.input, ()), origin)
