@@ -19,7 +19,8 @@ from unpooled import Bounds, PrivateGLM
 from unpooled.errors import PlanMismatch, ProtocolError, StudyAborted, UsageError
 from unpooled.linear.standard import Standard
 from unpooled.models import load
-from unpooled.models.glm.columns import PULLS, design_of
+from unpooled.models.glm import columns
+from unpooled.models.glm.columns import design_of
 from unpooled.models.glm.columns_fit import PullFit, added_up, imagined_pulls
 from unpooled.models.glm.estimator import fitted
 from unpooled.models.glm.outlook import outlook
@@ -129,18 +130,15 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_all_pieces(
     swapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ProductShape, "block_rows", 16)
-    study, tables = a_study(30, swapped=swapped)
-    study = msgspec.structs.replace(study, epsilon=1e9)
+    monkeypatch.setattr(columns, "_TUNED", columns._TUNED.but(exact_rounds=4))
+    study, tables = a_study(30, INF, swapped=swapped)
     plan, members, (at, values, _) = MODEL.compile(study), people(study, tables), watched(monkeypatch)
     drive(MODEL, plan, in_process(members))
-    assert len(values) == len(PULLS) == 5
-    for number, (coefficients, total) in enumerate(zip(at, values, strict=True), start=1):
-        assert len(coefficients) == plan.design.pulls.settings == 2 * 7 + 3 + 3
-        exact = np.array(pooled(plan.design, members, plan, tables, coefficients, number), dtype=float)
-        assert len(exact) == 7 + 3
-        deviation = plan.design.noise(f"pulls-{number}")[0]
-        assert np.abs(total.astype(float) - exact).max() < 7 * deviation + 7
-        assert deviation < 1e-3 * np.abs(exact).max()
+    assert len(values) == 4
+    for number, (numbers, total) in enumerate(zip(at, values, strict=True), start=1):
+        assert len(numbers) == plan.design.pulls.settings == 2 * 7 + 3 + 3
+        assert len(total) == 7 + 3
+        assert total.tolist() == pooled(plan.design, members, plan, tables, numbers, number)
 
 
 @pytest.mark.guarantee
@@ -242,7 +240,7 @@ def test_what_outlooks_of_times_add_up_is_what_masked_products_give_but_for_roun
 def test_intervals_of_hazard_ratios_cover() -> None:
     z, printed = [], 0
     plan = MODEL.compile(a_study(3000, 4.0)[0])
-    for seed in range(24):
+    for seed in range(12):
         clinic, registry = world(3000, seed, level=-1.5)
         tables = {"clinic": Table(clinic), "registry": Table(registry)}
         result = imagined_pulls(plan.design, tables, np.random.default_rng(seed))
@@ -250,8 +248,8 @@ def test_intervals_of_hazard_ratios_cover() -> None:
         z += [(line.estimate - TRUE[line.term]) / line.std_error for line in lines if line.term in TRUE]
         printed += len(lines)
     share = float(np.mean(np.abs(z) < 1.96))
-    assert 0.87 < share <= 1  # of 120 lines: .95 less four deviations
-    assert printed > 0.95 * 24 * 8
+    assert 0.83 < share <= 1  # of 60 lines: .95 less four deviations
+    assert printed > 0.95 * 12 * 8
 
 
 def test_where_rounds_of_times_find_no_root_no_line_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,7 +394,7 @@ def test_frames_that_are_linked_name_time_and_event_of_one_frame() -> None:
     ("more", "match"),
     [
         ({"ridge": 0.1}, "ridge goes with rows that are split"),
-        ({"prior": []}, "prior goes with rows that are split"),
+        ({"site_effects": "fixed"}, "site_effects goes with rows that are split"),
         ({"cuts": None}, "go with the survival family, which needs both"),
     ],
 )
@@ -416,7 +414,7 @@ STUDY = """\
 [study]
 model = "glm"
 [privacy]
-epsilon = 6
+epsilon = 20
 [parameters]
 response = "years"
 event = "died"
@@ -446,15 +444,15 @@ def test_a_clinic_with_times_a_registry_and_a_helper_approve_run_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    clinic, registry = world(1200)
+    clinic, registry = world(400)
     for name, values, declared in (
         ("clinic", clinic, ("arm=no,yes", "age=-4:4", "died=alive,dead", "years=0:2")),
         ("registry", registry, ("marker=-5:5", "blood=a,b", "iron=-4:4")),
     ):
-        ids = {"id": [f"p{k}" for k in range(1200)]}
+        ids = {"id": [f"p{k}" for k in range(400)]}
         pl.DataFrame(ids | {column: np.asarray(own).tolist() for column, own in values.items()}).write_csv(f"{name}.csv")
         said = [word for column in declared for word in ("--column", column)]
-        command("party", "init", f"{name}.csv", "--name", name, "--folder", name, "--id", "id", *said, "--epsilon", "20")
+        command("party", "init", f"{name}.csv", "--name", name, "--folder", name, "--id", "id", *said, "--epsilon", "40")
         config = Path(name, "party.toml")
         config.write_text(config.read_text().replace('joint = "no"', 'joint = "allowed"'))
         command("party", "card", "--config", str(config))
