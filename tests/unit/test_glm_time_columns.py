@@ -414,7 +414,7 @@ STUDY = """\
 [study]
 model = "glm"
 [privacy]
-epsilon = 20
+epsilon = 8
 [parameters]
 response = "years"
 event = "died"
@@ -444,15 +444,15 @@ def test_a_clinic_with_times_a_registry_and_a_helper_approve_run_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    clinic, registry = world(400)
+    clinic, registry = world(600)
     for name, values, declared in (
         ("clinic", clinic, ("arm=no,yes", "age=-4:4", "died=alive,dead", "years=0:2")),
         ("registry", registry, ("marker=-5:5", "blood=a,b", "iron=-4:4")),
     ):
-        ids = {"id": [f"p{k}" for k in range(400)]}
+        ids = {"id": [f"p{k}" for k in range(600)]}
         pl.DataFrame(ids | {column: np.asarray(own).tolist() for column, own in values.items()}).write_csv(f"{name}.csv")
         said = [word for column in declared for word in ("--column", column)]
-        command("party", "init", f"{name}.csv", "--name", name, "--folder", name, "--id", "id", *said, "--epsilon", "40")
+        command("party", "init", f"{name}.csv", "--name", name, "--folder", name, "--id", "id", *said, "--epsilon", "20")
         config = Path(name, "party.toml")
         config.write_text(config.read_text().replace('joint = "no"', 'joint = "allowed"'))
         command("party", "card", "--config", str(config))
