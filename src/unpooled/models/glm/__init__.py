@@ -29,7 +29,7 @@ MODEL = Model(
         **ROUNDS,
         **COMPLETENESS_WORDS,
         **JOINT,
-        "rate": "the number of people with the second class, or the sums of counts and of exposures, from which the fit starts",
+        "rate": "the number of people with the second class, the sums of counts and of exposures, or how many people left in which interval, from which the fit starts",
         **dict.fromkeys(
             PULLS,
             "the sum over people of how each pulls at the coefficients (of two classes twice), once in every round of the fit",

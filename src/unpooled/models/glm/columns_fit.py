@@ -197,7 +197,7 @@ class PullFit:
             return self._mended(told)
         meat = self.typed.bend(self.b, self.setting).meat
         self._saw(
-            lambda truth: (self.typed.pull(told.at, told.setting, truth), self.typed.slope(told.at, told.setting, truth)),
+            lambda truth: self.typed.expected(told.at, told.setting, truth),
             score,
             meat,
             told.noise,

@@ -337,7 +337,10 @@ class TypedTimes(TypedRows[TimeWeights]):
     def pull(self, at: Row, setting: TimeWeights, truth: Row) -> Row:
         """Return the score of all people that is expected at some coefficients where others are the truth."""
         h, left, _ = self._left(at, setting, truth)
-        pulls = h[:, None] * left
+        return self._summed(h[:, None] * left)
+
+    def _summed(self, pulls: Matrix) -> Row:
+        """Return the score of all people with these pulls of every piece."""
         return np.asarray(np.append(self.rows[:, :-1].T @ pulls.sum(axis=1), CONSTANT * pulls.sum(axis=0)) * self._each)
 
     def _left(self, at: Row, setting: TimeWeights, truth: Row) -> tuple[Row, Matrix, Watched]:
@@ -348,8 +351,12 @@ class TypedTimes(TypedRows[TimeWeights]):
 
     def slope(self, at: Row, setting: TimeWeights, truth: Row) -> Matrix:
         """Return the derivative of :meth:`pull` in the truth."""
+        return self.expected(at, setting, truth)[1]
+
+    def expected(self, at: Row, setting: TimeWeights, truth: Row) -> tuple[Row, Matrix]:
+        """Return both, of the same persons under watch."""
         h, left, seen = self._left(at, setting, truth)
-        return self._bordered(*_derivative(h, left, seen))
+        return self._summed(h[:, None] * left), self._bordered(*_derivative(h, left, seen))
 
     def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:  # noqa: ARG002 - the life table has more than a mean
         """Return the expected products of columns and constant with events less the life table's cumulative hazard, and their derivative in the truth."""

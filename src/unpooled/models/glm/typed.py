@@ -160,6 +160,10 @@ class TypedRows(ABC, Generic[Setting]):
     def slope(self, at: Row, setting: Setting, truth: Row) -> Matrix:
         """Return the derivative of :meth:`pull` in the truth."""
 
+    def expected(self, at: Row, setting: Setting, truth: Row) -> tuple[Row, Matrix]:
+        """Return both."""
+        return self.pull(at, setting, truth), self.slope(at, setting, truth)
+
     @abstractmethod
     def excess(self, mean: float, top: float, truth: Row) -> tuple[Row, Matrix]:
         """Return the expected products of columns with responses as second moments have them, and their derivative in the truth."""
