@@ -136,7 +136,7 @@ def test_the_opened_integers_of_every_round_are_the_exact_sums_of_all_pieces(
     drive(MODEL, plan, in_process(members))
     assert len(values) == 4
     for number, (numbers, total) in enumerate(zip(at, values, strict=True), start=1):
-        assert len(numbers) == plan.design.pulls.settings == 2 * 7 + 3 + 3
+        assert len(numbers) == plan.design.pulls.settings == 7 + 3 + 3
         assert len(total) == 7 + 3
         assert total.tolist() == pooled(plan.design, members, plan, tables, numbers, number)
 
@@ -184,7 +184,7 @@ def test_a_liar_whose_pieces_are_too_long_is_found(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("wild", [math.nan, math.inf, 2.0**41])
 def test_wild_numbers_of_a_round_of_times_are_refused(wild: float, monkeypatch: pytest.MonkeyPatch) -> None:
     study, tables = a_study(20)
-    monkeypatch.setattr(PullFit, "at", property(lambda self: (0.0,) * (2 * self.design.columns + 5) + (wild,)))
+    monkeypatch.setattr(PullFit, "at", property(lambda self: (0.0,) * (self.design.columns + 5) + (wild,)))
     with pytest.raises((ProtocolError, UsageError, PlanMismatch)):
         drive(MODEL, MODEL.compile(study), in_process(people(study, tables)))
 
@@ -226,7 +226,7 @@ def test_what_outlooks_of_times_add_up_is_what_masked_products_give_but_for_roun
     known, design = standards_of(plan.design, members, plan), plan.design
     rng = np.random.default_rng(2)
     slopes = rng.normal(size=design.columns) / 2
-    at = (*slopes.tolist(), *(rng.normal(size=7) / 5).tolist(), -1.0, -1.5, -0.7, -0.3, 0.2, 1.0)
+    at = (*slopes.tolist(), -1.0, -1.5, -0.7, -0.3, 0.2, 1.0)
     real = added_up(design, tables, known, at)
     whole = np.array(pooled(design, members, plan, tables, at, 1), dtype=float)
     # Of 300 people, each with four roundings of at most a step of numbers up to STEPS times the limit.

@@ -324,12 +324,11 @@ class PullDesign(ColumnsDesign):
         place = self.parties.index(party)
         before = sum(len(self.layout_of(name).coding.attribute) for name in self.parties[:place])
         own = len(self.layout_of(party).coding.attribute)
-        span = slice(before, before + own)
         part = part or next(one for one in self.pulls.parts if one.party == party)
         about = self.layout_of(party), part, self.limits.columns[place] * (STEPS // GRID), STEPS
         holds = 1.0 if party == self.holder else 0.0
-        slopes = np.asarray(at[span], dtype=float)
-        return self.form.rows((*about, holds, self.responses), slopes, span, place, at[self.columns :])
+        slopes = np.asarray(at[before : before + own], dtype=float)
+        return self.form.rows((*about, holds, self.responses), slopes, place, at[self.columns :])
 
     def scored(self, values: Floats) -> Floats:
         """Return the released products of a round as the coefficients stand: those of columns in the order of the layout, then of the constant or the pieces."""

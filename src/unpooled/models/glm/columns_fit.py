@@ -6,7 +6,7 @@ Last are the doors of the model for either split: rows at several parties, or co
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -83,13 +83,9 @@ class PullFit:
         still = one.still(self.standard)
         own = np.linalg.qr(still)[0] if still.size else np.empty((d + 1, 0))
         self.gram = psd_part(without_still(self.moments[own_and_constant], self.variance[own_and_constant], own))
-        top = design.form.top(self.begun)
-        self.centre, self.centred = self._centre(top), self.standard
-        #: Second moments of coefficients, from which the deviation of a step follows, and of centred rows; the noise of typed curvatures by weight.
-        self.metric, self.second, self.doubt = self.gram, self.gram, self.variance[own_and_constant]
-        if life is not None:
-            self._about(life)
-        self.still = self.shape.still(self.centred)
+        #: Second moments of coefficients, from which the deviation of a step follows, and the noise of typed curvatures by weight.
+        self.metric, self.doubt = (self.gram, self.variance[own_and_constant]) if life is None else self._with_pieces(life)
+        self.still = self.shape.still(self.standard)
         noise = math.sqrt(float(self.variance[0, 0]))
         #: About the norm of the noise in the covariance, and what of it is taken for nothing.
         self.norm = noise * math.sqrt(2 * d) + 1e-3 * n
@@ -112,41 +108,21 @@ class PullFit:
         #: Without noise, the length of the last step in standard errors.
         self.left = math.inf
         # The products of columns with responses less their mean are the score at the base rate of pulls that nothing weights.
-        mean = self.begun.mean
-        typical = self.typed.scatter(mean, top) * self.second
+        mean, top = self.begun.mean, design.form.top(self.begun)
+        typical = self.typed.scatter(mean, top) * self.gram
         noise = math.sqrt(float(self.variance[0, d + 1]))
         self._saw(lambda truth: self.typed.excess(mean, top, truth), self.moments[: d + 1, d + 1], typical, noise)
         self.setting = self.typed.setting(self.b)
 
-    def _centre(self, top: float) -> Row:
-        """Return what rounds take off standardised columns: of times the mean column of events less that of the hazards, as far as it is more than noise.
-
-        Pulls of pieces then hardly move with slopes, and the noise of a piece of few events leaves slopes alone.
-        """
-        d, life = self.design.columns, self.begun.life
-        if life is None:
-            return np.zeros(d)
-        events = max(sum(life.events), 1.0 + life.noise)
-        found = top * self.moments[:d, d + 1] / events
-        noise = d * float(self.variance[0, d + 1]) * (top / events) ** 2
-        return np.asarray(np.clip(found, -1.0, 1.0) * max(1 - noise / max(float(found @ found), 1e-300), 0.0))
-
-    def _about(self, life: LifeTable) -> None:
-        """Go over to centred columns: second moments, the noise in them, and both as they stand with pieces in the place of one constant."""
+    def _with_pieces(self, life: LifeTable) -> tuple[Matrix, Matrix]:
+        """Return second moments of coefficients and the noise of typed curvatures with pieces in the place of one constant, of which each has the part of its events."""
         d, pieces = self.design.columns, len(life.edges)
-        self.centred = replace(self.standard, middle=self.standard.middle + self.centre * self.standard.width)
-        moved = np.eye(d + 2)
-        moved[:d, d] = -self.centre / CONSTANT
-        self.moments, self.variance = moved @ self.moments @ moved.T, moved**2 @ self.variance @ (moved**2).T
-        moved = moved[: d + 1, : d + 1]
-        self.second = moved @ self.gram @ moved.T
         events = np.maximum(np.array(life.events), 1.0)
         parts = np.zeros((d + 1, d + pieces))
         parts[:d, :d], parts[d, d:] = np.eye(d), events / events.sum()
-        self.metric = parts.T @ self.second @ parts
         doubt = (parts**2).T @ self.variance[: d + 1, : d + 1] @ parts**2
         doubt[d:, d:] = 0.0
-        self.doubt = doubt
+        return parts.T @ self.gram @ parts, doubt
 
     def _typed(self) -> TypedRows[Any]:
         """Return public rows with the released moments of the columns and, where there is one, of the offset as one more column."""
@@ -165,7 +141,7 @@ class PullFit:
         else:
             rows = typed_rows(covariance, middle, width, levels)
             offset = np.zeros(len(rows))
-        rows = np.column_stack([rows - self.centre, np.full(len(rows), CONSTANT)])
+        rows = np.column_stack([rows, np.full(len(rows), CONSTANT)])
         deviations = np.array([float(design.noise(one.name)[0]) for one in design.rounds[1:]])
         noise = 0.0 if design.exact else float(1 / np.sqrt((1 / deviations**2).sum()))
         return design.form.typed(TypedTable(rows, self._held, n, offset), design.family, noise, self.begun)
@@ -179,13 +155,11 @@ class PullFit:
 
     @property
     def at(self) -> tuple[float, ...]:
-        """Return the numbers that the request of the next round carries: slopes in the parties' order, of times centres, constants, and what weighs pulls."""
-        design, numbers = self.design, [self.b[: self.design.columns]]
-        numbers += [self.centre] if design.form.pieces else []
-        found = np.zeros((len(numbers), design.columns))
-        found[:, design.order] = numbers
+        """Return the numbers that the request of the next round carries: slopes in the parties' order, constants, and what weighs pulls."""
+        design, found = self.design, np.zeros(self.design.columns)
+        found[design.order] = self.b[: design.columns]
         holds = tuple(party == design.holder for party in design.parties)
-        return (*found.ravel().tolist(), *self.typed.sent(self.b, self.setting, holds))
+        return (*found.tolist(), *self.typed.sent(self.b, self.setting, holds))
 
     def take(self, values: Row, deviation: float) -> float:
         """Take the released products of a round in squared steps, and go one step; return how long it was, in standard errors."""
@@ -264,7 +238,7 @@ class PullFit:
 
     def _told(self, b: Row, out: Sequence[int] = ()) -> tuple[Estimates, Row, Matrix]:
         """Return the estimates that all settled rounds tell from ``b`` on, the last step there, and their covariance; ``out``: coefficients that are 0."""
-        back, bend = self.shape.back(self.centred), self.typed.bend(b, self.setting)
+        back, bend = self.shape.back(self.standard), self.typed.bend(b, self.setting)
         known, meat = self._known(bend, out)
         settled = [
             told
@@ -310,7 +284,7 @@ class PullFit:
 
     def result(self) -> GlmResult:
         """Return the coefficients that predict, where the rounds ended, and the table."""
-        design, own, life = self.design, self.shape.back(self.centred) @ self.b, self.begun.life
+        design, own, life = self.design, self.shape.back(self.standard) @ self.b, self.begun.life
         newton, without, found = self.estimates()
         few = design.untabled or ("" if found else design.form.words.rootless)
         if few:

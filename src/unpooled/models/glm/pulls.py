@@ -291,7 +291,6 @@ class ClassForm(SplitForm):
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
         slopes: Floats,
-        span: slice,  # noqa: ARG002 - rows are centred by what is released of them
         place: int,
         more: Sequence[float],
     ) -> PullRows:

@@ -187,11 +187,10 @@ class SplitForm(ABC):
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
         slopes: Floats,
-        span: slice,
         place: int,
         more: Sequence[float],
     ) -> RoundRows:
-        """Return the coding of the rows of the party at this place, whose slopes are these of ``span``; ``more``: the numbers of the round behind all slopes."""
+        """Return the coding of the rows of the party at this place, with these slopes; ``more``: the numbers of the round behind all slopes."""
 
     def deviations(
         self, about: tuple[MomentsLayout, RowPart, int, int, float, Responses], begun: Begun | None

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 _TUNED = table("glm_columns")
-#: Public numbers of a round behind slopes, centres and log hazards: where persons are followed to, where weights fall, whether vectors are stretched.
+#: Public numbers of a round behind slopes and log hazards: where persons are followed to, where weights fall, whether vectors are stretched.
 _LAST = 3
 #: How much finer steps are without noise.
 _FINER = 16
@@ -83,8 +83,8 @@ class TimeShape(CountShape):
 
     @property
     def settings(self) -> int:
-        """Return the number of slopes, as many centres, log hazards of the pieces, and further numbers."""
-        return 2 * (self.size - self.pieces) + self.pieces + _LAST
+        """Return the number of slopes, log hazards of the pieces, and further numbers."""
+        return self.size + _LAST
 
     @property
     def size(self) -> int:
@@ -134,8 +134,6 @@ def of_pieces(met: Floats, place: Ints, happened: Floats, cut: float, ratio: flo
 class TimeRows(CountRows):
     """A party's two parts of every row in one round: its two numbers, and both times its row; of the holder by piece as well."""
 
-    #: By what rows are centred before anything else.
-    centre: Floats
     family: Hazards
     #: The log hazards of the pieces, and the logarithm of where a person is followed to.
     logs: Floats
@@ -145,7 +143,6 @@ class TimeRows(CountRows):
 
     def made(self, z: Floats, y: Floats, offset: Floats | float = 0.0) -> Floats:
         """Return (numbers, rows times numbers) in steps before they are rounded, of standardised rows, times and events, in the order of products of sines."""
-        z = z - self.centre
         u, limit = self.predictor(z), self.columns - math.sqrt(2 * z.shape[1])
         one = self.length
         short = shortened(z * one, limit) if z.shape[1] else z
@@ -461,19 +458,16 @@ class TimeForm(CountForm):
         self,
         about: tuple[MomentsLayout, RowPart, int, int, float, Responses],
         slopes: Floats,
-        span: slice,
         place: int,  # noqa: ARG002 - no party has a constant
         more: Sequence[float],
     ) -> TimeRows:
-        """Return the coding of a party's rows; ``more``: centres of all columns, log hazards, and the last numbers of a round."""
-        stop, end, stretched = more[-_LAST:]
-        before = len(more) - _LAST - self.pieces
+        """Return the coding of a party's rows; ``more``: log hazards, and the last numbers of a round."""
+        *logs, stop, end, stretched = more
         most = stop + end
         cut, ratio = math.exp(min(max(most, 0.0), _LARGEST)), math.exp(min(most, 0.0))
-        centre, logs = np.asarray(more[span], dtype=float), np.asarray(more[before:-_LAST], dtype=float)
         layout, part, columns, _, weight, responses = about
         own = layout, part, columns * (self.steps // STEPS), self.steps, weight, responses
-        last = centre, self.own, logs, stop, self.steps - 2
+        last = self.own, np.asarray(logs, dtype=float), stop, self.steps - 2
         return TimeRows(*own, slopes, 0.0, end, cut, ratio, stretched > 0, *last)
 
     def typed(self, rows: TypedTable, family: Response, noise: float, begun: Begun) -> TypedTimes:  # noqa: ARG002 - the life table has the pieces
