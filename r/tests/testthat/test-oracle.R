@@ -50,3 +50,20 @@ test_that("with many cuts hazard ratios are those of Cox within a tenth of a sta
   theirs <- cbind(stats::coef(theirs), sqrt(diag(stats::vcov(theirs))))
   expect_lt(apart(ours, theirs)[["in_errors"]], 0.1)
 })
+
+test_that("hazard ratios of columns at two parties are those of glm(poisson) on rows split at the cuts", {
+  skip_without_command()
+  skip_if_not_installed("survival")
+  d <- oracle_rows(1500, 5)
+  ours <- unpooled_surv(Surv(time, event) ~ age + dose + ward * sex, d,
+    epsilon = Inf, delta = 1e-6, bounds = KNOWN, y_bounds = c(0, 8), cuts = c(1, 2, 4),
+    parties = list(clinic = c("age", "dose"), lab = c("ward", "sex"))
+  )
+  split <- survival::survSplit(d, cut = c(1, 2, 4), end = "time", event = "event", start = "tstart", episode = "interval")
+  split$at_risk <- split$time - split$tstart
+  split$interval <- factor(split$interval)
+  theirs <- stats::glm(event ~ age + dose + ward * sex + interval + offset(log(at_risk)), poisson(), split)
+  theirs <- summary(theirs)$coefficients
+  theirs <- theirs[!grepl("interval", rownames(theirs)) & rownames(theirs) != "(Intercept)", , drop = FALSE]
+  expect_lt(apart(ours, theirs)[["in_errors"]], 1e-3)
+})
