@@ -105,6 +105,7 @@ SAID = {
     "G.8": "The covariance of what noise that is symmetric in classes and in columns leaves in a Newton step, and the law of its contrasts.",
     "G.9": "A person's pulls in survival, stopped at a public cap, have bounded length and expectation 0 at the true coefficients.",
     "G.10": r"A person's weighted second moments over all intervals move by at most $B$ under zero-out and by $\sqrt{2} B$ under replace.",
+    "G.18": r"One person at two parties, with all pieces of its time, moves a round by at most $S R$ under zero-out and $2 S R$ under replace.",
     "H.1": r"A row moves the counts of cells by at most $\sqrt{2}$ if it is replaced, by 1 if it is left out; a household by $m$ times that.",
     "J.1": r"$A'B = A'(B + R_b) - (A + R_a)'R_b + R_a'R_b$ modulo $p$, masked rows are uniform, and a missing term gives rows away.",
     "J.4": "Fair rows are always accepted, and a sum of theirs leaves its range with probability below 2^-64 a block.",

@@ -401,7 +401,7 @@ def _fit_of(design: PullDesign, tables: Any) -> PullFit:
     [
         (
             {"family": "gamma"},
-            'of columns at two parties there are the families "logistic" and "poisson", not \'gamma\'.*model = "bayes"',
+            'of columns at two parties there are the families "logistic", "poisson" and "survival", not \'gamma\'.*model = "bayes"',
         ),
         ({"split": "rows"}, "split"),
         ({"confidence": 2.0}, "confidence must lie"),

@@ -175,7 +175,7 @@ def rows_of(
     part = RowPart("a", 2 if name == ANGLE else 2 * columns, STEPS**2 if name == ANGLE else limit**2, name)
     of = Responses(Column("y", 0.0, 30.0), Poisson(0.0, 30.0))
     slopes = np.array([0.5, -1.0, 0.2]) if slopes is None else slopes
-    return CountForm().rows((layout, part, limit, STEPS, float(holds), of), (slopes, 0.25), 0 if holds else 1, more)
+    return CountForm().rows((layout, part, limit, STEPS, float(holds), of), slopes, 0 if holds else 1, (0.25, 0.25, *more))
 
 
 @pytest.mark.guarantee

@@ -295,7 +295,7 @@ class TypedTimes(TypedRows[TimeWeights]):
         for above in _TUNED.several("count_ends"):
             end = float(second.mean()) + above * min(float(second.std()), _WIDEST)
             for pull in _TUNED.several("time_pulls"):
-                yield TimeWeights(math.exp(min(math.log(pull) - end, most)), end)
+                yield TimeWeights(math.exp(max(min(math.log(pull) - end, most, _LARGEST), -_LARGEST)), end)
 
     def _error(self, setting: TimeWeights, b: Row) -> float:
         """Return the squared error of a coefficient, in units that all settings share."""
