@@ -212,7 +212,7 @@ class PullFit:
             moved, changed = told.at - before.at, before.score - told.score
             went = self._inverse @ changed
             along = moved @ self._inverse
-            if self.left > _TUNED.exact_learns and abs(float(along @ changed)) > 1e-12 * float(moved @ moved):
+            if abs(float(along @ changed)) > 1e-12 * float(moved @ moved):
                 self._inverse = self._inverse + np.outer(moved - went, along) / float(along @ changed)
         step = self._inverse @ told.score
         step *= min(1.0, _TUNED.step / max(self._length(step), 1e-300))
