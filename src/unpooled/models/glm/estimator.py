@@ -548,6 +548,13 @@ class PrivateGLM(SplitFit, Earlier, _GlmPredictions):
         parameters |= self._prior_parameter(declared.columns, several or ())
         return self._asked(row_cards(rows, columns), parameters, declared.derived, {AGGREGATION: self.aggregation})
 
+    def _says(self, fields: type, **own: Any) -> dict[str, Any]:  # noqa: ANN401 - of a study's parameters
+        """Return what a study says in its parameters; one of columns without times says nothing of cuts, and so keeps its hash."""
+        found = super()._says(fields, **own)
+        if fields is SplitParameters and self.cuts is None:
+            del found["cuts"]
+        return found
+
     @property
     def _beside_response(self) -> dict[str, Column]:
         """Return the declared columns of exposures, offsets and events, by the parameter that names them."""
