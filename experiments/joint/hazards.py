@@ -59,7 +59,7 @@ DEVIATION, ROWS_TOO, END = 0.6, 10, 3.0
 
 
 def people(n: int, d: int, part: float, kind: str, pieces: int, rng: np.random.Generator, *, by_column: bool):
-    """Return columns of both parties by name with times and events, the effects of the lines of a table with their pooled errors, and the ends of pieces."""
+    """Return columns of both parties by name with times and events, the effects of the lines of a table with their pooled errors, and log hazards by the ends of pieces."""
     clinic, laboratory, X, names = columns_of(n, d, kind, rng)
     effects = rng.normal(size=d)
     effects *= DEVIATION / (X @ effects).std()
@@ -79,7 +79,8 @@ def people(n: int, d: int, part: float, kind: str, pieces: int, rng: np.random.G
     m = within * shape * np.exp(u + low)[:, None]
     information = np.block([[X.T @ (X * m.sum(axis=1)[:, None]), X.T @ m], [m.T @ X, np.diag(m.sum(axis=0))]])
     pooled = np.sqrt(np.linalg.inv(information).diagonal())[:d]
-    return clinic, laboratory, dict(zip(names, zip(effects.tolist(), pooled.tolist(), strict=True), strict=True)), ends
+    hazards = dict(zip(ends.tolist(), (np.log(shape) + low).tolist(), strict=True))
+    return clinic, laboratory, dict(zip(names, zip(effects.tolist(), pooled.tolist(), strict=True), strict=True)), hazards
 
 
 def study_of(n: int, epsilon: float, columns, clinic, laboratory, ends) -> Study:
@@ -98,7 +99,8 @@ def played(
 ) -> dict[str, list[float]]:
     """Return of one run: (estimate - truth)/error, error over that of pooled rows, and over that of rows at one holder (nan where it was not fitted)."""
     rng = np.random.default_rng([first + seed, n, d])
-    clinic, laboratory, truth, ends = people(n, d, part, kind, pieces, rng, by_column=by_column)
+    clinic, laboratory, truth, hazards = people(n, d, part, kind, pieces, rng, by_column=by_column)
+    ends = np.array(list(hazards))
     features = [name for name in (*clinic, *laboratory) if name not in {"died", "years"}]
     columns = {name: declared(name, kind, f"x{d - 1}") for name in features}
     plan = compile_plan(study_of(n, epsilon, columns, clinic, laboratory, ends))
@@ -108,11 +110,13 @@ def played(
         # Of the model with all columns: without those that the noise hides the other lines have another truth.
         found = tables(plan, msgspec.structs.replace(result, without=None)).summary().terms
     lines = {line.term: line for line in found if line.term in truth}
+    levels = dict(zip(result.life_table.interval_names, hazards.values(), strict=True))
     rows = {}
     if seed < ROWS_TOO and first == 9000:
         rows = _of_rows(clinic, laboratory, columns, epsilon, ends, seed)
     return {
         "z": [(line.estimate - truth[name][0]) / line.std_error for name, line in lines.items()],
+        "hazards": [(line.estimate - levels[line.term]) / line.std_error for line in found if line.term in levels],
         "pooled": [line.std_error / truth[name][1] for name, line in lines.items()],
         "rows": [line.std_error / rows[name] for name, line in lines.items() if name in rows],
         "k": [plan.design.strength],
@@ -144,7 +148,9 @@ def cell(n: int, d: int, part: float, epsilon: float, kind: str, pieces: int, by
     """Return a line of the table."""
     asked = n, d, part, epsilon, kind, pieces, by_column
     found = [kept(["hazards", *asked, seed], lambda s=seed: played(*asked, s)) for seed in range(runs)]
-    z, pooled, rows = (np.array([value for one in found for value in one[name]]) for name in ("z", "pooled", "rows"))
+    z, hazards, pooled, rows = (
+        np.array([value for one in found for value in one[name]]) for name in ("z", "hazards", "pooled", "rows")
+    )
     covered, lines = float(np.mean(np.abs(z) < 1.96)) if z.size else np.nan, runs * d
     return [
         f"{n}, {d}, {epsilon:g}, {kind}{', leaving by a column' if by_column else ''}",
@@ -153,6 +159,7 @@ def cell(n: int, d: int, part: float, epsilon: float, kind: str, pieces: int, by
         f"{found[0]['k'][0]:.0f}",
         f"{covered:.3f} ± {np.sqrt(covered * (1 - covered) / len(z)):.3f}" if z.size else "none",
         f"{len(z) / lines:.2f}",
+        f"{np.mean(np.abs(hazards) < 1.96):.3f}",
         f"{np.median(pooled):.2f}" if z.size else "none",
         f"{np.mean([one['left'] for one in found]):.2f}",
         f"{np.median(rows):.2f}" if rows.size else "none",
@@ -198,6 +205,7 @@ def main(full: bool) -> None:
         "k",
         "covered",
         "printed",
+        "hazards covered",
         "SE/pooled",
         "columns left out",
         "SE/rows",

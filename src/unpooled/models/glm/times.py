@@ -17,7 +17,7 @@ import numpy as np
 from unpooled.inference.life_table import LifeTable
 from unpooled.linear.standard import CONSTANT
 from unpooled.models.glm.counts import CountForm, CountRows, CountShape, of_others
-from unpooled.models.glm.families import ExitCells, Hazards, PersonResponses
+from unpooled.models.glm.families import ExitCells, Hazards
 from unpooled.models.glm.split import STEPS, Begun, DeviationRows, SplitWords
 from unpooled.models.glm.typed import TypedBend, TypedRows
 from unpooled.privacy.mechanisms import Block
@@ -178,7 +178,8 @@ class ResidualRows(DeviationRows):
         assert isinstance(self.responses.family, Hazards)
         family = self.responses.family
         _, happened = exits_of(family, y, np.asarray(offset))
-        left = (happened - family.within(y) @ np.array(self.hazards)) / self.top
+        met = (family.within(y) * np.array(self.hazards)).sum(axis=1)  # row by row, whatever the block
+        left = (happened - met) / self.top
         beside = np.clip(left * GRID, -GRID, GRID)
         return rounded(np.column_stack([shortened(z * GRID, float(self.columns)), beside]), self.part.square)
 
@@ -478,6 +479,3 @@ class TimeForm(CountForm):
     def added(self, parties: Sequence[str], holder: str, made: Mapping[str, Floats]) -> Floats:
         """Return what the products of a round add up to, of rows as they are made before they are rounded."""
         return super().added(parties, holder, made)[:-1]
-
-
-__all__ = ["PersonResponses", "TimeForm", "TimeShape", "TimeWeights", "TypedTimes"]
