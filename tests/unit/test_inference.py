@@ -158,6 +158,11 @@ def test_what_is_not_identified_says_so() -> None:
             ask(fitted(epsilon=0.05))
 
 
+def test_contrasts_of_weights_are_numbered_from_one() -> None:
+    found = fitted().contrast(np.eye(len(NAMES))[:2])
+    assert [term.term for term in found.terms] == ["contrast 1", "contrast 2"]
+
+
 HABITS = ("never", "former", "current")
 
 

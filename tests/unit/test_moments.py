@@ -287,6 +287,9 @@ def test_moments_are_saved_and_read_exactly(tmp_path: Path) -> None:
         assert back.variance.tobytes() == m.variance.tobytes()
         assert (back.rows, back.plan, back.statement, back.layout) == (m.rows, m.plan, m.statement, m.layout)
         assert back.posterior().coef_.tobytes() == m.posterior().coef_.tobytes()
+    counted = dataclasses.replace(m, rows_declared=250)  # of a study that counts its rows
+    counted.save(tmp_path / "m")
+    assert Moments.load(tmp_path / "m").rows_declared == 250
     assert m != moments(geometry, deviation=1 / 3, n=201)
     assert m != "moments"
     with pytest.raises(TypeError, match="unhashable"):

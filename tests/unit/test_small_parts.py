@@ -1,5 +1,8 @@
 """Small numbers inside larger computations, each against its definition: faults there were noticed by no other test."""
 
+import importlib
+import inspect
+import pkgutil
 from datetime import date
 from types import SimpleNamespace
 
@@ -9,11 +12,14 @@ import pytest
 from unpooled.inference.estimates import chi2_tail
 from unpooled.inference.priors import _typical_of
 from unpooled.inference.profiles import _bends, _response
+from unpooled.inference.sites import _TUNED as TUNED
+from unpooled.inference.sites import known_moments
 from unpooled.linear.descent import CONSTANT, steep_of
 from unpooled.linear.tilted import TiltedRows
 from unpooled.privacy.bounds import _days_of
 from unpooled.privacy.sensitivity import standardising_sums
 from unpooled.privacy.unit import Adjacency
+from unpooled.products.sines import SineShape
 
 RNG = np.random.default_rng(8)
 
@@ -73,6 +79,49 @@ def test_one_date_makes_no_range_of_dates(said: object) -> None:
     """Both ends must be dates; a range that mixes them is refused elsewhere."""
     assert _days_of(said) is None
     assert _days_of((date(2026, 1, 1), date(2026, 1, 8))) == (date(2026, 1, 1), 7.0)
+
+
+def test_three_numbers_tell_a_site_s_part_and_all_places_of_the_matrix_agree() -> None:
+    """Weights are inverse variances; the indicator times the constant is the same number in other units, and so is its noise."""
+    gram, variance = np.diag([40.0, 25.0, 90.0]), np.full((3, 3), 4.0)
+    gram[:2, 2] = gram[2, :2] = (60.0, 30.0)
+    places, parts, ratio = np.array([0, 1]), np.array([0.6, 0.4]), 0.5
+    found, noise = known_moments(gram, variance, places, parts, (1.0, 2.0), alike=True)
+    told = np.array([gram.diagonal()[:2], gram[:2, 2] * ratio, 90.0 * ratio**2 * parts])
+    weights = 1 / np.array([[4.0, 4.0], [4.0 * ratio**2] * 2, (TUNED.site_doubt_least * told[2]) ** 2])
+    mean = (weights * told).sum(axis=0) / weights.sum(axis=0)
+    np.testing.assert_allclose(found.diagonal()[:2], mean)
+    np.testing.assert_allclose(noise.diagonal()[:2], 1 / weights.sum(axis=0))
+    for row in range(2):
+        assert found[row, 2] == found[2, row] == pytest.approx(mean[row] / ratio)
+        assert noise[row, 2] == noise[2, row] == pytest.approx(noise[row, row] / ratio**2)
+    assert (found[0, 1], noise[1, 0]) == (0.0, 0.0)
+
+
+@pytest.mark.guarantee
+def test_sines_of_the_longer_party_bound_an_entry() -> None:
+    """A gradient of one person is a row, at most as long as the longer party's, times one step of a sine."""
+    shape = SineShape.of({"a": (2, 30**2), "b": (3, 900**2)}, 5, 2, steps=7)
+    assert shape.most >= 7 * 900
+    assert shape.most == SineShape.of({"b": (3, 900**2), "a": (2, 30**2)}, 5, 2, steps=7).most
+
+
+def test_every_interval_is_of_95_per_cent_unless_asked() -> None:
+    """One default in all results: of public classes and functions that take a confidence."""
+    found = []
+    for name in names_of("unpooled.inference"):
+        module = importlib.import_module(name)
+        own = [one for one in vars(module).values() if getattr(one, "__module__", "") == name]
+        for one in own:
+            for part in (one, *vars(one).values()) if inspect.isclass(one) else (one,):
+                asked = inspect.signature(part).parameters if inspect.isfunction(part) else {}
+                found += [(part.__qualname__, asked["confidence"].default)] if "confidence" in asked else []
+    assert len(found) > 10
+    assert [(name, said) for name, said in found if said not in {0.95, inspect.Parameter.empty}] == []
+
+
+def names_of(package: str) -> list[str]:
+    return [one.name for one in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")]
 
 
 def test_steepness_is_the_share_of_typical_rows_that_a_clip_leaves_whole() -> None:
