@@ -109,6 +109,23 @@ def test_a_row_with_a_gap_is_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["values"][-1] == (len(common) - 7) * CONSTANT_STEPS**2
 
 
+@pytest.mark.guarantee
+@pytest.mark.parametrize("gaps", [False, True])
+def test_blocks_of_places_in_which_a_party_has_nobody_are_zeros(gaps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody at any place of the block, or nobody whose row is whole."""
+    for shape in (PlacedMoments, PlacedSums):
+        monkeypatch.setattr(shape, "block_rows", 4)
+    cards, at, tables, common = placed_world(rows=12, held=(3, 9), places=40)
+    if gaps:
+        columns = tuple(msgspec.structs.replace(c, missing="complete") if c.name == "b0" else c for c in cards[0].columns)
+        cards = (msgspec.structs.replace(cards[0], columns=columns), cards[1])
+        values = {name: np.array(at["p0"][name]) for name in at["p0"].names}
+        values["b0"][0] = np.nan
+        common = np.setdiff1d(common, np.flatnonzero(tables["p0"]["a0"] == values["a0"][0]))
+        at = {**at, "p0": PlacedTable(Table(values), at["p0"].places)}
+    assert opened(hidden_study(cards, expected=2), at, monkeypatch)["values"][-1] == len(common) * CONSTANT_STEPS**2
+
+
 # --- how far a person moves ----------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +280,7 @@ def test_a_row_without_a_place_is_nobody_and_others_places_are_no_rows() -> None
     assert placed_table["a"].tolist() == [1.0, 3.0]
     assert placed_table.owners.tolist() == [0, 1]
     some, where = placed_table.between(3, 9)
+    assert some is not None
     assert (some["a"].tolist(), where.tolist()) == ([1.0], [1])
     assert placed_table.places.foreign(2, 5).tolist() == [0, 1, 0]
     assert placed_table.digest != PlacedTable(table, Places(NAME, 9, np.array([4, -1, 2]), np.array([2, 4]))).digest

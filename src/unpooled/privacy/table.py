@@ -314,10 +314,10 @@ class PlacedTable(Table):
         """Return the neighbour under replace: other values in some columns of one row of the list."""
         return self.holding(self.take(np.arange(self._held)).replace(row, values))
 
-    def between(self, first: int, last: int) -> tuple[Table, NDArray[np.int64]]:
-        """Return the rows whose places lie from first to last, and how far behind the first each of them lies."""
+    def between(self, first: int, last: int) -> tuple[Table | None, NDArray[np.int64]]:
+        """Return the rows whose places lie from first to last, and how far behind the first each of them lies; None if there is none."""
         here = np.flatnonzero((self.at >= first) & (self.at < last))
-        return self.take(here), self.at[here] - first
+        return self.take(here) if here.size else None, self.at[here] - first
 
     def _row_ids(self) -> list[str | None]:
         ids = self._source.ids()

@@ -312,7 +312,7 @@ class HiddenColumns(SeveralSums):
                 "this party has no places in this array of the hidden link that the study rests on: take the file that its link wrote"
             )
         table, at = own.between(spot.first - begin, spot.last - begin)
-        if at.size:
+        if table is not None:
             found[at] = make(table)  # integers are far below 2^53
         return found
 
