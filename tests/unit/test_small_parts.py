@@ -9,17 +9,26 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from unpooled.inference.drawing import drawn
 from unpooled.inference.estimates import chi2_tail
 from unpooled.inference.priors import _typical_of
 from unpooled.inference.profiles import _bends, _response
 from unpooled.inference.sites import _TUNED as TUNED
 from unpooled.inference.sites import known_moments
 from unpooled.linear.descent import CONSTANT, steep_of
+from unpooled.linear.drawn import _typical
+from unpooled.linear.inference import PrincipalComponents
+from unpooled.linear.moments import Moments
+from unpooled.linear.residuals import _TUNED as CELLS_TUNED
+from unpooled.linear.residuals import ResidualCells, ResidualCounts
 from unpooled.linear.tilted import TiltedRows
-from unpooled.privacy.bounds import _days_of
+from unpooled.privacy.bounds import Column, _days_of
+from unpooled.privacy.mechanisms.blocks import Reach
 from unpooled.privacy.sensitivity import standardising_sums
-from unpooled.privacy.unit import Adjacency
+from unpooled.privacy.unit import Adjacency, Unit
 from unpooled.products.sines import SineShape
+from unpooled.protocol.registry import Panel, _line
+from unpooled.totals.weights import Weighting
 
 RNG = np.random.default_rng(8)
 
@@ -118,6 +127,80 @@ def test_every_interval_is_of_95_per_cent_unless_asked() -> None:
                 found += [(part.__qualname__, asked["confidence"].default)] if "confidence" in asked else []
     assert len(found) > 10
     assert [(name, said) for name, said in found if said not in {0.95, inspect.Parameter.empty}] == []
+
+
+def test_a_row_of_figures_is_as_high_as_its_tallest() -> None:
+    few, many = (Panel(str(n), tuple(map(str, range(n))), (1.0,) * n) for n in (2, 30))
+    alone = drawn([many]).get_size_inches()[1]
+    assert drawn([few, many]).get_size_inches()[1] == drawn([many, few]).get_size_inches()[1] == pytest.approx(alone)
+
+
+def test_directions_have_a_number_for_every_column() -> None:
+    found = PrincipalComponents(np.eye(3)[:2], np.array([0.6, 0.3]))
+    assert found._lines()[0] == ("variance", "column 0", "column 1", "column 2")
+
+
+@pytest.mark.guarantee
+def test_a_weight_moves_the_sum_of_weights_by_one() -> None:
+    """Parts are between 0 and 1, floored to the grid: one number moves by at most one."""
+    weighting = Weighting(Column("w", 0.5, 4.0), 100)
+    vector = weighting.vector()
+    assert set(vector.reach.values()) == {Reach(1.0, 1)}
+    assert [float(weighting.parts(np.array([w]))[0]) for w in (0.0, 2.0, 9.0)] == [0.125, 0.5, 1.0]
+
+
+@pytest.mark.guarantee
+def test_a_residual_is_counted_once() -> None:
+    """A row that changes leaves one cell and enters another; counts are whole numbers, with steps of one."""
+    vector = ResidualCells().vector(0.5, {Unit.RECORD: Adjacency.REPLACE})
+    assert [(block.size, block.width) for block in vector.blocks] == [(2 * ResidualCells().each, 1.0)]
+    assert vector.reach[Unit.RECORD].distance == pytest.approx(np.sqrt(2))
+
+
+def test_a_tail_is_counted_until_the_noise_of_both_counts_hides_it() -> None:
+    """Cells of whole and of shortened rows are added up, so that their noise has twice the variance."""
+    cuts, variance = ResidualCells().cuts, 100.0
+    first = next(k for k, start in enumerate(cuts) if start >= CELLS_TUNED.core)
+
+    def excess(count: float) -> float:
+        whole = np.zeros(2 * len(cuts) + 1)
+        whole[len(cuts) + 1 + first] = count
+        return ResidualCounts(cuts, whole, np.zeros_like(whole), variance, 1000)._excess(cuts[0])
+
+    hidden = CELLS_TUNED.hidden * np.sqrt(2 * variance)
+    assert excess(1.05 * hidden) > 0.0
+    assert excess(0.95 * hidden) == 0.0
+
+
+def test_shortened_rows_count_for_a_quarter_at_least() -> None:
+    """The noisy number of whole rows is kept between a quarter of the rows and all of them."""
+    frame = SimpleNamespace(refined=True, widths=np.array([1.0, 2.0]), mean_weight=1.0)
+    found = []
+    for whole in (1.0, 15.0, 90.0):
+        gram = np.diag([1.0, whole])
+        found.append(
+            Moments.weight.fget(
+                SimpleNamespace(frame=frame, layout=SimpleNamespace(size=2, intercept=True), rows=100, gram=gram)
+            )
+        )
+    assert found == [25.0, 60.0, 100.0]
+
+
+def test_a_typical_slope_of_moments_explains_the_response() -> None:
+    """The root of squares of the response over those of all columns; rounds have no such scale."""
+    layout = SimpleNamespace(size=3, intercept=True)
+    xx = (np.diag([3.0, 6.0, 50.0]), np.diag([1.0, 1.0, 1.0]))
+    frames = [SimpleNamespace(refined=refined, squares=(36.0, 1.0)) for refined in (False, True)]
+    found = [_typical(SimpleNamespace(frame=frame, layout=layout, xx=xx, rows=80)) for frame in frames]
+    assert found == [pytest.approx(2.0), None]
+
+
+@pytest.mark.parametrize(("example", "words"), [(3, "a number of rounds"), (5, "a number of rounds; here an example")])
+def test_a_line_of_a_new_study_says_what_a_parameter_means(example: int, words: str) -> None:
+    one = SimpleNamespace(
+        name="rounds", required=False, example=example, default=3, words="A number of rounds.", flag=lambda name: None
+    )
+    assert _line(one).partition("# ")[2].partition("# ")[2] == words
 
 
 def names_of(package: str) -> list[str]:
