@@ -14,6 +14,7 @@ from hidden_members import NAME, hidden_study, placed_world
 from joint_members import MODEL, people
 
 from unpooled.errors import DataError, PlanMismatch, ProtocolError, UsageError
+from unpooled.estimation.outlook import glance
 from unpooled.privacy.places import Places
 from unpooled.privacy.sensitivity import column_moments, placed_sums
 from unpooled.privacy.table import PlacedTable, Table
@@ -256,6 +257,21 @@ def test_what_hidden_people_have_not_is_refused() -> None:
     alone = msgspec.structs.replace(hidden_study(cards), helpers=())
     with pytest.raises(UsageError, match="helper"):
         MODEL.compile(alone)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("expected", [1200, 40_000])
+def test_a_plan_foretells_the_table_of_the_people_and_not_of_the_places(expected: int) -> None:
+    """At 105,000 places and epsilon 1 too few people in common have no lines of numbers; and nothing is foretold of the holder alone."""
+    cards, *_ = placed_world()
+    cards = tuple(msgspec.structs.replace(card, rows=105_000) for card in cards)
+    found = glance(MODEL, hidden_study(cards, 1.0, expected=expected), lines=True)
+    assert found is not None
+    assert found.rows == expected
+    lines = {line.term: line for line in found.lines}
+    printed = [lines[name].printed for name in ("a0", "b0", "a1", "b1")]
+    assert max(printed) <= 0.1 if expected == 1200 else min(printed) >= 0.7
+    assert all(math.isnan(line.alone) for line in found.lines)
 
 
 @pytest.mark.guarantee

@@ -374,7 +374,7 @@ def outlook(
         return rows.error(fit.coef_, fit.intercept_), 1 - part
 
     design = designs[study.epsilon]
-    part = min(1.0, MADE_UP / design.rows)
+    part = min(1.0, MADE_UP / design.expected)
     found = simulated(study.epsilon, run, part=part, quick=quick)
     points, free = with_lines(seen, run, *found, study.epsilon)
     words = [
@@ -385,7 +385,7 @@ def outlook(
     ]
     return Outlook(
         f"bayes ({'sines' if isinstance(design, SineDesign) else 'joint moments'})",
-        design.rows,
+        design.expected,
         len(design.layout.features),
         study.epsilon,
         points,

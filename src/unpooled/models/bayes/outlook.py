@@ -129,10 +129,13 @@ def compile_plan(study: Study) -> Plan[BayesDesign]:
 
 
 def _beside_alone(found: Outlook, study: Study) -> Outlook:
-    """Return the outlook of joint columns with what the response's holder can expect of its own columns at the same epsilon, line by line."""
+    """Return the outlook of joint columns with what the response's holder can expect of its own columns at the same epsilon, line by line.
+
+    A card of a hidden link does not say how many people its party holds, so that nothing is foretold of the holder alone.
+    """
     response, given = study.parameters["response"], study.parameters
     holder = next(card for card in study.parties if response in {column.name for column in card.columns})
-    if not found.lines or given.get("formula") or len(holder.columns) == 1:
+    if not found.lines or given.get("formula") or len(holder.columns) == 1 or study.hidden:
         return found
     own = {"response": response, "goal": Goal.AUTO.value} | {name: given[name] for name in ("coding",) if name in given}
     named = {name: level for name, level in given.get("reference", {}).items() if name in {c.name for c in holder.columns}}

@@ -258,7 +258,7 @@ def outlook(
         fitted, base, truth = losses(plans[epsilon].design, result, new, y, true)
         return fitted / max(base, 1e-300), truth / max(base, 1e-300)
 
-    part = _count(design) / design.rows
+    part = _count(design) / _people(design)
     found = simulated(study.epsilon, run, part=part, quick=quick)
     points, free = with_lines(seen, run, *found, study.epsilon)
     words = [
@@ -273,7 +273,7 @@ def outlook(
         words.append(f"ids with {study.household_rows} rows each, as unlike as those of others")
     return Outlook(
         f"glm, {design.family.name} ({design.method})",
-        design.rows,
+        _people(design),
         len(design.layout.features),
         study.epsilon,
         points,
@@ -287,7 +287,12 @@ def outlook(
 def _count(design: GlmDesign | PullDesign) -> int:
     """Return the number of rows to make up for a fit."""
     numbers = len(design.family.labels) if isinstance(design.family, Softmax) else 1
-    return rows_to_make(design.rows, design.layout.size * numbers)
+    return rows_to_make(_people(design), design.layout.size * numbers)
+
+
+def _people(design: GlmDesign | PullDesign) -> int:
+    """Return the number of rows of the study; of hidden people those that are expected, for most places are nobody's."""
+    return design.expected if isinstance(design, PullDesign) else design.rows
 
 
 def _played(
