@@ -132,7 +132,8 @@ class OpenDesk:
             raise PlanMismatch(msg)
         mechanism.check(given)
         content = mechanism.content(given)
-        self._pay(planned, content)
+        fingerprint = self._bound(planned, content)
+        party.debit(self._whole, [charge_of(self._whole, self._debited(planned), self.index, fingerprint)])
         names = (self.plan.hash, party.name, self.step, self.index, name)
         drawn = mechanism.draw(given, party.keys_for(self.plan.study).stream(*names, content=content))
         if isinstance(given, Summand):
@@ -144,22 +145,23 @@ class OpenDesk:
         self.minted.append(released)
         return released
 
-    def _pay(self, planned: Release, content: bytes) -> None:
+    def _bound(self, planned: Release, content: bytes) -> bytes:
+        """Return what binds a debit to the request: another one at this index is refused, and whether its statistic is the same is not told."""
         party = self.party
         # The first releases are debited for a unit that is part of few of them: so they must come first.
         if planned.exposure.ordered and self.index and not party.ledger.charged(self._key(planned, self.index - 1)):
             msg = f"release {planned.name!r} is asked for in order: number {self.index - 1} was not made yet"
             raise PlanMismatch(msg)
-        # Bound to the request: another one at this index is refused, and whether its statistic is the same is not told.
-        fingerprint = party.fingerprint(digest(content, self.asked))
         party.table.verify()  # what the statistic was computed from is what the digest says
-        party.debit(self._whole, [charge_of(self._whole, self._debited(planned), self.index, fingerprint)])
+        return party.fingerprint(digest(content, self.asked))
 
     def pay(self, name: str, content: bytes) -> None:
         """Debit a release whose noise stands among the entries of a list: nothing is drawn here, and nothing is handed out."""
         if not self.plan.hides:
             raise PlanMismatch("no release is debited without being drawn in this plan: it hides nothing in lists")
-        self._pay(self.planned(name), content)
+        planned = self.planned(name)
+        fingerprint = self._bound(planned, content)
+        self.party.debit(self._whole, [charge_of(self._whole, self._debited(planned), self.index, fingerprint)])
 
     def affordable(self, names: tuple[str, ...]) -> None:
         """Refuse releases that do not all fit into the budget."""
