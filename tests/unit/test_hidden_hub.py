@@ -94,6 +94,17 @@ def noting(seen: list[np.ndarray], real: Any) -> Any:
     return spy
 
 
+@pytest.mark.long
+def test_ten_hospitals_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards, own, tables, common = hub_world(held=(9, 12, 7, 15, 3, 8, 20, 5, 11, 10), registry=85, seed=4)
+    seen = opened(hidden_study(cards, expected=70), own, monkeypatch)
+    design, everybody = seen["design"], np.concatenate(list(common.values()))
+    joined = {name: tables["p1" if name == "p1" else "p0"].take(everybody) for name in design.parties}
+    exact = design.shape.exact([design.coded(name, joined[name], seen["standards"][name]) for name in design.parties])
+    assert np.array_equal(seen["values"], exact)
+    assert (len(common), exact[-1]) == (10, everybody.size * CONSTANT_STEPS**2)
+
+
 def test_every_block_is_of_one_hospital_and_the_registry() -> None:
     cards, own, *_ = hub_world()
     design = MODEL.compile(hidden_study(cards, 1.0, expected=60)).design
