@@ -100,6 +100,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "covariance": WORD,
     "quantile": NUMBER,
     "cap": ("3", True),
+    "expected": WHOLE,
     "expected_missing": NUMBER,
     "exposure_bounds": (30, (1,), ("a", "b")),
     "offset_bounds": (30, (1,), ("a", "b")),

@@ -236,7 +236,7 @@ def test_what_a_hidden_link_cannot_do_is_refused_by_name() -> None:
         asked.fit(linear, "z", on=link)
     with pytest.raises(UsageError, match="expected = a whole number"):
         PrivateLinearRegression(bounds=bounds, epsilon=1.0).fit(linear, "y", on=link)
-    with pytest.raises(UsageError, match="expected is of hidden people"):
+    with pytest.raises(UsageError, match="expected must be left out"):
         PrivateLinearRegression(bounds=bounds, epsilon=1.0, expected=60).fit(
             linear["clinic"][["age"]], linear["clinic"]["y"]
         )

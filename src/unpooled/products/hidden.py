@@ -24,7 +24,7 @@ from unpooled.products.masking import AT
 from unpooled.products.placed import PlacedMoments, PlacedSums
 from unpooled.products.placed_rows import Carried, placed
 from unpooled.products.sums import GRID, JOINT, JointRound, JointShape, RowPart, Side, joint_sum
-from unpooled.schedules import table as tuned
+from unpooled.schedules import table
 from unpooled.totals.total import Total
 from unpooled.totals.whole_rows import expected_missing, marked_rows, whole_rows
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 #: The name of the release of the means and deviations of people in common.
 COMMON = "common"
-_TUNED = tuned("joint")
+_TUNED = table("joint")
 #: No deviation that a party is asked to standardise by is smaller.
 _NARROWEST = 1e-6
 _TWO = 2

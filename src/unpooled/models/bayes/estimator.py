@@ -13,7 +13,7 @@ from unpooled.estimation.base import ALL, Declared, LinearRegressor
 from unpooled.estimation.calls import OfEveryFit, OfNumbers, OverSites, PerhapsOverColumns, Summing, Weighted, takes
 from unpooled.estimation.columns import UnderMasks, joint_tables
 from unpooled.estimation.fitted import Profiled
-from unpooled.estimation.hidden import PerhapsHidden
+from unpooled.estimation.hidden import PerhapsHidden, refuse_rows
 from unpooled.estimation.parameters import (
     counts_of,
     row_cards,
@@ -323,10 +323,7 @@ class PrivateLinearRegression(ColumnSplit, Following, Profiled, LinearRegressor)
         if on is not None or self.parties is not None:
             self._fit_columns(X, y, on, formula, {"sites": sites, "unit_id": unit_id, "weights": weights})
             return self
-        if self.expected:
-            raise UsageError(
-                "expected is of hidden people, with frames of two parties and on=hidden_link(...): leave it out"
-            )
+        refuse_rows(self.expected)
         asked = self._framed(X, y, formula)
         weights = weights_of(X, weights, asked.X, self.unit)
         features, declared, response = self._numeric(asked.X, asked.y)
