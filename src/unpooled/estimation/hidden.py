@@ -39,7 +39,9 @@ class PerhapsHidden:
 def refuse_rows(expected: int) -> None:
     """Refuse a number of expected people where rows are split."""
     if expected:
-        raise UsageError("expected must be left out: it is of hidden people, with frames of two parties and on=hidden_link(...)")
+        raise UsageError(
+            "expected must be left out: it is of hidden people, with frames of two parties and on=hidden_link(...)"
+        )
 
 
 @dataclass(frozen=True)
