@@ -31,7 +31,7 @@ _TWO = 2
 
 
 class PerhapsHidden:
-    """What a call takes that may be of hidden people."""
+    """Arguments of a call that may be of hidden people."""
 
     expected: ExpectedPeople = 0
 
@@ -111,7 +111,7 @@ def hidden_link(
     if hub is not None and hub not in frames:
         msg = f"hub names {hub!r}, which is none of the frames: they are {listed(list(frames))}"
         raise UsageError(msg)
-    hub = hub if len(frames) > _TWO else None  # two parties have one array, whoever is called the hub
+    hub = hub if len(frames) > _TWO else None  # two parties have one array, whichever is called the hub
     options: dict[str, Any] = {
         "normalise": normalise,
         "epsilon": epsilon,
@@ -127,7 +127,7 @@ def hidden_link(
 
 @dataclass(frozen=True)
 class HiddenLinkage:
-    """What a fit of hidden people keeps of its link. It holds no id, and nobody's number."""
+    """The part of its link that a fit of hidden people keeps: it holds no id, and no number of people."""
 
     #: The name of the link, as the study of the fit says it.
     ids: str

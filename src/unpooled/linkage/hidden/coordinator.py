@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def coordinate_hidden(plan: Plan[HiddenLinkDesign]) -> Conversation:
-    """From first messages to verdicts; every member takes part, or nothing is linked."""
+    """The conversation from first messages to verdicts; every member takes part, or nothing is linked."""
     design, names = plan.design, plan.design.names
     members = [card.name for card in plan.study.members]
     said = yield from everybody([Ask(name, HELLO, Nothing()) for name in members])

@@ -43,7 +43,7 @@ class PlacesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Matched(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the helper seals for a party: its places in every array that it is in, the digests of all lists, and a signature under these."""
+    """Sealed by the helper for a party: its places in every array that it is in, the digests of all lists, and a signature under these."""
 
     places: tuple[bytes, ...]
     lists: tuple[bytes, ...]
