@@ -286,7 +286,31 @@ class NoRows(Table):
         self.names, self.n_rows, self._held = (), 0, 0
 
 
-class PlacedTable(Table):
+class _AtPlaces(Table):
+    """Rows of another table at places of a hidden link, which it checks and closes."""
+
+    _source: Table
+
+    @property
+    def complete(self) -> bool:
+        """Return False: the rows of :meth:`blocks` do not stand where they stand in the study."""
+        return False
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """Return a number for every row that there is: each is another person's."""
+        return np.arange(self._held)
+
+    def verify(self) -> None:
+        """Refuse if the data are no longer those of :attr:`digest`."""
+        self._source.verify()
+
+    def close(self) -> None:
+        """Give back what was opened for reading."""
+        self._source.close()
+
+
+class PlacedTable(_AtPlaces):
     """Rows of another table at their places in a hidden link: its public number of rows is that of all places, and a place without a row is nobody's."""
 
     def __init__(self, table: Table, places: Places) -> None:
@@ -323,31 +347,13 @@ class PlacedTable(Table):
         ids = self._source.ids()
         return [ids[row] for row in np.flatnonzero(self.places.rows >= 0).tolist()]
 
-    @property
-    def complete(self) -> bool:
-        """Return False: the rows of :meth:`blocks` do not stand where they stand in the study."""
-        return False
-
-    @property
-    def owners(self) -> NDArray[np.int64]:
-        """Return a number for every row that there is: each is another person's."""
-        return np.arange(self._held)
-
     @cached_property
     def digest(self) -> bytes:
         """Return SHA-256 of the data and of their places."""
         return hashlib.sha256(super().digest + self.at.tobytes() + self.places.given.tobytes()).digest()
 
-    def verify(self) -> None:
-        """Refuse if the data are no longer those of :attr:`digest`."""
-        self._source.verify()
 
-    def close(self) -> None:
-        """Give back what was opened for reading."""
-        self._source.close()
-
-
-class HubTable(Table):
+class HubTable(_AtPlaces):
     """Rows of a registry at their places in a hidden link with several hospitals: each row has a place in the array of every hospital."""
 
     def __init__(self, table: Table, arrays: Mapping[str, Places]) -> None:
@@ -357,29 +363,11 @@ class HubTable(Table):
         self._source, self.linked = table, first.linked
         self.n_rows = sum(one.n_rows for one in self.arrays.values())
 
-    @property
-    def complete(self) -> bool:
-        """Return False: the rows of :meth:`blocks` do not stand where they stand in the study."""
-        return False
-
-    @property
-    def owners(self) -> NDArray[np.int64]:
-        """Return a number for every row that there is: each is another person's."""
-        return np.arange(self._held)
-
     @cached_property
     def digest(self) -> bytes:
         """Return SHA-256 of the data and of all their places."""
         parts = [part for name, one in sorted(self.arrays.items()) for part in (name.encode(), one.digest)]
         return hashlib.sha256(b"".join(parts)).digest()
-
-    def verify(self) -> None:
-        """Refuse if the data are no longer those of :attr:`digest`."""
-        self._source.verify()
-
-    def close(self) -> None:
-        """Give back what was opened for reading."""
-        self._source.close()
 
 
 class HeldPlaces(NoRows):
